@@ -1,0 +1,97 @@
+"""Time, passed in: wall time is UTC, durations come from a monotonic clock."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """What the code may ask of time."""
+
+    def now(self) -> datetime:
+        """The wall time, UTC, with its time zone set."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean anything."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves when told to: what tests pass in."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+
+
+class Deadline:
+    """One moment in monotonic time that every step of a piece of work shares."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._at = clock.monotonic() + seconds
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self._at - self._clock.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        return self.remaining_s == 0.0
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970-01-01T00:00:00Z, exact."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def to_rfc3339(moment: datetime) -> str:
+    """``2026-01-31T12:00:00.000000Z``: fixed width, so that text order is time order."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_rfc3339(text: str) -> datetime:
+    """Reads RFC 3339 with up to nine digits of fraction (cut to microseconds).
+
+    :raises ValueError: not such a time, or one without its zone
+    """
+    head, dot, tail = text.partition(".")
+    if dot:
+        digits = 0
+        while digits < len(tail) and tail[digits].isascii() and tail[digits].isdigit():
+            digits += 1
+        if not 1 <= digits <= 9:
+            raise ValueError(f"a fraction of 1 to 9 digits is wanted, not {text!r}")
+        text = f"{head}.{tail[:digits][:6]:0<6}{tail[digits:]}"
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a time zone is wanted: {text!r}")
+    return moment.astimezone(UTC)

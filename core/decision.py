@@ -1,0 +1,38 @@
+"""What can be decided of an event: the words of the journal."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Decision(StrEnum):
+    """One journal row holds one of these."""
+
+    APPLIED = "applied"
+    IGNORED = "ignored"
+    DUPLICATE = "duplicate"
+    DUPLICATE_FACT = "duplicate_fact"
+    RETRY = "retry"
+    PARKED = "parked"
+    DEAD = "dead"
+    REPLAYED = "replayed"
+    PURGED = "purged"
+    RESOLVED = "resolved"
+    REVERSED = "reversed"
+
+
+OPEN_DECISIONS = frozenset({Decision.RETRY, Decision.PARKED, Decision.DEAD, Decision.REPLAYED})
+"""After these an item still waits for something: time, its entity's head, or a person."""
+
+
+class ErrorKind(StrEnum):
+    """What a failure says of the next try."""
+
+    NRE = "NRE"
+    """Non-retriable: no retry will help."""
+    SLE = "SLE"
+    """Short-lived: likely gone in a moment."""
+    SNBE = "SNBE"
+    """Slow, not blocking others: only this event is stuck."""
+    SBE = "SBE"
+    """Slow and blocking: every event of the stream would fail."""

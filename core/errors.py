@@ -1,0 +1,33 @@
+"""The error base and the errors that more than one folder raises.
+
+Every leaf stores its fields and writes its own message, which says what to do.
+"""
+
+from __future__ import annotations
+
+
+class PayhookError(Exception):
+    """Base of every error that payhook raises on purpose."""
+
+
+class SettingError(PayhookError):
+    """A setting is missing or wrong; found at start, never later."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        self.setting = setting
+        self.problem = problem
+        super().__init__(f"setting {setting}: {problem}")
+
+    def __reduce__(self) -> tuple[type[SettingError], tuple[str, str]]:
+        return SettingError, (self.setting, self.problem)
+
+
+class Unparseable(PayhookError):
+    """Signed bytes that can't be read as the provider's event: poison."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the body can't be read: {problem}")
+
+    def __reduce__(self) -> tuple[type[Unparseable], tuple[str]]:
+        return Unparseable, (self.problem,)

@@ -1,0 +1,149 @@
+"""An event as its adapter names it, and how Kafka carries it (CloudEvents binding plus our headers)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, TypeAlias, cast
+
+from core.clock import from_rfc3339, to_rfc3339
+from core.errors import Unparseable
+from core.keys import join_key, key_part
+
+SCHEMA_VERSION = 1
+
+Mode: TypeAlias = Literal["live", "test"]
+Headers: TypeAlias = list[tuple[str, bytes]]
+
+
+class Dedupe(StrEnum):
+    """What the receiver's claim said of a published event. Information only: the journal decides."""
+
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"
+    CONFLICT = "conflict"
+    DEFERRED = "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One provider event with its identities; ``body`` holds its exact bytes.
+
+    Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
+    ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
+    """
+
+    provider: str
+    event_id: str
+    event_type: str
+    event_key: str
+    entity_key: str
+    content_sha256: str
+    content_version: int
+    body: bytes
+    mode: Mode
+    account: str
+    occurred_at: datetime | None = None
+    fact_key: str | None = None
+    fact_sha256: str | None = None
+    poison: str | None = None
+
+    @property
+    def body_sha256(self) -> str:
+        return hashlib.sha256(self.body).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """An event as the processor reads it from Kafka. ``headers`` are as received, for the audit."""
+
+    event: Event
+    received_at: datetime
+    dedupe: Dedupe
+    headers: dict[str, str]
+
+
+def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
+    """Signed bytes that no adapter can read: their hash is their identity and their entity."""
+    digest = hashlib.sha256(body).hexdigest()
+    return Event(
+        provider=provider,
+        event_id=digest,
+        event_type="poison",
+        event_key=join_key(provider, digest, "poison"),
+        entity_key=join_key(provider, "poison", digest),
+        content_sha256=digest,
+        content_version=0,
+        body=body,
+        mode=mode,
+        account="",
+        poison=problem[:500],
+    )
+
+
+def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent: str | None = None) -> Headers:
+    """Kafka headers of an event; the record's value is ``event.body``, its key ``event.entity_key``.
+
+    CloudEvents 1.0 in binary mode (Kafka protocol binding), then payhook's own. Texts that come
+    from a body are percent-encoded, so that no control character reaches a header.
+    """
+    texts: list[tuple[str, str | None]] = [
+        ("ce_specversion", "1.0"),
+        ("ce_id", key_part(event.event_id)),
+        ("ce_source", f"/webhooks/{event.provider}"),
+        ("ce_type", key_part(event.event_type)),
+        ("ce_time", to_rfc3339(event.occurred_at) if event.occurred_at else None),
+        ("schema_version", str(SCHEMA_VERSION)),
+        ("provider", event.provider),
+        ("event_key", event.event_key),
+        ("entity_key", event.entity_key),
+        ("fact_key", event.fact_key),
+        ("fact_sha256", event.fact_sha256),
+        ("account", key_part(event.account)),
+        ("content_sha256", event.content_sha256),
+        ("content_version", str(event.content_version)),
+        ("body_sha256", event.body_sha256),
+        ("received_at", to_rfc3339(received_at)),
+        ("dedupe", dedupe.value),
+        ("mode", event.mode),
+        ("poison", key_part(event.poison) if event.poison else None),
+        ("traceparent", traceparent),
+    ]
+    return [(name, text.encode()) for name, text in texts if text is not None]
+
+
+def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> ReceivedEvent:
+    """The inverse of `to_headers`.
+
+    :raises Unparseable: the record wasn't written by this receiver, or by one that is newer than this code
+    """
+    texts = {name: raw.decode("utf-8", "replace") for name, raw in headers if raw is not None}
+    try:
+        version = int(texts["schema_version"])
+        if version > SCHEMA_VERSION:
+            raise Unparseable(f"header schema {version} is newer than {SCHEMA_VERSION}: upgrade the processor first")
+        occurred = texts.get("ce_time")
+        event = Event(
+            provider=texts["provider"],
+            event_id=texts["ce_id"],
+            event_type=texts["ce_type"],
+            event_key=texts["event_key"],
+            entity_key=texts["entity_key"],
+            content_sha256=texts["content_sha256"],
+            content_version=int(texts["content_version"]),
+            body=value or b"",
+            mode=cast(Mode, texts["mode"]),
+            account=texts["account"],
+            occurred_at=from_rfc3339(occurred) if occurred else None,
+            fact_key=texts.get("fact_key"),
+            fact_sha256=texts.get("fact_sha256"),
+            poison=texts.get("poison"),
+        )
+        return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), texts)
+    except KeyError as missing:
+        raise Unparseable(f"header {missing.args[0]!r} is missing") from missing
+    except ValueError as wrong:
+        raise Unparseable(f"a header is wrong: {wrong}") from wrong

@@ -1,0 +1,32 @@
+"""One line a log record, JSON, UTC, on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+from core.clock import to_rfc3339
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"at": …, "level": …, "logger": …, "message": …}`` plus ``error`` with its trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": to_rfc3339(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True)
+
+
+def configure_logging(level: str = "INFO") -> None:
+    """Called once by each process's main."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -1,0 +1,82 @@
+"""Money: integer minor units plus currency, and the movements that providers report."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.errors import PayhookError
+
+AMOUNT_MINOR_MAX = 10**15
+"""Ten trillion of a two-decimal currency: above it a body is wrong, not rich."""
+
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+class MoneyInvalid(PayhookError):
+    """An amount or a currency that no booking may rest on."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"not a booking amount: {problem}")
+
+    def __reduce__(self) -> tuple[type[MoneyInvalid], tuple[str]]:
+        return MoneyInvalid, (self.problem,)
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """``amount_minor`` in the currency's minor unit; ``currency`` is ISO 4217 alphabetic, upper case."""
+
+    amount_minor: int
+    currency: str
+
+    def __post_init__(self) -> None:
+        if type(self.amount_minor) is not int:
+            raise MoneyInvalid(f"the amount is a {type(self.amount_minor).__name__}, an integer is wanted")
+        if abs(self.amount_minor) > AMOUNT_MINOR_MAX:
+            raise MoneyInvalid(f"the amount is beyond {AMOUNT_MINOR_MAX} minor units")
+        if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):
+            raise MoneyInvalid(f"the currency {self.currency!r} isn't three capital letters")
+
+
+class Movement(StrEnum):
+    """How money moved, in words that hold for every provider."""
+
+    CAPTURE = "capture"
+    REFUND = "refund"
+    REFUND_FAILED = "refund_failed"
+    DISPUTE_OPENED = "dispute_opened"
+    DISPUTE_WON = "dispute_won"
+    DISPUTE_LOST = "dispute_lost"
+    PAYOUT_PAID = "payout_paid"
+    PAYOUT_FAILED = "payout_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyFact:
+    """One movement of money as its provider reports it.
+
+    ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of
+    the merchant account, ``payment`` the payment that it belongs to (None for a payout).
+    """
+
+    fact_key: str
+    movement: Movement
+    account: str
+    payment: str | None
+    money: Money
+
+    @property
+    def sha256(self) -> str:
+        """Hex digest of what two reports of one fact must agree on."""
+        parts = (
+            self.fact_key,
+            self.movement.value,
+            self.account,
+            str(self.money.amount_minor),
+            self.money.currency,
+        )
+        return hashlib.sha256("\x1f".join(parts).encode("utf-8")).hexdigest()

@@ -1,0 +1,176 @@
+"""Operators' commands: what `payments.control` carries, decided in the journal like any event."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from core.clock import from_rfc3339, to_rfc3339
+from core.errors import PayhookError
+
+CONTROL_TOPIC = "payments.control"
+ACTIONS = frozenset({"replay"})
+TARGETS_MAX = 5_000
+TEXT_CHARS_MAX = 500
+COMMAND_BYTES_MAX = 900_000
+"""Below Kafka's default of 1 MiB a record; 5,000 targets take 300 KB."""
+
+SEND_S_MAX = 10.0
+SEQ_MAX = 2**63 - 1
+
+
+class CommandInvalid(PayhookError):
+    """Bytes on the control topic that aren't a command, or a command that can't be one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"not a command: {problem}")
+
+
+class CommandNotSent(PayhookError):
+    """Kafka didn't acknowledge a command; sending the same command again is safe."""
+
+    def __init__(self, command_id: str, problem: str) -> None:
+        self.command_id = command_id
+        self.problem = problem
+        super().__init__(f"command {command_id} wasn't acknowledged ({problem}); send it again, it has one effect")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One item, and the seq of its last row that the operator saw."""
+
+    item_seq: int
+    seen_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless."""
+
+    command_id: str
+    stream: str
+    action: str
+    targets: tuple[Target, ...]
+    actor: str
+    reason: str
+    at: datetime
+
+
+class Producer(Protocol):
+    """What sending asks of a Kafka producer (confluent_kafka's)."""
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Any) -> None: ...
+    def flush(self, timeout: float) -> int: ...
+
+
+def replay(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new replay command."""
+    return Command(uuid.uuid4().hex, stream, "replay", tuple(targets), actor, reason, at)
+
+
+def encode(command: Command) -> bytes:
+    """Canonical JSON.
+
+    :raises CommandInvalid: a limit is passed
+    """
+    tree = {
+        "command_id": command.command_id,
+        "stream": command.stream,
+        "action": command.action,
+        "targets": [[target.item_seq, target.seen_seq] for target in command.targets],
+        "actor": command.actor,
+        "reason": command.reason,
+        "at": to_rfc3339(command.at),
+    }
+    raw = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    decode(raw)
+    return raw
+
+
+def decode(raw: bytes) -> Command:
+    """The inverse of `encode`.
+
+    :raises CommandInvalid: not a command
+    """
+    if len(raw) > COMMAND_BYTES_MAX:
+        raise CommandInvalid(f"{len(raw)} bytes, at most {COMMAND_BYTES_MAX} are taken")
+    try:
+        tree = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as wrong:
+        raise CommandInvalid(f"not JSON: {wrong}") from wrong
+    wanted = {"command_id", "stream", "action", "targets", "actor", "reason", "at"}
+    if not isinstance(tree, dict) or tree.keys() != wanted:
+        raise CommandInvalid(f"the fields {', '.join(sorted(wanted))} are wanted")
+    action = _text(tree, "action")
+    if action not in ACTIONS:
+        raise CommandInvalid(f"unknown action {action!r}; {', '.join(sorted(ACTIONS))} is wanted")
+    return Command(
+        command_id=_text(tree, "command_id"),
+        stream=_text(tree, "stream"),
+        action=action,
+        targets=_targets(tree["targets"]),
+        actor=_text(tree, "actor"),
+        reason=_text(tree, "reason"),
+        at=_time(tree),
+    )
+
+
+def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> None:
+    """Produces the command and waits for Kafka's acknowledgement.
+
+    :raises CommandNotSent: it didn't come in time, or was refused
+    """
+    outcome: list[object] = []
+    delivered = threading.Event()
+
+    def on_delivery(error: object, _message: object) -> None:
+        outcome.append(error)
+        delivered.set()
+
+    try:
+        producer.produce(topic, value=encode(command), key=command.command_id.encode(), on_delivery=on_delivery)
+        producer.flush(SEND_S_MAX)
+    except CommandInvalid:
+        raise
+    except Exception as failed:
+        raise CommandNotSent(command.command_id, str(failed)) from failed
+    if not delivered.is_set():
+        raise CommandNotSent(command.command_id, f"no answer within {SEND_S_MAX:g} s")
+    if outcome[0] is not None:
+        raise CommandNotSent(command.command_id, str(outcome[0]))
+
+
+def _text(tree: dict[str, Any], name: str) -> str:
+    value = tree[name]
+    if not isinstance(value, str) or not 0 < len(value) <= TEXT_CHARS_MAX or not value.isprintable():
+        raise CommandInvalid(f"{name}: printable text of 1 to {TEXT_CHARS_MAX} characters is wanted")
+    return value
+
+
+def _targets(value: object) -> tuple[Target, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= TARGETS_MAX:
+        raise CommandInvalid(f"targets: a list of 1 to {TARGETS_MAX} pairs is wanted")
+    targets = tuple(_target(pair) for pair in value)
+    if len({target.item_seq for target in targets}) != len(targets):
+        raise CommandInvalid("targets: an item is named twice")
+    return targets
+
+
+def _target(pair: object) -> Target:
+    match pair:
+        case [int() as item_seq, int() as seen_seq] if 0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int:
+            return Target(item_seq, seen_seq)
+    raise CommandInvalid("targets: each is [item_seq, seen_seq], the first not above the second")
+
+
+def _time(tree: dict[str, Any]) -> datetime:
+    try:
+        return from_rfc3339(_text(tree, "at"))
+    except ValueError as wrong:
+        raise CommandInvalid(f"at: {wrong}") from wrong

@@ -1,0 +1,52 @@
+"""What can go wrong with a journal."""
+
+from __future__ import annotations
+
+from core.errors import PayhookError
+
+
+class Fenced(PayhookError):
+    """Another writer began an epoch: this one must end, and nothing of its batch was written."""
+
+    def __init__(self, stream: str, epoch: int, problem: str) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self.problem = problem
+        super().__init__(
+            f"stream {stream}: the commit of epoch {epoch} was refused ({problem}). Another processor has taken over; "
+            "this one ends. Make sure that only one is started."
+        )
+
+
+class CommitUnknown(PayhookError):
+    """A commit failed in a way that doesn't tell whether it was written; the next start will see."""
+
+    def __init__(self, stream: str, problem: str) -> None:
+        self.stream = stream
+        self.problem = problem
+        super().__init__(f"stream {stream}: nobody knows whether the commit was written ({problem}); start again")
+
+
+class JournalBroken(PayhookError):
+    """The journal on disk contradicts itself or can't be read."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"journal {path}: {problem}. Nothing is skipped: restore it before going on.")
+
+
+class BatchInvalid(PayhookError):
+    """Rows that don't account for the offsets they claim: the engine's bug, caught before the commit."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the batch must not be committed: {problem}")
+
+
+class BodyMissing(PayhookError):
+    """An open event's body isn't in the store of bodies."""
+
+    def __init__(self, body_sha256: str) -> None:
+        self.body_sha256 = body_sha256
+        super().__init__(f"the body {body_sha256} of an open event is missing; restore the table of bodies")

@@ -1,0 +1,49 @@
+"""Marks: the next offset of each topic partition, as every commit carries them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from journal.errors import BatchInvalid
+from journal.schema import JournalRow
+
+Marks: TypeAlias = dict[str, dict[int, int]]
+
+
+def marks_to_json(marks: Mapping[str, Mapping[int, int]]) -> str:
+    return json.dumps(
+        {topic: {str(number): until for number, until in sorted(partitions.items())} for topic, partitions in sorted(marks.items())},
+        separators=(",", ":"),
+    )
+
+
+def marks_from_json(text: str) -> Marks:
+    return {
+        topic: {int(number): until for number, until in partitions.items()}
+        for topic, partitions in json.loads(text).items()
+    }
+
+
+def with_starts(marks: Marks, starts: Marks) -> Marks:
+    """``marks`` plus a start for each partition that it doesn't know yet."""
+    return {topic: {**starts.get(topic, {}), **marks.get(topic, {})} for topic in {**marks, **starts}}
+
+
+def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> None:
+    """
+    :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
+    """
+    decided: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        if row.first:
+            decided.setdefault((row.topic, row.partition), []).append(row.offset)
+    for topic, partitions in after.items():
+        for number, until in partitions.items():
+            since = before.get(topic, {}).get(number, until)
+            offsets = sorted(decided.pop((topic, number), []))
+            if offsets != list(range(since, until)):
+                raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…")
+    if decided:
+        raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")

@@ -1,0 +1,94 @@
+"""A running stack seen from outside: its endpoints file, its secrets, its journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.errors import PayhookError
+
+POLL_S = 0.2
+
+
+class NotInTime(PayhookError):
+    """Something that was waited for didn't happen."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        super().__init__(f"{what}: not within {seconds:g} s")
+
+
+class RunningStack:
+    """What `payhook up --detach` left behind in its data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+
+    @property
+    def endpoints(self) -> dict[str, Any]:
+        """As in ``endpoints.json`` now; it changes when something restarts."""
+        read: dict[str, Any] = json.loads((self.data_dir / "endpoints.json").read_text("utf-8"))
+        return read
+
+    @property
+    def journal(self) -> Path:
+        return Path(self.endpoints["journal"])
+
+    def secrets(self, provider: str) -> list[str]:
+        """Newest first."""
+        return (self.data_dir / "secrets" / provider).read_text("utf-8").split()
+
+    def kill(self, name: str) -> int:
+        """SIGKILL to one of the stack's processes; returns the pid that died."""
+        pid = int(self.endpoints["pids"][name])
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def rows(self, columns: Sequence[str], topic: str | None = "payments.events") -> list[dict[str, Any]]:
+        """Journal rows in seq order."""
+        wanted = [*dict.fromkeys([*columns, "seq"])]
+        where = None if topic is None else pc.field("topic") == topic
+        table = DeltaTable(self.journal).to_pyarrow_dataset().to_table(columns=wanted, filter=where)
+        rows: list[dict[str, Any]] = table.sort_by("seq").to_pylist()
+        return rows
+
+    def processor_status(self) -> dict[str, Any]:
+        """The status file's content; empty while the processor starts."""
+        try:
+            read: dict[str, Any] = json.loads((self.data_dir / "run" / "processor-ledger.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return read
+
+    def wait_until_decided(self, event_keys: Iterable[str], seconds: float) -> list[dict[str, Any]]:
+        """Waits until every key has a row; returns all rows of the events topic.
+
+        :raises NotInTime: names some of the keys that have none
+        """
+        wanted = set(event_keys)
+
+        def missing() -> set[str]:
+            return wanted - {row["event_key"] for row in self.rows(["event_key"])}
+
+        if not wait_for(lambda: not missing(), seconds):
+            raise NotInTime(f"a decision for {sorted(missing())[:5]}", seconds)
+        return self.rows(["event_key", "decision", "first", "attempt", "entity_key", "reason", "item_seq"])
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Asks until it holds; False when it never did."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(POLL_S)
+    return condition()

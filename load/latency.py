@@ -1,0 +1,60 @@
+"""How long events took from their receipt to the journal commit that decided them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+COLUMNS = ["seq", "batch_seq", "first", "topic", "offset", "decision", "event_key", "entity_key", "received_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An event's first decision. Times are UTC; ``committed_at`` is when its log entry was on disk."""
+
+    event_key: str
+    entity_key: str
+    decision: str
+    received_at: datetime
+    committed_at: datetime
+
+    @property
+    def seconds(self) -> float:
+        return (self.committed_at - self.received_at).total_seconds()
+
+
+def first_decisions(journal: Path, topic: str, after_seq: int = 0) -> list[Decided]:
+    """First decisions of a topic's events with seq above ``after_seq``, read from a journal on local disk."""
+    table = DeltaTable(journal)
+    committed = _commit_times(journal, table)
+    rows = table.to_pyarrow_dataset().to_table(
+        columns=COLUMNS, filter=(pc.field("seq") > after_seq) & pc.field("first") & (pc.field("topic") == topic)
+    )
+    return [
+        Decided(row["event_key"], row["entity_key"], row["decision"], row["received_at"], committed[row["batch_seq"]])
+        for row in rows.to_pylist()
+        if row["received_at"] is not None and row["batch_seq"] in committed
+    ]
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that ``share`` of the values don't exceed; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+
+
+def _commit_times(journal: Path, table: DeltaTable) -> dict[int, datetime]:
+    times: dict[int, datetime] = {}
+    for commit in table.history():
+        batch_seq = commit.get("payhook.batch_seq")
+        entry = journal / "_delta_log" / f"{commit['version']:020}.json"
+        if batch_seq is not None and entry.exists():
+            times.setdefault(int(batch_seq), datetime.fromtimestamp(entry.stat().st_mtime, UTC))
+    return times

@@ -1,0 +1,76 @@
+"""``python -m processor``: the ledger stream until SIGTERM. Any doubt about a commit ends the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from prometheus_client import start_http_server
+
+from core.clock import SystemClock
+from core.log import configure_logging
+from processor.metrics import ProcessorMetrics
+from processor.spark import open_session, warm
+from processor.status import StatusFile
+from processor.stream import Stream
+from processor.wiring import Places, open_ledger_stream
+from stack.jars import spark_jars
+from stack.settings import load_settings
+
+log = logging.getLogger("processor")
+
+
+def main() -> int:
+    """Exit 0 after SIGTERM; 1 when the stream ended by itself, for whoever supervises to start it again."""
+    configure_logging()
+    settings = load_settings()
+    clock = SystemClock()
+    data_dir = Path(settings.data_dir)
+    places = Places.under(data_dir)
+    status = StatusFile(places.status, clock)
+    status.remove()
+    metrics = ProcessorMetrics(clock)
+    if settings.processor.metrics_port:
+        start_http_server(settings.processor.metrics_port, "127.0.0.1", metrics.registry)
+    session = open_session(
+        "payhook", settings.processor.master, settings.processor.driver_memory, spark_jars(), data_dir
+    )
+    warm(session)
+    batches = open_ledger_stream(
+        session,
+        places,
+        settings.kafka.bootstrap_servers,
+        settings.processor,
+        settings.providers,
+        settings.ledger,
+        metrics,
+        clock,
+    )
+
+    def on_batch() -> None:
+        metrics.blocked.set(batches.blocked)
+        if status.due():
+            told = batches.status()
+            metrics.dead_open.set(told["dead"])
+            metrics.parked.set(told["open"])
+            status.write({"ready": True, "stream": "ledger", **told})
+
+    stream = Stream(session, batches, clock, places.checkpoint, on_batch)
+    signal.signal(signal.SIGTERM, lambda *_: stream.stop())
+    signal.signal(signal.SIGINT, lambda *_: stream.stop())
+    try:
+        stream.run(settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s)
+    except Exception:
+        log.exception("the stream ended")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,151 @@
+"""Step 1: Kafka's rows become items, and no offset is missed or taken twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from core.decision import Decision
+from core.errors import PayhookError, Unparseable
+from core.event import from_record
+from core.keys import join_key
+from journal.index import KnownFact
+from journal.schema import JournalRow
+from journal.marks import Marks
+from processor.classify import MESSAGE_CHARS_MAX, clean
+
+HEADER_TEXT_MAX = 8_192
+"""Headers kept with a row; a sender of more than that is not the receiver."""
+
+
+class OffsetHole(PayhookError):
+    """Kafka handed over an offset beyond the next one: something was lost or deleted in between."""
+
+    def __init__(self, topic: str, partition: int, wanted: int, got: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.wanted = wanted
+        self.got = got
+        super().__init__(
+            f"{topic}[{partition}]: offset {wanted} is next, Kafka gave {got}. Nothing was decided. "
+            "Find out what removed the offsets between (retention, a re-made topic) before going on."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """One record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class Item:
+    """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
+
+    ``new`` items have no row yet; the others were taken up again. ``known_fact`` is who took its fact.
+    """
+
+    row: JournalRow
+    body: bytes
+    new: bool
+    unreadable: str | None = None
+    poison: str | None = None
+    known_fact: KnownFact | None = None
+
+    @property
+    def seq(self) -> int:
+        """The item's name: the seq of its first row."""
+        return self.row.item_seq
+
+
+def read_table(table: pa.Table) -> list[KafkaRecord]:
+    """Rows of ``topic, partition, offset, value, headers`` as records; ticks (no topic) left out."""
+    records: list[KafkaRecord] = []
+    for batch in table.combine_chunks().to_batches():
+        headers = list(_headers(batch.column("headers")))
+        columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value")]
+        records += [
+            KafkaRecord(topic, partition, offset, value, own)
+            for topic, partition, offset, value, own in zip(*columns, headers, strict=True)
+            if topic is not None
+        ]
+    return records
+
+
+def _headers(column: pa.Array) -> Iterator[list[tuple[str, bytes | None]]]:
+    flat = column.flatten()
+    pairs = list(zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True))
+    at = 0
+    for length in column.value_lengths().to_pylist():
+        count = length or 0
+        yield pairs[at : at + count]
+        at += count
+
+
+def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord], Marks]:
+    """The records not decided yet, in offset order, and the marks after them.
+
+    :raises OffsetHole: an offset is missing between a mark and a record, or between two records
+    """
+    until = {topic: dict(partitions) for topic, partitions in marks.items()}
+    taken: list[KafkaRecord] = []
+    for record in sorted(records, key=lambda r: (r.topic, r.partition, r.offset)):
+        partitions = until.setdefault(record.topic, {})
+        wanted = partitions.get(record.partition, 0)
+        if record.offset < wanted:
+            continue
+        if record.offset > wanted:
+            raise OffsetHole(record.topic, record.partition, wanted, record.offset)
+        partitions[record.partition] = record.offset + 1
+        taken.append(record)
+    return taken, until
+
+
+def new_item(record: KafkaRecord, seq: int, now: datetime) -> Item:
+    """A record as an item with its identities; an unreadable one is named by its offset."""
+    row = JournalRow(
+        seq=seq,
+        item_seq=seq,
+        first=True,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        decision=Decision.PARKED,
+        decided_at=now,
+    )
+    try:
+        received = from_record(record.value, record.headers)
+    except Unparseable as unreadable:
+        row.entity_key = join_key("kafka", record.topic, str(record.partition), str(record.offset))
+        return Item(row, record.value or b"", new=True, unreadable=str(unreadable))
+    event = received.event
+    row.event_key, row.entity_key = event.event_key, event.entity_key
+    row.fact_key, row.fact_sha256 = event.fact_key, event.fact_sha256
+    row.provider, row.account, row.event_type, row.mode = event.provider, event.account, event.event_type, event.mode
+    row.occurred_at, row.received_at = event.occurred_at, received.received_at
+    row.content_sha256, row.content_version = event.content_sha256, event.content_version
+    row.body_sha256 = event.body_sha256
+    row.dedupe = received.dedupe.value
+    row.headers = header_text(received.headers)
+    return Item(row, event.body, new=True, poison=event.poison)
+
+
+def header_text(headers: dict[str, str]) -> str:
+    """Headers as canonical JSON, cut to `HEADER_TEXT_MAX` characters' worth of entries."""
+    kept: dict[str, str] = {}
+    size = 0
+    for name in sorted(headers):
+        size += len(name) + len(headers[name]) + 6
+        if size > HEADER_TEXT_MAX:
+            break
+        kept[name] = clean(headers[name], MESSAGE_CHARS_MAX)
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=True)

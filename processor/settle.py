@@ -1,0 +1,107 @@
+"""Between steps 4 and 5: results become decisions, and nothing is decided past what holds its entity back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from core.decision import Decision, ErrorKind
+from core.work import Outcome
+from processor.admission import BEHIND, Group, again
+from processor.classify import Failure
+from processor.execute import Results
+from processor.intake import Item
+from processor.retry import RetryPolicy
+from processor.settings import DeadHead
+from processor.verdict import FACT_CONFLICT_CLASS, die, duplicate, fail, finish, park
+
+
+@dataclass(slots=True)
+class Settling:
+    """Decides the groups of one batch. ``decided`` are the items that get a row from it.
+
+    ``blocked_by`` is the failure that blocks the whole stream, if one did.
+    """
+
+    results: Results
+    policy: RetryPolicy
+    dead_head: DeadHead
+    now: datetime
+    probe_s: float
+    random: Callable[[], float]
+    decided: list[Item] = field(default_factory=list)
+    blocked_by: Failure | None = None
+
+    def settle(self, groups: Iterable[Group]) -> None:
+        """Decides every group, then lets each fact go to one event only."""
+        self.blocked_by = next(filter(_blocks_all, self.results.by_item.values()), None)  # type: ignore[assignment]
+        for group in groups:
+            self._settle_group(group)
+        self._one_event_a_fact()
+
+    def _settle_group(self, group: Group) -> None:
+        held = False
+        for item in group.items:
+            if held:
+                if item.new:
+                    park(item, BEHIND)
+                    self.decided.append(item)
+                continue
+            held = self._settle_item(item)
+            self.decided.append(item)
+        if group.beyond is not None and not held:
+            following = again(group.beyond)
+            park(following, "more wait than one batch takes", self.now)
+            self.decided.append(following)
+
+    def _settle_item(self, item: Item) -> bool:
+        """Fills in the item's row; true when its followers must wait."""
+        if item.known_fact is not None:
+            self._fact_is_taken(item, item.known_fact.fact8)
+            return False
+        result = self.results.by_item.get(item.seq)
+        if result is None or _blocks_all(result):
+            self._park_head(item)
+            return True
+        if not isinstance(result, Failure):
+            finish(item, result, self.results.handler_version)
+            return False
+        item.row.handler_version = self.results.handler_version
+        fail(item, result, self.policy, self.dead_head, self.now, self.random)
+        return item.row.blocking
+
+    def _park_head(self, item: Item) -> None:
+        """Nothing holds it back but the batch itself: it is due again, its attempts unspent."""
+        if self.blocked_by is None:
+            park(item, "the batch's deadline passed before its turn", self.now)
+        else:
+            reason = f"the stream is blocked: {self.blocked_by.error_class}: {self.blocked_by.message}"
+            park(item, reason[:500], self.now + timedelta(seconds=self.probe_s))
+
+    def _fact_is_taken(self, item: Item, fact8: bytes) -> None:
+        mine = bytes.fromhex(item.row.fact_sha256 or "")[:8]
+        if not mine or not fact8 or mine == fact8:
+            duplicate(item, Decision.DUPLICATE_FACT, f"{item.row.fact_key} was applied under another event key")
+            return
+        text = (
+            f"{item.row.fact_key} was applied with another amount, currency or account under another event key. "
+            "Ask the provider which report holds."
+        )
+        die(item, Failure(ErrorKind.NRE, FACT_CONFLICT_CLASS, None, text, stack=""), blocking=False)
+
+    def _one_event_a_fact(self) -> None:
+        taken: dict[str, bytes] = {}
+        for item in sorted(self.decided, key=lambda item: item.seq):
+            fact = item.row.fact_key
+            if fact is None or item.row.decision is not Decision.APPLIED:
+                continue
+            if fact not in taken:
+                taken[fact] = bytes.fromhex(item.row.fact_sha256 or "")[:8]
+                continue
+            item.row.postings = None
+            self._fact_is_taken(item, taken[fact])
+
+
+def _blocks_all(result: Outcome | Failure) -> bool:
+    return isinstance(result, Failure) and result.kind is ErrorKind.SBE

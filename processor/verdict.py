@@ -1,0 +1,81 @@
+"""How an item's journal row is filled in once it is known what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from core.decision import Decision, ErrorKind
+from core.work import Applied, Outcome, postings_to_json
+from processor.classify import Failure
+from processor.intake import Item
+from processor.retry import RetryPolicy
+from processor.settings import DeadHead
+
+CONFLICT_CLASS = "EventConflict"
+FACT_CONFLICT_CLASS = "FactConflict"
+
+
+def finish(item: Item, outcome: Outcome, handler_version: str) -> None:
+    """The handler answered."""
+    row = item.row
+    row.handler_version = handler_version
+    row.blocking = False
+    if isinstance(outcome, Applied):
+        row.decision = Decision.APPLIED
+        row.postings = postings_to_json(outcome.postings)
+    else:
+        row.decision = Decision.IGNORED
+        row.reason = outcome.reason
+
+
+def duplicate(item: Item, decision: Decision, reason: str) -> None:
+    """The event or its fact is held already: `duplicate` or `duplicate_fact`."""
+    item.row.decision = decision
+    item.row.reason = reason
+    item.row.blocking = False
+
+
+def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
+    """Waits behind its entity's head, or until ``due_at`` where it is the head itself."""
+    item.row.decision = Decision.PARKED
+    item.row.reason = reason
+    item.row.due_at = due_at
+    item.row.blocking = True
+
+
+def die(item: Item, failure: Failure, *, blocking: bool) -> None:
+    """No further try: a person decides."""
+    _record(item, failure)
+    item.row.decision = Decision.DEAD
+    item.row.blocking = blocking
+
+
+def fail(
+    item: Item,
+    failure: Failure,
+    policy: RetryPolicy,
+    dead_head: DeadHead,
+    now: datetime,
+    random: Callable[[], float],
+) -> None:
+    """A try failed: a retry with its due time, or death when the error or the policy says so."""
+    retry = item.row.attempt + 1
+    delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, random)
+    item.row.retry_policy = policy.text
+    if delay_s is None:
+        die(item, failure, blocking=dead_head is DeadHead.WAIT)
+        return
+    _record(item, failure)
+    item.row.decision = Decision.RETRY
+    item.row.attempt = retry
+    item.row.due_at = now + timedelta(seconds=delay_s)
+    item.row.blocking = True
+
+
+def _record(item: Item, failure: Failure) -> None:
+    row = item.row
+    row.error_class, row.error_code = failure.error_class, failure.error_code
+    row.error_message, row.error_stack = failure.message, failure.stack
+    row.error_kind, row.log_lines = failure.kind, failure.log_lines
+    row.reason = f"{failure.error_class}: {failure.message}"[:500]

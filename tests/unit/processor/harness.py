@@ -1,0 +1,261 @@
+"""The engine without servers: real index and real batches; Kafka, Delta and Spark stand in as lists."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from core.clock import ManualClock
+from core.decision import ErrorKind
+from core.event import Dedupe, Event, to_headers
+from core.money import Money
+from core.work import Applied, Ignored, Outcome, Posting, WorkItem
+from dlq.commands import Command, Target, encode
+from journal.index import Index
+from journal.schema import JournalRow
+from journal.marks import Marks
+from journal.state import JournalState
+from journal.writer import Committed
+from processor.batch import Batches, StreamRules
+from processor.classify import Classifier
+from processor.execute import Results
+from processor.retry import parse_policy
+from processor.settings import DeadHead
+from processor.worker import Task, run_groups
+
+EVENTS, CONTROL = "payments.events", "payments.control"
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+POLICY = "exponential(1s, x2, max 16s, 5 tries, jitter 50%)"
+
+
+class Stuck(Exception):
+    kind = ErrorKind.SNBE
+
+
+class Down(Exception):
+    kind = ErrorKind.SBE
+
+
+class Handler:
+    """Does what the test says of an event key; applies everything else."""
+
+    version = "test-1"
+
+    def __init__(self) -> None:
+        self.script: dict[str, Callable[[WorkItem], Outcome]] = {}
+        self.calls: list[str] = []
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        self.calls.append(item.event_key)
+        act = self.script.get(item.event_key)
+        return act(item) if act is not None else booked()
+
+    def fails(self, event_key: str, error: Exception, times: int = 10**6) -> None:
+        left = [times]
+
+        def act(_: WorkItem) -> Outcome:
+            if left[0] > 0:
+                left[0] -= 1
+                raise error
+            return booked()
+
+        self.script[event_key] = act
+
+
+def booked() -> Outcome:
+    return Applied((Posting("a", "debit", Money(5, "EUR")), Posting("b", "credit", Money(5, "EUR"))))
+
+
+def ignored(_: WorkItem) -> Outcome:
+    return Ignored("nobody handles it")
+
+
+class InlineExecutor:
+    """Runs groups in this process, by the executors' own code."""
+
+    def __init__(self, handler: Handler, *, stop_on_dead: bool = True) -> None:
+        self._handler = handler
+        self._task = Task("ledger", Handler, Classifier(), 5.0, 1, 1, stop_on_dead)
+
+    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
+        return Results("test-1", dict(run_groups(self._task, self._handler, list(groups))) if groups else {})
+
+
+@dataclass
+class ListJournal:
+    """What was committed. Checks what the real writer checks of seq and marks."""
+
+    rows: list[JournalRow] = field(default_factory=list)
+    marks: Marks = field(default_factory=dict)
+    commits: int = 0
+
+    def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed:
+        wanted = range(len(self.rows) + 1, len(self.rows) + 1 + len(rows))
+        assert [row.seq for row in rows] == list(wanted)
+        self.rows += rows
+        self.marks = marks
+        self.commits += 1
+        return Committed(self.commits, rows[0].seq, rows[-1].seq)
+
+
+class ListBodies:
+    """Bodies by hash."""
+
+    def __init__(self) -> None:
+        self.by_hash: dict[str, bytes] = {}
+
+    def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
+        self.by_hash.update(bodies)
+
+
+class ListDeadLetters:
+    """Dead rows as published."""
+
+    def __init__(self) -> None:
+        self.published: list[JournalRow] = []
+        self.published_upto = 0
+
+    def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
+        self.published += [row for row, _ in rows]
+
+    def passed(self, seq: int) -> None:
+        self.published_upto = seq
+
+    def poll(self) -> None:
+        """Nothing is under way."""
+
+
+class Same:
+    """An adapter whose content hash is the body's."""
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return hashlib.sha256(body).hexdigest()
+
+
+class Engine:
+    """One stream: `post` events, `batch` to decide them, `advance` the clock."""
+
+    def __init__(self, folder: Path, *, dead_head: DeadHead = DeadHead.WAIT, drain_per_entity_max: int = 100) -> None:
+        self.folder = folder
+        self.clock = ManualClock(NOW)
+        self.handler = Handler()
+        self.journal = ListJournal(marks={EVENTS: {0: 0}, CONTROL: {0: 0}})
+        self.bodies = ListBodies()
+        self.dead_letters = ListDeadLetters()
+        self.rules = StreamRules(
+            "ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0
+        )
+        self._epoch = 0
+        self._offsets = {EVENTS: 0, CONTROL: 0}
+        self._pending: list[dict[str, object]] = []
+        self.start()
+
+    def start(self) -> None:
+        """A new process on the same journal; what wasn't decided is read again."""
+        self._epoch += 1
+        self.index = open_index(self.folder, self._epoch, self.journal.rows, self.bodies.by_hash)
+        state = JournalState(
+            epoch=self._epoch,
+            version=self.journal.commits,
+            next_seq=len(self.journal.rows) + 1,
+            marks=self.journal.marks,
+            start={},
+            published_upto=0,
+            chain="",
+        )
+        self.batches = Batches(
+            self.rules,
+            state,
+            self.journal,  # type: ignore[arg-type]
+            self.index,
+            self.bodies,  # type: ignore[arg-type]
+            [],
+            self.dead_letters,
+            InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is not DeadHead.CONTINUE),  # type: ignore[arg-type]
+            {"stripe": Same()},
+            self.clock,
+            self.folder / "trying.json",
+            jitter=lambda: 0.0,
+        )
+
+    def post(
+        self, event_id: str, entity: str = "e1", content: str = "", fact: str | None = None, fact_sha256: str = "aa" * 32
+    ) -> str:
+        """An event in Kafka; returns its key."""
+        body = (event_id + content).encode()
+        event = Event(
+            provider="stripe",
+            event_id=event_id,
+            event_type="charge.captured",
+            event_key=f"stripe:{event_id}:charge.captured",
+            entity_key=entity,
+            content_sha256=hashlib.sha256(body).hexdigest(),
+            content_version=1,
+            body=body,
+            mode="live",
+            account="acct_1",
+            fact_key=fact,
+            fact_sha256=fact_sha256 if fact else None,
+        )
+        self.send(EVENTS, body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
+        return event.event_key
+
+    def command(self, item_seq: int, seen_seq: int, command_id: str = "c1") -> None:
+        """A replay command in Kafka."""
+        command = Command(command_id, "ledger", "replay", (Target(item_seq, seen_seq),), "ada", "mended", NOW)
+        self.send(CONTROL, encode(command), [])
+
+    def send(self, topic: str, value: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
+        self._pending.append(
+            {
+                "topic": topic,
+                "partition": 0,
+                "offset": self._offsets[topic],
+                "value": value,
+                "headers": [{"key": name, "value": text} for name, text in headers],
+            }
+        )
+        self._offsets[topic] += 1
+
+    def batch(self) -> list[JournalRow]:
+        """Decides what is pending and due; returns the new rows."""
+        before = len(self.journal.rows)
+        self.batches.run(table(self._pending))
+        self._pending.clear()
+        return self.journal.rows[before:]
+
+    def advance(self, seconds: float) -> list[JournalRow]:
+        self.clock.advance(seconds)
+        return self.batch()
+
+    def decisions(self, event_key: str) -> list[str]:
+        return [row.decision.value for row in self.journal.rows if row.event_key == event_key]
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def table(records: Sequence[Mapping[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist([*records, dict.fromkeys(SCHEMA.names)], schema=SCHEMA)
+
+
+def open_index(folder: Path, epoch: int, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> Index:
+    """An index made anew from the rows."""
+    index = Index.open(folder / f"index-{epoch}", epoch)
+    if rows:
+        index.apply(rows, bodies)
+    return index
