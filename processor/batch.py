@@ -83,6 +83,8 @@ class Progress:
     rows: int = 0
     taken: int = 0
     seconds: float = 0.0
+    fetch_s: float = 0.0
+    read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
 
@@ -168,7 +170,9 @@ class Batches:
     def run(self, table: pa.Table) -> None:
         """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
         self._dead_letters.poll()
+        started = self._clock.monotonic()
         records, marks = take(read_table(table), self._marks)
+        self.progress.read_s = self._clock.monotonic() - started
         due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
         crash_point("processor.after_read")
         if records or due:
@@ -199,6 +203,8 @@ class Batches:
         self.progress.batches += 1
         self.progress.rows, self.progress.taken, self.progress.seconds = len(rows), len(records), done_s
         self.progress.step_s = {
+            "fetch": self.progress.fetch_s,
+            "read": self.progress.read_s,
             "lookup": lookups_s,
             "handle": handled_s - lookups_s,
             "commit": committed_s - handled_s,

@@ -77,7 +77,10 @@ class Stream:
             if self._stop.is_set() or self._failure is not None:
                 return
             try:
-                self._batches.run(frame.toArrow())
+                started = self._clock.monotonic()
+                table = frame.toArrow()
+                self._batches.progress.fetch_s = self._clock.monotonic() - started
+                self._batches.run(table)
                 self._on_batch()
                 while self._batches.blocked and not self._stop.is_set():
                     self._probe()
