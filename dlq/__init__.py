@@ -1,0 +1,1 @@
+"""Dead letters: the topic that holds them, and the commands that act on them."""

@@ -1,0 +1,291 @@
+"""Publishes dead rows to the DLQ topic: never waits, never gives up, and says how far it got."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+from core.clock import Clock, SystemClock
+from core.decision import Decision
+from dlq.record import DlqRecord, build_record
+from dlq.settings import DlqSettings
+from journal.schema import JournalRow
+
+log = logging.getLogger(__name__)
+
+RETRY_S_FIRST = 0.5
+
+
+class Producer(Protocol):
+    """What publishing asks of a Kafka producer (confluent_kafka's)."""
+
+    def produce(self, topic: str, **record: Any) -> None: ...
+    def poll(self, timeout: float) -> int: ...
+    def flush(self, timeout: float) -> int: ...
+    def purge(self) -> None: ...
+
+
+class Rows(Protocol):
+    """A journal that can be read by seq (`journal.reader.JournalReader`)."""
+
+    def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]: ...
+
+
+class Bodies(Protocol):
+    """A store of bodies by hash (`journal.bodies.BodyStore`)."""
+
+    def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]: ...
+
+
+@dataclass(slots=True)
+class _Letter:
+    row: JournalRow
+    body: bytes
+    by_reference: bool = False
+    tries: int = 0
+
+
+class DlqPublisher:
+    """Takes dead rows in seq order and produces each until Kafka acknowledges it; repeats are possible, gaps aren't.
+
+    `publish`, `passed` and `poll` return at once whatever Kafka does, and belong to one thread. At most
+    ``settings.in_memory_max`` letters are held: what comes beyond is read again from the journal once there is room.
+    """
+
+    def __init__(
+        self,
+        producer_factory: Callable[[], Producer],
+        topic: str,
+        published_upto: int,
+        *,
+        group: str = "payhook-ledger",
+        settings: DlqSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._producer_factory = producer_factory
+        self._producer: Producer | None = None
+        self._topic = topic
+        self._group = group
+        self._settings = settings or DlqSettings()
+        self._clock = clock or SystemClock()
+        self._taken_upto = self._passed = published_upto
+        self._unacknowledged: dict[int, _Letter] = {}
+        self._waiting: deque[_Letter] = deque()
+        self._later: list[tuple[float, int, _Letter]] = []
+        self._order = itertools.count()
+        self._catching_up: _CatchUp | None = None
+        self._behind = False
+        self._replace_producer = False
+        self.written = 0
+        self.failed = 0
+
+    @property
+    def published_upto(self) -> int:
+        """The highest seq up to which every dead row is acknowledged."""
+        oldest = next(iter(self._unacknowledged), None)
+        return self._taken_upto if oldest is None else min(self._taken_upto, oldest - 1)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Dead letters held in memory until Kafka acknowledges them."""
+        return len(self._unacknowledged)
+
+    def catch_up(self, reader: Rows, bodies: Bodies, reopen: Callable[[], Rows] | None = None) -> None:
+        """Takes in what the journal holds after `published_upto`; doesn't wait for Kafka.
+
+        ``reopen`` opens the journal as it is by then, for what memory couldn't hold. Without it that waits for the
+        next start, and so does `published_upto`.
+        """
+        source = _CatchUp(bodies, reopen)
+        read = source.read(reader, self._taken_upto, self._room)
+        self._take_read(read)
+        self._behind = not read.whole
+        self._catching_up = source if reopen is not None else None
+        self._pump()
+
+    def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
+        """Takes dead rows with their bodies, in seq order."""
+        for row, body in rows:
+            if row.decision is not Decision.DEAD or row.seq <= self._taken_upto:
+                continue
+            if self._behind or self._room <= 0:
+                self._fall_behind()
+                break
+            self._take(row, body)
+        self._pump()
+
+    def passed(self, seq: int) -> None:
+        """Every dead row up to ``seq`` was given to `publish`."""
+        self._passed = max(self._passed, seq)
+        if not self._behind:
+            self._taken_upto = self._passed
+
+    def poll(self) -> None:
+        """Serves acknowledgements, tries again what is due, and reads on where it fell behind."""
+        if self._producer is not None:
+            self._producer.poll(0)
+        if self._replace_producer:
+            self._renew()
+        if self._behind and self._catching_up is not None:
+            self._read_on(self._catching_up)
+        now = self._clock.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._waiting.append(heapq.heappop(self._later)[2])
+        self._pump()
+
+    def close(self, timeout_s: float) -> None:
+        """Gives acknowledgements a last chance; what misses it is published after the next start."""
+        if self._producer is not None:
+            self._producer.flush(timeout_s)
+        if self._catching_up is not None:
+            self._catching_up.close()
+
+    @property
+    def _room(self) -> int:
+        return self._settings.in_memory_max - len(self._unacknowledged)
+
+    def _take(self, row: JournalRow, body: bytes) -> None:
+        letter = _Letter(row, body)
+        self._unacknowledged[row.seq] = letter
+        self._waiting.append(letter)
+        self._taken_upto = row.seq
+
+    def _fall_behind(self) -> None:
+        if not self._behind:
+            self._behind = True
+            log.warning("%s: %d dead letters wait; more are left in the journal", self._topic, self.unacknowledged)
+
+    def _read_on(self, source: _CatchUp) -> None:
+        """Reads where there is room for half of what memory holds: each reading scans the bodies."""
+        read = source.finished()
+        if read is not None:
+            self._take_read(read)
+            self._behind = not read.whole or self._taken_upto < self._passed
+        elif not source.busy and self._room * 2 >= self._settings.in_memory_max:
+            source.begin(self._taken_upto, self._room)
+
+    def _take_read(self, read: _Read) -> None:
+        for row, body in read.letters:
+            self._take(row, body)
+        self._taken_upto = max(self._taken_upto, read.upto)
+        self._passed = max(self._passed, read.upto)
+
+    def _pump(self) -> None:
+        while self._waiting and not self._replace_producer:
+            letter = self._waiting[0]
+            try:
+                self._produce(letter)
+            except BufferError:
+                return
+            except KafkaException as refused:
+                self._waiting.popleft()
+                self._refused(letter, refused.args[0])
+            else:
+                self._waiting.popleft()
+
+    def _produce(self, letter: _Letter) -> None:
+        if self._producer is None:
+            self._producer = self._producer_factory()
+        record: DlqRecord = build_record(letter.row, letter.body, self._group, by_reference=letter.by_reference)
+
+        def on_delivery(error: KafkaError | None, _message: object) -> None:
+            if error is None:
+                self._unacknowledged.pop(letter.row.seq, None)
+                self.written += 1
+            else:
+                self._refused(letter, error)
+
+        self._producer.produce(
+            self._topic,
+            key=record.key,
+            value=record.value,
+            partition=record.partition,
+            headers=record.headers,
+            on_delivery=on_delivery,
+        )
+
+    def _refused(self, letter: _Letter, error: KafkaError) -> None:
+        self.failed += 1
+        letter.tries += 1
+        if error.fatal():
+            self._replace_producer = True
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not letter.by_reference:
+            log.warning("dead row %d is too large for %s: it goes by reference", letter.row.seq, self._topic)
+            letter.by_reference = True
+            self._waiting.append(letter)
+            return
+        delay_s = min(RETRY_S_FIRST * 2 ** min(letter.tries - 1, 20), self._settings.retry_s_max)
+        heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
+        log.error("dead row %d isn't on %s yet (%s); next try in %.1f s", letter.row.seq, self._topic, error, delay_s)
+
+    def _renew(self) -> None:
+        """After a fatal error an idempotent producer takes nothing more: what it holds comes back, refused."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.poll(0)
+        self._producer = None
+        self._replace_producer = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Dead rows with bodies; every dead row up to ``upto`` is among them or came before.
+
+    ``whole``: the journal had no more.
+    """
+
+    letters: list[tuple[JournalRow, bytes]]
+    upto: int
+    whole: bool
+
+
+class _CatchUp:
+    """Reads dead rows from the journal, beside the caller's thread where asked to."""
+
+    def __init__(self, bodies: Bodies, reopen: Callable[[], Rows] | None) -> None:
+        self._bodies = bodies
+        self._reopen = reopen
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dlq-catch-up")
+        self._future: Future[_Read] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._future is not None
+
+    def begin(self, after: int, letters_max: int) -> None:
+        reopen = self._reopen
+        if reopen is not None:
+            self._future = self._thread.submit(lambda: self.read(reopen(), after, letters_max))
+
+    def finished(self) -> _Read | None:
+        if self._future is None or not self._future.done():
+            return None
+        future, self._future = self._future, None
+        return future.result()
+
+    def read(self, reader: Rows, after: int, letters_max: int) -> _Read:
+        """The next dead rows after ``after``, at most so many."""
+        dead: list[JournalRow] = []
+        upto, whole = after, True
+        for rows in reader.rows_after(after):
+            found = [row for row in rows if row.decision is Decision.DEAD]
+            taken = found[: letters_max - len(dead)]
+            dead += taken
+            if len(taken) < len(found):
+                upto, whole = max(upto, taken[-1].seq if taken else rows[0].seq - 1), False
+                break
+            upto = rows[-1].seq
+        hashes = [row.body_sha256 for row in dead if row.body_sha256 is not None]
+        bodies = self._bodies.fetch(hashes) if hashes else {}
+        return _Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, whole)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,104 @@
+"""A dead letter as the DLQ topic holds it: the event's own bytes and key, with KIP-1191's headers and ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from core.clock import to_rfc3339
+from journal.schema import JournalRow
+
+SEQ_HEADER = "payhook.seq"
+BODY_HEADER = "payhook.body"
+BY_REFERENCE = "reference"
+IN_FULL = "full"
+
+HEADER_BYTES_MAX = 8_192
+"""One header's value at most: a stack is cut to 4,096 characters before, so this cuts nothing of our own."""
+
+_COLUMNS_AS_HEADERS = (
+    "event_key",
+    "fact_key",
+    "fact_sha256",
+    "entity_key",
+    "provider",
+    "account",
+    "mode",
+    "body_sha256",
+    "content_sha256",
+    "content_version",
+    "dedupe",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DlqRecord:
+    """What is produced for the dead row ``seq``. ``partition`` is that of the origin."""
+
+    seq: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    partition: int
+
+
+def build_record(row: JournalRow, body: bytes, group: str, *, by_reference: bool = False) -> DlqRecord:
+    """The record of a dead row.
+
+    By reference (asked for, or because ``body`` isn't the row's body) it has no value: its headers name the topic,
+    partition and offset it came from.
+
+    :param group: the consumer's name in KIP-1191's headers: the work stream's
+    """
+    in_full = not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
+    headers = _origin_headers(row) | _payhook_headers(row) | _kip_1191_headers(row, group)
+    headers[BODY_HEADER] = IN_FULL if in_full else BY_REFERENCE
+    return DlqRecord(
+        seq=row.seq,
+        key=row.entity_key.encode() if row.entity_key is not None else None,
+        value=body if in_full else None,
+        headers=[(name, text.encode("utf-8", "replace")[:HEADER_BYTES_MAX]) for name, text in headers.items()],
+        partition=row.partition,
+    )
+
+
+def _origin_headers(row: JournalRow) -> dict[str, str]:
+    """The event's headers as received; a row after the first has them in its columns only."""
+    headers: dict[str, str] = json.loads(row.headers) if row.headers is not None else {}
+    for name in _COLUMNS_AS_HEADERS:
+        value = getattr(row, name)
+        if value is not None:
+            headers.setdefault(name, str(value))
+    if row.event_type is not None:
+        headers.setdefault("ce_type", row.event_type)
+    if row.received_at is not None:
+        headers.setdefault("received_at", to_rfc3339(row.received_at))
+    return headers
+
+
+def _kip_1191_headers(row: JournalRow, group: str) -> dict[str, str]:
+    return {
+        "__dlq.errors.topic": row.topic,
+        "__dlq.errors.partition": str(row.partition),
+        "__dlq.errors.offset": str(row.offset),
+        "__dlq.errors.group": group,
+        "__dlq.errors.delivery.count": str(row.attempt + 1),
+    }
+
+
+def _payhook_headers(row: JournalRow) -> dict[str, str]:
+    texts = {
+        SEQ_HEADER: str(row.seq),
+        "payhook.item_seq": str(row.item_seq),
+        "payhook.event_key": row.event_key,
+        "payhook.attempts": str(row.attempt + 1),
+        "payhook.first_at": to_rfc3339(row.received_at) if row.received_at is not None else None,
+        "payhook.last_at": to_rfc3339(row.decided_at),
+        "payhook.error.class": row.error_class,
+        "payhook.error.code": row.error_code,
+        "payhook.error.message": row.error_message,
+        "payhook.error.stack": row.error_stack,
+        "payhook.error.kind": row.error_kind.value if row.error_kind is not None else None,
+    }
+    return {name: text for name, text in texts.items() if text is not None}

@@ -1,0 +1,105 @@
+"""The chart of accounts, and which two of them each movement of money touches.
+
+Every account is ``<owner kind>:<owner>:<what>``; owners are percent-encoded, so a name always splits into three.
+What is owed to a merchant is the sum (credits minus debits) over the merchant's accounts:
+
+| account | kind | what it holds |
+|---|---|---|
+| ``provider:<provider>:clearing`` | asset | money that the provider holds for us |
+| ``merchant:<merchant>:payable`` | liability | captured for the merchant |
+| ``merchant:<merchant>:refunds`` | liability, contra | given back to payers |
+| ``merchant:<merchant>:disputes`` | receivable | withheld by the provider while a dispute is open |
+| ``merchant:<merchant>:dispute_losses`` | liability, contra | disputes lost for good |
+| ``merchant:<merchant>:payouts`` | liability, contra | paid out to the merchant's bank |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from core.errors import PayhookError
+from core.keys import join_key
+from core.money import Money, MoneyFact, Movement
+from core.work import Posting
+
+CHART_VERSION = 1
+"""Raised whenever a movement books otherwise than before; part of the handler's version."""
+
+
+class Role(StrEnum):
+    """An account of the chart, whoever owns it."""
+
+    CLEARING = "clearing"
+    PAYABLE = "payable"
+    REFUNDS = "refunds"
+    DISPUTES = "disputes"
+    DISPUTE_LOSSES = "dispute_losses"
+    PAYOUTS = "payouts"
+
+
+BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
+    {
+        #                          debit                credit
+        Movement.CAPTURE: (Role.CLEARING, Role.PAYABLE),
+        Movement.REFUND: (Role.REFUNDS, Role.CLEARING),
+        Movement.REFUND_FAILED: (Role.CLEARING, Role.REFUNDS),
+        Movement.DISPUTE_OPENED: (Role.DISPUTES, Role.CLEARING),
+        Movement.DISPUTE_WON: (Role.CLEARING, Role.DISPUTES),
+        Movement.DISPUTE_LOST: (Role.DISPUTE_LOSSES, Role.DISPUTES),
+        Movement.PAYOUT_PAID: (Role.PAYOUTS, Role.CLEARING),
+        Movement.PAYOUT_FAILED: (Role.CLEARING, Role.PAYOUTS),
+    }
+)
+"""Each movement's debit and credit. Any order of any facts balances, because each booking does."""
+
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+
+
+class AmountNotPositive(PayhookError):
+    """A movement that can only go one way was reported with an amount below zero."""
+
+    def __init__(self, fact_key: str, money: Money) -> None:
+        self.fact_key = fact_key
+        self.money = money
+        super().__init__(
+            f"{fact_key}: {money.amount_minor} {money.currency} can't be booked; ask the provider what was meant"
+        )
+
+
+def account(role: Role, provider: str, merchant: str) -> str:
+    """The account of a role: the provider's for clearing, the merchant's for everything else."""
+    if role is Role.CLEARING:
+        return join_key("provider", provider, role.value)
+    return join_key("merchant", merchant, role.value)
+
+
+def book(fact: MoneyFact, provider: str, merchant: str) -> tuple[Posting, ...]:
+    """The balanced booking of one fact; empty for an amount of zero.
+
+    A payout below zero (the provider takes from the bank account) is booked with its sides swapped.
+
+    :raises AmountNotPositive: any other movement below zero
+    """
+    debit, credit = BOOKINGS[fact.movement]
+    money = fact.money
+    if money.amount_minor == 0:
+        return ()
+    if money.amount_minor < 0:
+        if fact.movement not in _PAYOUTS:
+            raise AmountNotPositive(fact.fact_key, money)
+        debit, credit, money = credit, debit, Money(-money.amount_minor, money.currency)
+    return (
+        Posting(account(debit, provider, merchant), "debit", money),
+        Posting(account(credit, provider, merchant), "credit", money),
+    )
+
+
+def merchant_of(postings: Iterable[Posting]) -> str | None:
+    """The merchant (as its accounts spell it) whom a booking concerns."""
+    for posting in postings:
+        owner_kind, owner, _ = posting.account.split(":")
+        if owner_kind == "merchant":
+            return owner
+    return None

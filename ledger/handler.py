@@ -1,0 +1,73 @@
+"""The ledger stream's handler: an event's money fact becomes a balanced booking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from core.decision import ErrorKind
+from core.errors import PayhookError, SettingError
+from core.money import MoneyFact
+from core.work import Applied, Handler, Ignored, Outcome, WorkItem
+from ledger.accounts import CHART_VERSION, book
+from ledger.directory import FileDirectory, MerchantDirectory
+from ledger.settings import LedgerSettings
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+
+class MoneyReader(Protocol):
+    """What the handler asks of a provider's adapter."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
+
+
+class FactMismatch(PayhookError):
+    """The body gives another fact than the one that the receiver named and that was looked up."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, event_key: str, named: str | None, found: str | None) -> None:
+        self.event_key = event_key
+        self.named = named
+        self.found = found
+        super().__init__(
+            f"{event_key}: received with the fact {named}, its body gives {found}. The receiver and the processor "
+            "run different versions of the adapter: bring both to one version, then replay the event"
+        )
+
+
+class LedgerHandler:
+    """Books what the adapter reports. Knows no provider and keeps no state between events."""
+
+    def __init__(self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory) -> None:
+        self.version = f"ledger-{CHART_VERSION}"
+        self._adapters = adapters
+        self._directory = directory
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        """
+        :raises FactMismatch: the body's fact isn't the item's, so that it was never looked up
+        :raises MerchantUnknown, MerchantClosed, DirectoryUnreadable: from the directory
+        :raises MoneyInvalid, Unparseable: from the adapter; the money part can't be trusted
+        """
+        adapter = self._adapters.get(item.provider)
+        if adapter is None:
+            return Ignored(f"no adapter for {item.provider}")
+        fact = adapter.money(item.body, item.event_type)
+        found = fact.fact_key if fact is not None else None
+        if found != item.fact_key:
+            raise FactMismatch(item.event_key, item.fact_key, found)
+        if fact is None:
+            return Ignored(f"{item.event_type} moves no money")
+        merchant = self._directory.lookup(item.provider, fact.account)
+        postings = book(fact, item.provider, merchant.internal_account)
+        return Applied(postings) if postings else Ignored("an amount of zero moves no money")
+
+
+def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
+    """The handler, once per Python worker; picklable by reference."""
+    if not settings.merchants_file:
+        raise SettingError("ledger.merchants_file", "the path of the merchant directory is wanted")
+    return LedgerHandler(build_adapters(providers), FileDirectory(Path(settings.merchants_file)))

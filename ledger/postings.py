@@ -1,0 +1,173 @@
+"""The flat double-entry table for finance, derived from the journal's rows by seq."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from core.decision import Decision
+from core.errors import PayhookError
+from core.work import postings_from_json
+from journal.reader import JournalReader
+from journal.schema import TIMESTAMP, JournalRow
+from ledger.accounts import merchant_of
+
+POSTINGS_SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("line", pa.int32(), nullable=False),
+        pa.field("event_key", pa.string()),
+        pa.field("fact_key", pa.string()),
+        pa.field("entity_key", pa.string()),
+        pa.field("provider", pa.string()),
+        pa.field("merchant", pa.string()),
+        pa.field("account", pa.string(), nullable=False),
+        pa.field("side", pa.string(), nullable=False),
+        pa.field("amount_minor", pa.int64(), nullable=False),
+        pa.field("currency", pa.string(), nullable=False),
+        pa.field("occurred_at", TIMESTAMP),
+        pa.field("decided_at", TIMESTAMP, nullable=False),
+    ]
+)
+
+BOOKING_DECISIONS = frozenset({Decision.APPLIED, Decision.REVERSED})
+
+MARK_LAG_ROWS_MAX = 10_000
+"""Rows without a booking are passed over without a commit; past this many the mark is moved all the same, so
+that a start never reads more than this many rows for nothing."""
+
+MARK_APP_ID = "payhook-postings"
+"""The Delta app transaction whose version is the mark: the seq up to which every row is reflected."""
+
+_TABLE_CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
+
+_COLUMNS = (
+    "seq",
+    "item_seq",
+    "first",
+    "topic",
+    "partition",
+    "offset",
+    "decision",
+    "decided_at",
+    "occurred_at",
+    "event_key",
+    "fact_key",
+    "entity_key",
+    "provider",
+    "postings",
+)
+
+
+class PostingsRefused(PayhookError):
+    """A commit to the postings was refused, or nobody knows its outcome: this process must end."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"postings {path}: the commit wasn't taken ({problem}). Another processor may have taken over; this one "
+            "ends, and the next start appends what is missing."
+        )
+
+
+class PostingsWriter:
+    """Appends the journal's bookings, each exactly once, through one handle that is never refreshed.
+
+    The rows and the mark are one commit. A writer that another one has overtaken is refused by Delta, because both
+    move the same app transaction.
+    """
+
+    def __init__(self, path: str, handle: DeltaTable) -> None:
+        self._path = path
+        self._handle = handle
+        self._mark = handle.transaction_version(MARK_APP_ID) or 0
+        self._seen = self._mark
+
+    @classmethod
+    def open(cls, path: str) -> PostingsWriter:
+        """The table at ``path``, made if it isn't there."""
+        if not DeltaTable.is_deltatable(path):
+            _create(path)
+        return cls(path, DeltaTable(path))
+
+    @property
+    def mark(self) -> int:
+        """The last seq that is committed as reflected."""
+        return self._mark
+
+    def catch_up(self, reader: JournalReader) -> None:
+        """Follows the journal from the mark on, up to the reader's version."""
+        for rows in reader.rows_after(self._mark, _COLUMNS):
+            self.follow(rows)
+
+    def follow(self, rows: Sequence[JournalRow]) -> None:
+        """Reflects rows in seq order; those up to the mark are skipped.
+
+        :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown
+        """
+        fresh = [row for row in rows if row.seq > self._seen]
+        if not fresh:
+            return
+        table = flat(fresh)
+        if table.num_rows > 0 or fresh[-1].seq - self._mark > MARK_LAG_ROWS_MAX:
+            self._commit(table, fresh[-1].seq)
+        self._seen = fresh[-1].seq
+
+    def _commit(self, table: pa.Table, mark: int) -> None:
+        properties = CommitProperties(
+            custom_metadata={"payhook.mark": str(mark)}, app_transactions=[Transaction(MARK_APP_ID, mark)]
+        )
+        try:
+            write_deltalake(self._handle, table, mode="append", commit_properties=properties)
+        except (DeltaError, OSError) as refused:
+            raise PostingsRefused(self._path, str(refused)) from refused
+        self._mark = mark
+
+
+def mark_of(table: DeltaTable) -> int:
+    """The seq up to which a postings table reflects its journal."""
+    return table.transaction_version(MARK_APP_ID) or 0
+
+
+def flat(rows: Sequence[JournalRow]) -> pa.Table:
+    """One line a posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the rows."""
+    lines: list[dict[str, object]] = []
+    for row in rows:
+        if row.postings is None or row.decision not in BOOKING_DECISIONS:
+            continue
+        postings = postings_from_json(row.postings)
+        merchant = merchant_of(postings)
+        lines += [
+            {
+                "seq": row.seq,
+                "line": line,
+                "event_key": row.event_key,
+                "fact_key": row.fact_key,
+                "entity_key": row.entity_key,
+                "provider": row.provider,
+                "merchant": merchant,
+                "account": posting.account,
+                "side": posting.side,
+                "amount_minor": posting.money.amount_minor,
+                "currency": posting.money.currency,
+                "occurred_at": row.occurred_at,
+                "decided_at": row.decided_at,
+            }
+            for line, posting in enumerate(postings)
+        ]
+    return pa.Table.from_pylist(lines, schema=POSTINGS_SCHEMA)
+
+
+def _create(path: str) -> None:
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(path, POSTINGS_SCHEMA, name="postings", configuration=_TABLE_CONFIGURATION)
+    except DeltaError:
+        if not DeltaTable.is_deltatable(path):
+            raise

@@ -1,0 +1,121 @@
+"""Bookings balance by themselves, in any order, and undo what they should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.money import AMOUNT_MINOR_MAX, Money, MoneyFact, Movement
+from core.work import Posting
+from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, merchant_of
+
+CURRENCIES = ("EUR", "USD", "JPY")
+
+
+def fact(movement: Movement, amount_minor: int = 1_000, currency: str = "EUR", number: int = 1) -> MoneyFact:
+    return MoneyFact(f"p:{movement}:{number}", movement, "acct_1", "pay_1", Money(amount_minor, currency))
+
+
+def net(postings: Iterable[Posting], owner: str = "") -> Counter[str]:
+    """Debits minus credits by currency, over the accounts whose names begin with ``owner``."""
+    sums: Counter[str] = Counter()
+    for posting in postings:
+        if posting.account.startswith(owner):
+            sign = 1 if posting.side == "debit" else -1
+            sums[posting.money.currency] += sign * posting.money.amount_minor
+    return sums
+
+
+def booked(*movements: Movement) -> list[Posting]:
+    return [line for movement in movements for line in book(fact(movement), "stripe", "m-1")]
+
+
+facts = st.builds(
+    fact,
+    st.sampled_from(Movement),
+    st.integers(0, AMOUNT_MINOR_MAX),
+    st.sampled_from(CURRENCIES),
+    st.integers(1, 9),
+)
+
+
+def test_every_movement_has_a_booking() -> None:
+    """A movement that an adapter can report and nobody can book would die in the handler."""
+    assert set(BOOKINGS) == set(Movement)
+    assert all(debit is not credit for debit, credit in BOOKINGS.values())
+
+
+@given(st.lists(st.tuples(facts, st.sampled_from(["stripe", "adyen"]), st.sampled_from(["m-1", "m:2"])), max_size=30))
+def test_any_facts_in_any_order_keep_debits_equal_to_credits(
+    reported: list[tuple[MoneyFact, str, str]],
+) -> None:
+    """Each booking balances per currency by itself, so every prefix of every sequence does."""
+    every: list[Posting] = []
+    for one, provider, merchant in reported:
+        lines = book(one, provider, merchant)
+        assert all(line.money.amount_minor > 0 for line in lines)
+        every += lines
+        assert not any(net(every).values())
+
+
+@given(st.permutations([Movement.CAPTURE, Movement.REFUND]))
+def test_capture_and_full_refund_leave_the_merchant_with_nothing(order: list[Movement]) -> None:
+    lines = booked(*order)
+    assert net(lines, "merchant:m-1:")["EUR"] == 0
+    assert net(lines, "provider:stripe:clearing")["EUR"] == 0
+
+
+@given(st.permutations([Movement.CAPTURE, Movement.REFUND, Movement.REFUND_FAILED]))
+def test_a_failed_refund_is_as_if_it_had_not_been(order: list[Movement]) -> None:
+    assert net(booked(*order)) == net(booked(Movement.CAPTURE))
+    assert net(booked(*order), "merchant:m-1:") == net(booked(Movement.CAPTURE), "merchant:m-1:")
+    assert net(booked(*order), "merchant:m-1:refunds")["EUR"] == 0
+
+
+@given(st.permutations([Movement.DISPUTE_OPENED, Movement.DISPUTE_WON]))
+def test_a_dispute_that_is_won_nets_to_zero_on_every_account(order: list[Movement]) -> None:
+    lines = booked(*order)
+    assert all(net(lines, line.account)["EUR"] == 0 for line in lines)
+
+
+def test_a_lost_dispute_costs_the_merchant_once_and_leaves_nothing_receivable() -> None:
+    lines = booked(Movement.CAPTURE, Movement.DISPUTE_OPENED, Movement.DISPUTE_LOST)
+    assert net(lines, "merchant:m-1:disputes")["EUR"] == 0
+    assert net(lines, "merchant:m-1:dispute_losses")["EUR"] == 1_000
+    assert net(lines, "merchant:m-1:")["EUR"] == 0
+    assert net(lines, "provider:stripe:clearing")["EUR"] == 0
+
+
+def test_a_capture_is_owed_to_the_merchant_until_it_is_paid_out() -> None:
+    assert net(booked(Movement.CAPTURE), "merchant:m-1:")["EUR"] == -1_000
+    assert net(booked(Movement.CAPTURE, Movement.PAYOUT_PAID), "merchant:m-1:")["EUR"] == 0
+    returned = booked(Movement.CAPTURE, Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
+    assert net(returned, "merchant:m-1:")["EUR"] == -1_000
+
+
+def test_an_amount_of_zero_books_nothing() -> None:
+    assert book(fact(Movement.CAPTURE, 0), "stripe", "m-1") == ()
+
+
+def test_a_payout_below_zero_is_booked_the_other_way_round() -> None:
+    """The provider takes from the bank account: the same accounts, sides swapped, a positive amount."""
+    taken = book(fact(Movement.PAYOUT_PAID, -500), "stripe", "m-1")
+    assert net(taken, "merchant:m-1:payouts")["EUR"] == -500
+    assert all(line.money.amount_minor == 500 for line in taken)
+
+
+def test_a_capture_below_zero_is_refused() -> None:
+    with pytest.raises(AmountNotPositive, match="ask the provider"):
+        book(fact(Movement.CAPTURE, -1), "stripe", "m-1")
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_an_account_name_splits_into_three_whatever_the_merchant_is_called(merchant: str) -> None:
+    assert len(account(Role.PAYABLE, "stripe", merchant).split(":")) == 3
+    lines = book(fact(Movement.CAPTURE), "stripe", merchant)
+    owner = merchant_of(lines)
+    assert owner is not None and account(Role.PAYABLE, "stripe", merchant) == f"merchant:{owner}:payable"

@@ -1,0 +1,96 @@
+"""The handler: what it books, what it leaves alone, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from core.decision import ErrorKind
+from core.errors import SettingError, Unparseable
+from core.money import Money, MoneyFact, Movement
+from core.work import Applied, Ignored, WorkItem
+from ledger import handler
+from ledger.directory import Merchant, MerchantUnknown
+from ledger.handler import FactMismatch, LedgerHandler
+from ledger.settings import LedgerSettings
+from providers.settings import ProvidersSettings
+
+CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))
+
+
+class FakeAdapter:
+    """Answers with one fact, or raises."""
+
+    def __init__(self, answer: MoneyFact | None | Exception) -> None:
+        self._answer = answer
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+class FakeDirectory:
+    """Knows ``acct_1``."""
+
+    def lookup(self, provider: str, account: str) -> Merchant:
+        if account != "acct_1":
+            raise MerchantUnknown(provider, account)
+        return Merchant("m-1")
+
+
+def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake") -> WorkItem:
+    return WorkItem(1, "fake:evt_1:charge", "fake:acct_1:pi_1", provider, "acct_1", "charge", b"{}", fact_key, 0)
+
+
+def handle(answer: MoneyFact | None | Exception, work: WorkItem) -> Applied | Ignored:
+    return LedgerHandler({"fake": FakeAdapter(answer)}, FakeDirectory())(work)
+
+
+def test_a_money_fact_is_booked_on_the_merchant_of_its_account() -> None:
+    outcome = handle(CAPTURE, item())
+    assert isinstance(outcome, Applied)
+    assert [(line.account, line.side) for line in outcome.postings] == [
+        ("provider:fake:clearing", "debit"),
+        ("merchant:m-1:payable", "credit"),
+    ]
+
+
+def test_an_event_without_money_is_ignored() -> None:
+    assert isinstance(handle(None, item(fact_key=None)), Ignored)
+
+
+def test_a_provider_without_an_adapter_is_ignored() -> None:
+    assert isinstance(handle(CAPTURE, item(provider="other")), Ignored)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"), [(CAPTURE, None), (CAPTURE, "fake:ch_2:capture"), (None, "fake:ch_1:capture")]
+)
+def test_a_fact_that_was_never_looked_up_is_not_booked(answer: MoneyFact | None, named: str | None) -> None:
+    """Deduplication looked up the receiver's fact key; booking another one could book it twice."""
+    with pytest.raises(FactMismatch) as raised:
+        handle(answer, item(fact_key=named))
+    assert raised.value.kind is ErrorKind.NRE
+
+
+def test_an_unknown_merchant_and_an_unreadable_body_are_raised_for_the_classifier() -> None:
+    stranger = MoneyFact(CAPTURE.fact_key, Movement.CAPTURE, "acct_2", "pi_1", CAPTURE.money)
+    with pytest.raises(MerchantUnknown):
+        handle(stranger, item())
+    with pytest.raises(Unparseable):
+        handle(Unparseable("no amount"), item())
+
+
+def test_the_handler_is_built_on_the_worker_from_settings(tmp_path: Path) -> None:
+    settings = LedgerSettings(merchants_file=str(tmp_path / "merchants.toml"))
+    build = pickle.loads(pickle.dumps(partial(handler.build, settings, ProvidersSettings())))
+    assert build().version == "ledger-1"
+
+
+def test_no_directory_is_refused_at_start() -> None:
+    with pytest.raises(SettingError, match="ledger.merchants_file"):
+        handler.build(LedgerSettings(), ProvidersSettings())

@@ -1,0 +1,90 @@
+"""The postings table: each booking once, whoever writes and however often rows come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from core.decision import Decision
+from core.money import Money
+from core.work import Posting, postings_to_json
+from journal.schema import JournalRow
+from ledger import postings as postings_module
+from ledger.postings import PostingsRefused, PostingsWriter, mark_of
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+BOOKING = (
+    Posting("provider:stripe:clearing", "debit", Money(1_000, "EUR")),
+    Posting("merchant:m-1:payable", "credit", Money(1_000, "EUR")),
+)
+
+
+def row(seq: int, decision: Decision = Decision.APPLIED, booking: tuple[Posting, ...] = BOOKING) -> JournalRow:
+    return JournalRow(
+        seq=seq,
+        item_seq=seq,
+        first=True,
+        topic="payments.events",
+        partition=0,
+        offset=seq - 1,
+        decision=decision,
+        decided_at=AT,
+        event_key=f"stripe:evt_{seq}:charge.captured",
+        provider="stripe",
+        postings=postings_to_json(booking) if decision is Decision.APPLIED else None,
+    )
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    table = DeltaTable(str(path)).to_pyarrow_dataset().to_table()
+    return table.sort_by([("seq", "ascending"), ("line", "ascending")]).to_pylist()
+
+
+def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:
+    writer = PostingsWriter.open(str(tmp_path / "p"))
+    writer.follow([row(1), row(2, Decision.IGNORED)])
+    found = lines(tmp_path / "p")
+    assert [(one["seq"], one["line"], one["account"], one["side"]) for one in found] == [
+        (1, 0, "provider:stripe:clearing", "debit"),
+        (1, 1, "merchant:m-1:payable", "credit"),
+    ]
+    assert {one["merchant"] for one in found} == {"m-1"}
+    assert writer.mark == mark_of(DeltaTable(str(tmp_path / "p"))) == 2
+
+
+def test_rows_that_come_again_are_skipped_by_the_mark(tmp_path: Path) -> None:
+    """A crash after the commit replays the same rows through a writer that was opened anew."""
+    PostingsWriter.open(str(tmp_path / "p")).follow([row(1), row(2)])
+    again = PostingsWriter.open(str(tmp_path / "p"))
+    again.follow([row(1), row(2), row(3)])
+    again.follow([row(3)])
+    assert [one["seq"] for one in lines(tmp_path / "p")] == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_writer_that_was_overtaken_is_refused(tmp_path: Path) -> None:
+    """It wakes after its successor appended the same rows; Delta must not take them twice."""
+    stale = PostingsWriter.open(str(tmp_path / "p"))
+    stale.follow([row(1)])
+    successor = PostingsWriter.open(str(tmp_path / "p"))
+    successor.follow([row(2)])
+    for _ in range(2):
+        with pytest.raises(PostingsRefused, match="taken over"):
+            stale.follow([row(2)])
+    assert [one["seq"] for one in lines(tmp_path / "p")] == [1, 1, 2, 2]
+
+
+def test_rows_without_a_booking_cost_no_commit_until_the_mark_lags_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings_module, "MARK_LAG_ROWS_MAX", 5)
+    writer = PostingsWriter.open(str(tmp_path / "p"))
+    for seq in range(1, 6):
+        writer.follow([row(seq, Decision.IGNORED)])
+    assert DeltaTable(str(tmp_path / "p")).version() == 0
+    writer.follow([row(6, Decision.IGNORED)])
+    assert DeltaTable(str(tmp_path / "p")).version() == 1
+    assert PostingsWriter.open(str(tmp_path / "p")).mark == 6
