@@ -1,0 +1,76 @@
+"""What can go wrong with the machine under the stack; each message says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.errors import PayhookError
+
+
+class JavaMissing(PayhookError):
+    """There is no Java that Spark and Kafka run on."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"{problem}: payhook needs Java 17 or 21 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+            "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@21), on PATH or in JAVA_HOME"
+        )
+
+
+class RedisMissing(PayhookError):
+    """Neither a Redis server on PATH nor the fall-back's binary."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no redis-server or valkey-server on PATH and no fall-back installed: run `make setup`, or install one "
+            "(Debian, Ubuntu: apt-get install redis-server; Fedora: dnf install valkey; macOS: brew install redis)"
+        )
+
+
+class JarsMissing(PayhookError):
+    """The JVM's libraries aren't installed, or not those of the lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"{folder} doesn't hold the jars of its lock: run `make setup`")
+
+
+class JarsUnresolved(PayhookError):
+    """The resolver couldn't bring what the lock names."""
+
+    def __init__(self, problem: str, log: Path) -> None:
+        self.problem = problem
+        self.log = log
+        super().__init__(
+            f"the JVM libraries couldn't be fetched: {problem} (the resolver's log is {log}); "
+            "check that a Maven repository can be reached, then run `make setup` again"
+        )
+
+
+class JarTampered(PayhookError):
+    """A fetched jar isn't the one that the lock names."""
+
+    def __init__(self, jar: str, wanted: str, found: str) -> None:
+        self.jar = jar
+        super().__init__(
+            f"{jar}: sha256 {found} isn't the lock's {wanted}; it was changed on its way, nothing is installed"
+        )
+
+
+class ServerNotUp(PayhookError):
+    """A server ended, or didn't answer in time."""
+
+    def __init__(self, name: str, problem: str, log: Path) -> None:
+        self.name = name
+        self.problem = problem
+        self.log = log
+        super().__init__(f"{name} {problem}; the end of {log}:\n{_tail(log)}")
+
+
+def _tail(log: Path, lines_max: int = 15) -> str:
+    try:
+        lines = log.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return "  (no log)"
+    return "\n".join(f"  {line[:300]}" for line in lines[-lines_max:])

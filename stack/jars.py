@@ -1,0 +1,171 @@
+"""JVM libraries: a locked list of coordinates, fetched by Spark's own resolver and checked by hash.
+
+``python -m stack.jars`` installs both lists under ``.payhook/jars``; it is a step of `make setup`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import PayhookError
+from stack import paths
+from stack.errors import JarsMissing, JarsUnresolved, JarTampered
+from stack.java import find_java
+
+RESOLVER_MEMORY = "512m"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of a lock: ``group:artifact:version sha256:<hex>``."""
+
+    coordinate: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        _, artifact, version = self.coordinate.split(":")
+        return f"{artifact}-{version}.jar"
+
+    @property
+    def resolved_name(self) -> str:
+        """As Spark's resolver names it in its folder."""
+        group, _, _ = self.coordinate.split(":")
+        return f"{group}_{self.file_name}"
+
+
+def read_lock(lock: Path) -> list[Jar]:
+    """The jars that a lock names; lines that start with ``#`` are comments."""
+    jars = []
+    for line in lock.read_text("utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            coordinate, digest = line.split()
+            jars.append(Jar(coordinate, digest.removeprefix("sha256:")))
+    return jars
+
+
+def spark_jars() -> list[Path]:
+    """What Spark is given beside its own jars.
+
+    :raises JarsMissing: set-up hasn't run, or ran with another lock
+    """
+    return installed(paths.SPARK_LOCK, paths.JARS / "spark")
+
+
+def kafka_jars() -> list[Path]:
+    """The class path of the embedded broker.
+
+    :raises JarsMissing: set-up hasn't run, or ran with another lock
+    """
+    return [*installed(paths.KAFKA_LOCK, paths.JARS / "kafka"), _scala_library()]
+
+
+def installed(lock: Path, folder: Path) -> list[Path]:
+    """The lock's jars in ``folder``, which must have been installed from this very lock."""
+    if not is_installed(lock, folder):
+        raise JarsMissing(folder)
+    return [folder / jar.file_name for jar in read_lock(lock)]
+
+
+def is_installed(lock: Path, folder: Path) -> bool:
+    stamp = folder / ".lock.sha256"
+    if not stamp.is_file() or stamp.read_text("utf-8") != _file_sha256(lock):
+        return False
+    return all((folder / jar.file_name).is_file() for jar in read_lock(lock))
+
+
+def install(lock: Path, folder: Path, cache: Path) -> None:
+    """Fetches the lock's jars, checks each hash, and puts them into ``folder`` as one step.
+
+    :raises JarsUnresolved: no repository brought them
+    :raises JarTampered: one isn't what the lock names
+    """
+    jars = read_lock(lock)
+    cache.mkdir(parents=True, exist_ok=True)
+    resolve([jar.coordinate for jar in jars], cache)
+    fresh = folder.with_name(folder.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for jar in jars:
+        found = cache / "jars" / jar.resolved_name
+        if not found.is_file():
+            raise JarsUnresolved(f"{jar.coordinate} is missing from what was fetched", cache / "resolver.log")
+        digest = _file_sha256(found)
+        if digest != jar.sha256:
+            raise JarTampered(jar.coordinate, jar.sha256, digest)
+        shutil.copyfile(found, fresh / jar.file_name)
+    (fresh / ".lock.sha256").write_text(_file_sha256(lock), "utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def resolve(coordinates: Sequence[str], cache: Path) -> None:
+    """Fetches exactly these coordinates into ``cache/jars``, by the resolver behind ``spark.jars.packages``.
+
+    Not transitive: the lists are whole, and what they leave out is in pyspark's own jars.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    log = cache / "resolver.log"
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.driver.memory={RESOLVER_MEMORY} pyspark-shell"
+    with log.open("wb") as sink:
+        gateway: Any = launch_gateway(popen_kwargs={"stdout": sink, "stderr": sink})
+        try:
+            jvm = gateway.jvm
+            maven = jvm.org.apache.spark.util.MavenUtils
+            told, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
+            settings = maven.buildIvySettings(none, jvm.scala.Option.apply(str(cache)), False, told)
+            nothing = maven.IVY_DEFAULT_EXCLUDES().take(0)
+            maven.resolveMavenCoordinates(",".join(coordinates), settings, none, False, nothing, False, told)
+        except Exception as failed:
+            raise JarsUnresolved(_first_line(failed), log) from failed
+        finally:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(timeout=30)
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    return str(cause if cause is not None else error).splitlines()[0][:300]
+
+
+def _scala_library() -> Path:
+    """Spark's resolver leaves it out of everything that it fetches; pyspark brings the very version."""
+    import pyspark
+
+    found = sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-2.13.*.jar"))
+    if not found:
+        raise JarsMissing(Path(pyspark.__file__).parent / "jars")
+    return found[-1]
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> int:
+    cache = paths.STATE / "resolver"
+    try:
+        for name, lock in (("spark", paths.SPARK_LOCK), ("kafka", paths.KAFKA_LOCK)):
+            if not is_installed(lock, paths.JARS / name):
+                print(f"fetching the {name} jars …", flush=True)
+                install(lock, paths.JARS / name, cache / name)
+    except PayhookError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Finds the Java that Spark and the embedded Kafka run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from stack.errors import JavaMissing
+
+SUPPORTED = (17, 21)
+ASK_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A checked Java: its ``java`` executable, its home and its feature version."""
+
+    executable: Path
+    home: Path
+    version: int
+
+
+def find_java(env: Mapping[str, str] | None = None) -> Java:
+    """``JAVA_HOME`` if set, else ``java`` on ``PATH``.
+
+    :raises JavaMissing: there is none, it doesn't run, or its version isn't supported
+    """
+    given = os.environ if env is None else env
+    home, path = given.get("JAVA_HOME", ""), given.get("PATH", "")
+    return _checked(_by_home(home) if home else _by_path(path), home)
+
+
+def _by_home(home: str) -> Path:
+    executable = Path(home) / "bin" / "java"
+    if not os.access(executable, os.X_OK):
+        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")
+    return executable
+
+
+def _by_path(path: str) -> Path:
+    found = shutil.which("java", path=path)
+    if found is None:
+        raise JavaMissing("no Java found")
+    return Path(found)
+
+
+@cache
+def _checked(executable: Path, home: str) -> Java:
+    version = _version(executable)
+    if version not in SUPPORTED:
+        raise JavaMissing(f"{executable} is Java {version}, which isn't supported")
+    return Java(executable, Path(home) if home else executable.resolve().parents[1], version)
+
+
+def _version(executable: Path) -> int:
+    try:
+        asked = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as failed:
+        raise JavaMissing(f"{executable} doesn't run") from failed
+    said = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    if said is None:
+        raise JavaMissing(f"{executable} doesn't tell its version")
+    return int(said.group(1))

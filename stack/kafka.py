@@ -1,0 +1,141 @@
+"""The embedded broker: one Kafka node in KRaft mode, from its published jars, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from stack.errors import ServerNotUp
+from stack.jars import kafka_jars
+from stack.java import find_java
+from stack.ports import LOOPBACK, is_listening
+from stack.server import Server
+
+HEAP_MIB = 384
+MESSAGE_BYTES_MAX = 2 * 1024 * 1024
+"""A body of the receiver's limit of 1 MiB, its headers, and a record batch around them."""
+
+FORMAT_TIMEOUT_S = 60.0
+ASK_TIMEOUT_S = 1.0
+
+
+def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
+    """A broker that keeps everything under ``folder``."""
+    config = folder / "server.properties"
+    logging = folder / "log4j2.yaml"
+
+    def prepare() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        config.write_text(_properties(folder, port, controller_port), "utf-8")
+        logging.write_text(_LOG4J2, "utf-8")
+        if not (folder / "logs" / "meta.properties").exists():
+            _format(config, logging, log)
+
+    return Server(
+        name="kafka",
+        command=(*_java(logging), "kafka.Kafka", str(config)),
+        log=log,
+        prepare=prepare,
+        answers=lambda: broker_answers(port),
+        start_s=90.0,
+    )
+
+
+def broker_answers(port: int) -> bool:
+    """Whether the broker tells its metadata, itself among its brokers."""
+    if not is_listening(port):
+        return False
+    try:
+        client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{port}", "log_level": 0})
+        return bool(client.list_topics(timeout=ASK_TIMEOUT_S).brokers)
+    except KafkaException:
+        return False
+
+
+def _java(logging: Path) -> tuple[str, ...]:
+    class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
+    return (
+        str(find_java().executable),
+        f"-Xms{HEAP_MIB // 3}m",
+        f"-Xmx{HEAP_MIB}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Xshare:auto",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={logging}",
+        "-cp",
+        class_path,
+    )
+
+
+def _format(config: Path, logging: Path, log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+    command = (*_java(logging), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+    with log.open("ab") as sink:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, timeout=FORMAT_TIMEOUT_S, check=False
+        )
+    if done.returncode != 0:
+        raise ServerNotUp("kafka", f"couldn't format {config.parent} (code {done.returncode})", log)
+
+
+def _properties(folder: Path, port: int, controller_port: int) -> str:
+    """Small thread pools and buffers: one node, two cores, a handful of clients."""
+    settings = {
+        "node.id": 1,
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": folder / "logs",
+        "auto.create.topics.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "default.replication.factor": 1,
+        "min.insync.replicas": 1,
+        "message.max.bytes": MESSAGE_BYTES_MAX,
+        "replica.fetch.max.bytes": MESSAGE_BYTES_MAX,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        "log.cleaner.threads": 1,
+        "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
+        "controlled.shutdown.enable": "false",
+        "initial.broker.registration.timeout.ms": 60_000,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+_LOG4J2 = """\
+Configuration:
+  status: WARN
+  Appenders:
+    Console:
+      name: STDOUT
+      PatternLayout:
+        pattern: "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1} %m%n"
+  Loggers:
+    Root:
+      level: WARN
+      AppenderRef:
+        ref: STDOUT
+    Logger:
+      - name: kafka.server.KafkaRaftServer
+        level: INFO
+"""

@@ -1,0 +1,14 @@
+"""Where the checkout keeps what set-up installs; nothing of payhook's lands outside of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+STATE = CHECKOUT / ".payhook"
+JARS = STATE / "jars"
+REDIS_FALLBACK = STATE / "redis"
+DEFAULT_DATA_DIR = STATE / "data"
+SPARK_LOCK = CHECKOUT / "stack" / "spark-jars.lock"
+KAFKA_LOCK = CHECKOUT / "stack" / "kafka-jars.lock"
+REDIS_LOCK = CHECKOUT / "redis-fallback.lock"

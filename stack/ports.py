@@ -1,0 +1,32 @@
+"""Free ports on loopback."""
+
+from __future__ import annotations
+
+import socket
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` different ports that nobody listens on now.
+
+    All are held while they are looked for, so that they differ. Somebody may still take one before it
+    is used: whoever starts a server on one must notice that it doesn't come up.
+    """
+    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for one in held:
+            one.bind((LOOPBACK, 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def is_listening(port: int, timeout_s: float = 0.5) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout_s):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,125 @@
+"""A server process: started, waited for, stopped, with nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stack.errors import ServerNotUp
+
+POLL_S = 0.05
+KILL_WAIT_S = 10.0
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How one server is run and how it is told that it answers.
+
+    ``prepare`` makes its folder and files and may be called again; ``answers`` asks it once, without
+    waiting long. ``stop_s`` is how long it may take to end after SIGTERM before it is killed.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    answers: Callable[[], bool]
+    prepare: Callable[[], None] = _nothing
+    env: Mapping[str, str] = field(default_factory=dict)
+    start_s: float = 60.0
+    stop_s: float = 20.0
+
+
+class Running:
+    """A started server. It leads a session of its own, so that its own children can be ended with it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        server.prepare()
+        server.log.parent.mkdir(parents=True, exist_ok=True)
+        tether = (sys.executable, "-S", "-m", "stack.tether", str(os.getpid()))
+        with server.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                (*tether, *server.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **server.env, "PYTHONPATH": _with_checkout()},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for the signal that killed it."""
+        return self._process.poll()
+
+    def wait_until_it_answers(self) -> None:
+        """Returns once it answers.
+
+        :raises ServerNotUp: it ended, or its time is over; it is killed then
+        """
+        until = time.monotonic() + self.server.start_s
+        while not self.server.answers():
+            if self.exit_code is not None:
+                raise ServerNotUp(self.server.name, f"ended with code {self.exit_code} at its start", self.server.log)
+            if time.monotonic() > until:
+                self.kill()
+                raise ServerNotUp(
+                    self.server.name, f"didn't answer within {self.server.start_s:.0f} s", self.server.log
+                )
+            time.sleep(POLL_S)
+
+    def ask_to_end(self) -> None:
+        if self.exit_code is None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Ends it and whatever it started: SIGTERM, and SIGKILL when it takes too long."""
+        self.ask_to_end()
+        # A paused process can't hear SIGTERM.
+        self._signal_all(signal.SIGCONT)
+        try:
+            self._process.wait(self.server.stop_s)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends it and whatever it started, now."""
+        self._signal_all(signal.SIGKILL)
+        self._process.wait(KILL_WAIT_S)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+@contextlib.contextmanager
+def running(server: Server) -> Iterator[Running]:
+    """A server for the length of a ``with``: it answers when the block begins and is gone after it."""
+    started = Running(server)
+    try:
+        started.wait_until_it_answers()
+        yield started
+    finally:
+        started.stop()
+
+
+def _with_checkout() -> str:
+    checkout = str(Path(__file__).resolve().parents[1])
+    before = os.environ.get("PYTHONPATH")
+    return f"{checkout}{os.pathsep}{before}" if before else checkout

@@ -1,0 +1,157 @@
+"""The one tree of settings: payhook.toml under environment variables, checked at the start.
+
+``PAYHOOK_KAFKA__BOOTSTRAP_SERVERS=…`` is ``[kafka] bootstrap_servers = "…"``; the environment wins.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from core.errors import SettingError
+from dlq.settings import DlqSettings
+from ledger.settings import LedgerSettings
+from processor.settings import ProcessorSettings
+from stack.paths import DEFAULT_DATA_DIR
+
+CONFIG_FILE = "payhook.toml"
+PREFIX = "PAYHOOK_"
+CONFIG_VARIABLE = "PAYHOOK_CONFIG"
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "PAYHOOK_TESTING", "PAYHOOK_CRASH_AT", "PAYHOOK_CRASH_ONCE"})
+
+
+class KafkaSettings(BaseModel):
+    """The broker that every process talks to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap_servers: str = Field(
+        "127.0.0.1:9092", min_length=1, description="Kafka's bootstrap servers; `payhook up` sets its own broker's"
+    )
+
+
+class RedisSettings(BaseModel):
+    """The Redis that the receiver claims keys in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(
+        "redis://127.0.0.1:6379/0", min_length=1, description="Redis's URL; `payhook up` sets its own server's"
+    )
+
+
+class TopicsSettings(BaseModel):
+    """Topics as they are made. Partition counts are for good: another count moves keys between partitions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    events_partitions: int = Field(4, ge=1, le=512, description="partitions of payments.events; 48 outside one machine")
+    control_partitions: int = Field(
+        1, ge=1, le=1, description="partitions of payments.control: one, commands have one order"
+    )
+    receipts_partitions: int = Field(1, ge=1, le=512, description="partitions of payments.receipts")
+    dlq_partitions: int = Field(4, ge=1, le=512, description="partitions of dlq.ledger: those of payments.events")
+    events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
+    dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
+    replication: int = Field(1, ge=1, le=16, description="replicas of each topic; 3 outside one machine")
+
+
+class ConsoleSettings(BaseModel):
+    """The management listener. Never put it on a public address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
+    port: int = Field(8081, ge=0, le=65535, description="port of the management listener")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Defaults fit one machine; `payhook up` fills in addresses and ports."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    data_dir: Path = Field(DEFAULT_DATA_DIR, description="folder that holds everything payhook writes")
+    kafka: KafkaSettings = Field(default_factory=lambda: KafkaSettings(), description="Kafka")
+    redis: RedisSettings = Field(default_factory=lambda: RedisSettings(), description="Redis")
+    topics: TopicsSettings = Field(default_factory=lambda: TopicsSettings(), description="Kafka's topics")
+    processor: ProcessorSettings = Field(default_factory=lambda: ProcessorSettings(), description="the processor")
+    ledger: LedgerSettings = Field(default_factory=lambda: LedgerSettings(), description="the ledger")
+    dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="the dead-letter queue")
+    console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, folder: Path) -> Path:
+        return folder.expanduser().absolute()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+def load_settings(config: Path | None = None) -> Settings:
+    """The settings of this process: ``config``, else ``PAYHOOK_CONFIG``, else ./payhook.toml if it is there.
+
+    :raises SettingError: names the setting that is wrong, or the file that can't be read
+    """
+    _refuse_unknown_variables(os.environ)
+    try:
+        return Settings(**_from_file(_config_file(config)))
+    except ValidationError as wrong:
+        raise _named(wrong) from None
+
+
+def _config_file(config: Path | None) -> Path | None:
+    named = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+    if named is not None:
+        return named
+    here = Path(CONFIG_FILE)
+    return here if here.is_file() else None
+
+
+def _from_file(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as unreadable:
+        raise SettingError(str(file), f"the file can't be read: {unreadable}") from unreadable
+
+
+def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
+    """pydantic-settings passes over a variable that names no section; a misspelt setting must not."""
+    for variable in sorted(env):
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+            continue
+        section = variable.removeprefix(PREFIX).split("__")[0].lower()
+        if section not in Settings.model_fields:
+            raise SettingError(
+                variable, f"no such setting; the sections are {', '.join(sorted(Settings.model_fields))}"
+            )
+
+
+def _named(wrong: ValidationError) -> SettingError:
+    """The first thing that is wrong, by the setting's name in payhook.toml and in the environment."""
+    first = wrong.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    variable = PREFIX + "__".join(path).upper()
+    told = "no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    return SettingError(f"{'.'.join(path)} ({variable})", told)

@@ -1,0 +1,90 @@
+"""Makes Kafka's topics, as configured; ``python -m stack.topics`` does it on a broker of one's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from core.errors import PayhookError
+from stack.settings import TopicsSettings, load_settings
+
+MAKE_TIMEOUT_S = 30.0
+MILLISECONDS_A_DAY = 86_400_000
+
+
+class TopicRefused(PayhookError):
+    """A topic couldn't be made, or is there with another number of partitions."""
+
+    def __init__(self, topic: str, problem: str) -> None:
+        self.topic = topic
+        self.problem = problem
+        super().__init__(f"topic {topic}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as it is made; ``retention_ms`` of -1 keeps for ever."""
+
+    name: str
+    partitions: int
+    retention_ms: int
+
+
+def topics(settings: TopicsSettings) -> list[Topic]:
+    """Every topic of payhook's."""
+    day = MILLISECONDS_A_DAY
+    return [
+        Topic("payments.events", settings.events_partitions, settings.events_retention_days * day),
+        Topic("payments.control", settings.control_partitions, -1),
+        Topic("payments.receipts", settings.receipts_partitions, settings.events_retention_days * day),
+        Topic("dlq.ledger", settings.dlq_partitions, settings.dlq_retention_days * day),
+    ]
+
+
+def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> None:
+    """Makes what isn't there yet and returns once the broker serves it.
+
+    :raises TopicRefused: the broker refuses, or a topic is there with other partitions than configured:
+        keys would move between partitions, and order would be lost
+    """
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    there = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
+    for topic in wanted:
+        if topic.name in there and len(there[topic.name].partitions) != topic.partitions:
+            held = len(there[topic.name].partitions)
+            raise TopicRefused(topic.name, f"has {held} partitions, {topic.partitions} are configured; drain it first")
+    missing = [topic for topic in wanted if topic.name not in there]
+    made = client.create_topics([_new(topic, replication) for topic in missing]) if missing else {}
+    for name, future in made.items():
+        try:
+            future.result(MAKE_TIMEOUT_S)
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopicRefused(name, str(refused.args[0])) from refused
+
+
+def _new(topic: Topic, replication: int) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=replication,
+        config={"retention.ms": str(topic.retention_ms), "cleanup.policy": "delete"},
+    )
+
+
+def main() -> int:
+    settings = load_settings()
+    try:
+        make_topics(settings.kafka.bootstrap_servers, topics(settings.topics), settings.topics.replication)
+    except (PayhookError, KafkaException) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

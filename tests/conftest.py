@@ -1,0 +1,21 @@
+"""What every test may use. Tests see no settings of the machine that they run on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis_settings.register_profile("dev", deadline=None)
+hypothesis_settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A developer's PAYHOOK_… variables change no test."""
+    for variable in [name for name in os.environ if name.startswith("PAYHOOK_")]:
+        monkeypatch.delenv(variable)
+    yield

@@ -1,0 +1,93 @@
+"""The embedded servers are real: they answer, keep what they were given, and leave nothing running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from stack.errors import ServerNotUp
+from stack.kafka import MESSAGE_BYTES_MAX, kafka_server
+from stack.ports import LOOPBACK, free_ports, is_listening
+from stack.redis import redis_server, redis_url
+from stack.server import Server, running
+from stack.topics import Topic, TopicRefused, make_topics
+
+
+def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Path) -> None:
+    ports = free_ports(4)
+    for run, (port, controller_port) in enumerate([ports[:2], ports[2:]]):
+        with running(kafka_server(tmp_path / "kafka", port, controller_port, tmp_path / "kafka.log")) as broker:
+            bootstrap = f"{LOOPBACK}:{port}"
+            make_topics(bootstrap, [Topic("kept", 1, -1)], replication=1)
+            producer = Producer({"bootstrap.servers": bootstrap})
+            producer.produce("kept", str(run).encode())
+            assert producer.flush(20) == 0
+            if run == 1:
+                assert _values(bootstrap, "kept", 2) == [b"0", b"1"]
+        assert not psutil.pid_exists(broker.pid)
+        assert not is_listening(port)
+
+
+def test_a_record_of_the_largest_size_is_taken(kafka_broker: str) -> None:
+    make_topics(kafka_broker, [Topic("large", 1, -1)], replication=1)
+    refused: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": kafka_broker, "message.max.bytes": 2 * MESSAGE_BYTES_MAX})
+    producer.produce("large", bytes(MESSAGE_BYTES_MAX - 1024), on_delivery=lambda error, _: refused.append(error))
+    producer.flush(20)
+    assert refused == [None]
+
+
+def test_no_topic_is_made_on_the_fly(kafka_broker: str) -> None:
+    client = AdminClient({"bootstrap.servers": kafka_broker, "allow.auto.create.topics": True})
+    client.list_topics("nobody.made.this", timeout=10)
+    assert "nobody.made.this" not in client.list_topics(timeout=10).topics
+
+
+def test_topics_are_made_once_and_never_with_other_partitions(kafka_broker: str) -> None:
+    make_topics(kafka_broker, [Topic("counted", 2, -1)], replication=1)
+    make_topics(kafka_broker, [Topic("counted", 2, -1)], replication=1)
+    with pytest.raises(TopicRefused, match="topic counted: has 2 partitions, 3 are configured"):
+        make_topics(kafka_broker, [Topic("counted", 3, -1)], replication=1)
+
+
+def test_a_redis_keeps_its_keys_over_a_restart(tmp_path: Path) -> None:
+    for run in range(2):
+        (port,) = free_ports(1)
+        with running(redis_server(tmp_path / "redis", port, tmp_path / "redis.log")) as server:
+            client = redis.Redis.from_url(redis_url(port))
+            assert client.incr("runs") == run + 1
+            client.close()
+        assert not psutil.pid_exists(server.pid)
+
+
+def test_a_server_that_ends_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    broken = Server("broken", ("sh", "-c", "echo the disk is full; exit 3"), tmp_path / "log", answers=lambda: False)
+    with (
+        pytest.raises(ServerNotUp, match=r"(?s)broken ended with code 3 at its start; .*the disk is full"),
+        running(broken),
+    ):
+        pass
+
+
+def test_a_server_that_never_answers_is_killed(tmp_path: Path) -> None:
+    deaf = Server("deaf", ("sleep", "100"), tmp_path / "log", answers=lambda: False, start_s=0.3)
+    with pytest.raises(ServerNotUp, match="deaf didn't answer within 0 s"), running(deaf):
+        pass
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "100"]]
+
+
+def _values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        messages = consumer.consume(count, timeout=20)
+        if any(message.error() for message in messages):
+            raise KafkaException(messages[0].error())
+        return [message.value() for message in messages]
+    finally:
+        consumer.close()
