@@ -74,3 +74,28 @@ def _tail(log: Path, lines_max: int = 15) -> str:
     except OSError:
         return "  (no log)"
     return "\n".join(f"  {line[:300]}" for line in lines[-lines_max:])
+
+
+class SetupFailed(PayhookError):
+    """A step of the set-up didn't work on this machine."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}: {remedy}")
+
+
+class AlreadyUp(PayhookError):
+    """Another supervisor holds the data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        super().__init__(f"a stack already runs on {data_dir}: `payhook down --data {data_dir}` stops it")
+
+
+class NotUp(PayhookError):
+    """Nothing runs on the data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        super().__init__(f"no stack runs on {data_dir}: start it with `payhook up --detach --data {data_dir}`")

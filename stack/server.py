@@ -92,10 +92,8 @@ class Running:
         self.ask_to_end()
         # A paused process can't hear SIGTERM.
         self._signal_all(signal.SIGCONT)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(self.server.stop_s)
-        except subprocess.TimeoutExpired:
-            pass
         self.kill()
 
     def kill(self) -> None:

@@ -23,7 +23,10 @@ from stack.paths import DEFAULT_DATA_DIR
 CONFIG_FILE = "payhook.toml"
 PREFIX = "PAYHOOK_"
 CONFIG_VARIABLE = "PAYHOOK_CONFIG"
-NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "PAYHOOK_TESTING", "PAYHOOK_CRASH_AT", "PAYHOOK_CRASH_ONCE"})
+NOT_SETTINGS = (CONFIG_VARIABLE, "PAYHOOK_TESTING", "PAYHOOK_CRASH_", "PAYHOOK_BENCH_", "PAYHOOK_LOAD_")
+"""What tests and load tests read beside the settings; names or beginnings of names."""
+
+MERCHANTS_FILE = "merchants.toml"
 
 
 class KafkaSettings(BaseModel):
@@ -114,9 +117,17 @@ def load_settings(config: Path | None = None) -> Settings:
     """
     _refuse_unknown_variables(os.environ)
     try:
-        return Settings(**_from_file(_config_file(config)))
+        settings = Settings(**_from_file(_config_file(config)))
     except ValidationError as wrong:
         raise _named(wrong) from None
+    return _with_places(settings)
+
+
+def _with_places(settings: Settings) -> Settings:
+    """Files that live in the data folder unless they are named."""
+    merchants = settings.ledger.merchants_file or str(settings.data_dir / MERCHANTS_FILE)
+    ledger = settings.ledger.model_copy(update={"merchants_file": merchants})
+    return settings.model_copy(update={"ledger": ledger})
 
 
 def _config_file(config: Path | None) -> Path | None:
@@ -139,7 +150,7 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
     """pydantic-settings passes over a variable that names no section; a misspelt setting must not."""
     for variable in sorted(env):
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+        if not variable.startswith(PREFIX) or variable.startswith(NOT_SETTINGS):
             continue
         section = variable.removeprefix(PREFIX).split("__")[0].lower()
         if section not in Settings.model_fields:

@@ -76,7 +76,7 @@ def make_topic(kafka_broker: str) -> Callable[[str, int], str]:
 
 @pytest.fixture
 def topics(kafka_broker: str) -> Topics:
-    """payhook's topics under a prefix of this test's own: 4 partitions for events and dead letters, 1 for the others."""
+    """payhook's topics, of this test's own: 4 partitions for events and dead letters, 1 for the others."""
     prefix = f"t{uuid.uuid4().hex[:12]}"
     counts: Mapping[str, int] = {"payments.events": 4, "payments.control": 1, "payments.receipts": 1, "dlq.ledger": 4}
     wanted = [Topic(f"{prefix}.{name}", count, ONE_DAY_MS) for name, count in counts.items()]

@@ -76,7 +76,7 @@ def test_a_server_that_ends_at_its_start_is_told_with_its_last_words(tmp_path: P
 
 def test_a_server_that_never_answers_is_killed(tmp_path: Path) -> None:
     deaf = Server("deaf", ("sleep", "100"), tmp_path / "log", answers=lambda: False, start_s=0.3)
-    with pytest.raises(ServerNotUp, match="deaf didn't answer within 0 s"), running(deaf):
+    with pytest.raises(ServerNotUp, match="deaf didn't answer within 0.3 s"), running(deaf):
         pass
     assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "100"]]
 

@@ -1,0 +1,41 @@
+# Every target installs what it needs into this folder first; see README.md.
+SHELL := /bin/sh
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+
+.PHONY: setup demo up down test test-faults lint bench load clean
+
+setup:
+	@/bin/sh stack/setup.sh
+
+demo: setup
+	@.venv/bin/payhook demo
+
+up: setup
+	@.venv/bin/payhook up
+
+down: setup
+	@.venv/bin/payhook down
+
+test: setup
+	@$(PYTEST) $(wildcard tests/unit tests/contract tests/integration tests/e2e) -q --timeout=300
+
+test-faults: setup
+	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600
+
+lint: setup
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy .
+	@$(PYTEST) tests/unit/test_imports.py -q
+	@if [ -f docker-compose.yml ]; then \
+		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
+
+bench: setup
+	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY))
+
+load: setup
+	@$(PY) -m load.run
+
+clean: down
+	@rm -rf .payhook/data .payhook/demo .payhook/load

