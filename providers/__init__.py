@@ -1,0 +1,21 @@
+"""Payment providers: the only place that knows one."""
+
+from providers.fields import ContentVersionUnknown
+from providers.port import Adapter, Answer, ModeMismatch, Request, SignatureInvalid, SignatureReason, SignedRequest
+from providers.registry import build_adapters
+from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
+
+__all__ = [
+    "Adapter",
+    "Answer",
+    "ContentVersionUnknown",
+    "ModeMismatch",
+    "MoneyRule",
+    "ProvidersSettings",
+    "Request",
+    "SignatureInvalid",
+    "SignatureReason",
+    "SignedRequest",
+    "StandardWebhooksSettings",
+    "build_adapters",
+]

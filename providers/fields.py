@@ -1,0 +1,101 @@
+"""Reading providers' fields: strict where something rests on it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from core import strict_json
+from core.clock import from_rfc3339
+from core.errors import PayhookError, Unparseable
+from core.keys import join_key
+from core.money import Money, MoneyInvalid
+
+_LETTERS = re.compile(r"[A-Za-z]{3}")
+_UNIX_S_MAX = 253_402_300_799
+"""The last second of the year 9999, datetime's end."""
+
+
+class ContentVersionUnknown(PayhookError):
+    """A content hash was made by code that is newer than this."""
+
+    def __init__(self, provider: str, version: int) -> None:
+        self.provider = provider
+        self.version = version
+        super().__init__(f"content version {version} of {provider} isn't known here: upgrade the processor first")
+
+    def __reduce__(self) -> tuple[type[ContentVersionUnknown], tuple[str, int]]:
+        return ContentVersionUnknown, (self.provider, self.version)
+
+
+def an_object(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unparseable(f"{name} isn't an object")
+    return value
+
+
+def text(document: Mapping[str, Any], name: str) -> str:
+    """
+    :raises Unparseable: not there, not a text, or empty
+    """
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise Unparseable(f"{name!r} isn't a text with something in it")
+    return value
+
+
+def optional_text(document: Mapping[str, Any], name: str) -> str | None:
+    """None where it is absent, null or empty.
+
+    :raises Unparseable: there, and not a text
+    """
+    value = document.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Unparseable(f"{name!r} isn't a text")
+    return value or None
+
+
+def time_of(value: object) -> datetime | None:
+    """Unix seconds or RFC 3339. A time that can't be read is none: it decides nothing."""
+    if type(value) is int and 0 <= value <= _UNIX_S_MAX:
+        return datetime.fromtimestamp(value, UTC)
+    if isinstance(value, str):
+        try:
+            return from_rfc3339(value)
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
+    """An amount in ISO 4217 minor units.
+
+    :param more_decimals: how many decimals the provider has more than ISO 4217 (fewer: negative), by currency
+    :raises MoneyInvalid: not an integer, not a currency, or not a whole number of ISO's minor units
+    """
+    if type(amount) is not int:
+        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
+    if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
+        raise MoneyInvalid(f"the currency {str(currency)[:20]!r} isn't three letters")
+    currency = currency.upper()
+    decimals = (more_decimals or {}).get(currency, 0)
+    if decimals <= 0:
+        return Money(amount * 10**-decimals, currency)
+    amount_minor, rest = divmod(amount, 10**decimals)
+    if rest:
+        raise MoneyInvalid(f"{amount} isn't a whole number of {currency}'s minor units")
+    return Money(amount_minor, currency)
+
+
+def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:
+    """``provider:account:payment``, or ``provider:account`` where order is kept for the merchant."""
+    return join_key(provider, account) if kept_for == "merchant" else join_key(provider, account, payment)
+
+
+def content_hash(document: Mapping[str, Any], left_out: Collection[str]) -> str:
+    """Hex SHA-256 of the canonical JSON without the top-level fields that differ between deliveries."""
+    kept = {name: value for name, value in document.items() if name not in left_out}
+    return hashlib.sha256(strict_json.canonical(kept)).hexdigest()

@@ -1,0 +1,161 @@
+"""What every provider's adapter does, and the words it does it with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Literal, Protocol, TypeAlias
+
+from core import strict_json
+from core.errors import PayhookError
+from core.event import Event, Mode
+from core.money import MoneyFact
+
+SignatureReason: TypeAlias = Literal["missing", "malformed", "mismatch", "stale", "future", "several"]
+
+_REMEDIES: dict[SignatureReason, str] = {
+    "missing": "there is no signature: check that this is the provider's signed delivery",
+    "malformed": "the signature can't be read",
+    "mismatch": "no secret gives this signature: check that this endpoint's secret is the provider's",
+    "stale": "the timestamp is too old: sign anew, or check the clocks",
+    "future": "the timestamp is ahead of time: check the clocks",
+    "several": "a signature header comes more than once: send each once",
+}
+
+
+class SignatureInvalid(PayhookError):
+    """The request isn't proven to be the provider's. ``reason`` is one of a closed set."""
+
+    def __init__(self, reason: SignatureReason) -> None:
+        self.reason: SignatureReason = reason
+        super().__init__(_REMEDIES[reason])
+
+    def __reduce__(self) -> tuple[type[SignatureInvalid], tuple[SignatureReason]]:
+        return SignatureInvalid, (self.reason,)
+
+
+class ModeMismatch(PayhookError):
+    """An unsigned live flag says otherwise than the endpoint. ``reported`` is None where there is no flag."""
+
+    def __init__(self, endpoint: Mode, reported: Mode | None) -> None:
+        self.endpoint: Mode = endpoint
+        self.reported: Mode | None = reported
+        super().__init__(
+            f"this endpoint takes {endpoint} traffic, the request says {reported or 'neither live nor test'}: "
+            "point the provider's webhook at the other endpoint"
+        )
+
+    def __reduce__(self) -> tuple[type[ModeMismatch], tuple[Mode, Mode | None]]:
+        return ModeMismatch, (self.endpoint, self.reported)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A webhook as received: the raw body, and ASGI's raw headers with lower-case names."""
+
+    body: bytes
+    headers: Sequence[tuple[bytes, bytes]]
+
+    def one(self, name: bytes) -> bytes | None:
+        """The value of the only header of that (lower-case) name, None without one.
+
+        :raises SignatureInvalid: ``several``, because readers differ on which of two counts
+        """
+        found: bytes | None = None
+        for key, value in self.headers:
+            if key == name:
+                if found is not None:
+                    raise SignatureInvalid("several")
+                found = value
+        return found
+
+    @cached_property
+    def document(self) -> strict_json.Document:
+        """The body read once.
+
+        :raises Unparseable: by `core.strict_json`
+        """
+        return strict_json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class SignedRequest:
+    """What to post: the body (Adyen's is changed by signing) and the headers to add."""
+
+    body: bytes
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The acknowledgement that a provider wants."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+
+ACCEPTED = Answer(200, b'{"status":"accepted"}', "application/json")
+
+
+class Adapter(Protocol):
+    """One provider: its signature, how a request splits, what its events are called and what money they moved."""
+
+    @property
+    def name(self) -> str:
+        """As in ``/webhooks/{name}`` and at the head of every key."""
+
+    @property
+    def content_version(self) -> int:
+        """The version of the list of fields that ``content_sha256`` leaves out."""
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
+        """The index of the secret that signed; of several (Adyen's items) the highest, so that old ones show.
+
+        :raises SignatureInvalid: not all of the request is proven
+        :raises SettingError: a secret isn't of the provider's form
+        """
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        """The events of a verified request, each with its exact bytes, in the request's order.
+
+        A money part that can't be trusted doesn't lose the event: it is named without its fact, and `money`
+        raises when it is handled.
+
+        :param mode: the endpoint's; where the provider signs its live flag, the flag decides
+        :raises Unparseable: signed, and not readable as the provider's events: poison
+        :raises ModeMismatch: an unsigned live flag disagrees with the endpoint
+        """
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        """What money one event moved, from its own bytes; None for none.
+
+        :raises MoneyInvalid: it moved money, and how much can't be told for sure
+        :raises Unparseable: the body can't be read
+        """
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        """The content hash of one event's bytes as ``version`` made it (0: poison, the hash of the bytes).
+
+        :raises ContentVersionUnknown: made by code that is newer than this
+        :raises Unparseable: the body can't be read
+        """
+
+    def accepted(self) -> Answer:
+        """The answer that stops redelivery."""
+
+    def sign(self, body: bytes, secret: str, now: datetime, event_id: str | None = None) -> SignedRequest:
+        """Signs as the provider does: for `payhook send`, the demo and load tests.
+
+        :raises Unparseable: Adyen signs items, and none are to be found
+        """
+
+    def check_secret(self, secret: str) -> None:
+        """
+        :raises SettingError: empty, or not of the provider's form
+        """
+
+    def new_secret(self) -> str:
+        """A random secret of the provider's form."""

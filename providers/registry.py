@@ -1,0 +1,15 @@
+"""The adapters by name: the one list that a new provider is added to."""
+
+from __future__ import annotations
+
+from providers.adyen import AdyenAdapter
+from providers.port import Adapter
+from providers.settings import ProvidersSettings
+from providers.standardwebhooks import StandardWebhooksAdapter
+from providers.stripe import StripeAdapter
+
+
+def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
+    """Every provider's adapter, by the name in ``/webhooks/{name}``."""
+    adapters: list[Adapter] = [StripeAdapter(settings), AdyenAdapter(settings), StandardWebhooksAdapter(settings)]
+    return {adapter.name: adapter for adapter in adapters}

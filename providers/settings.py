@@ -1,0 +1,64 @@
+"""What may be set about providers. Secrets aren't settings: they live in files."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from core.money import Movement
+from providers.pointer import parse_pointer
+
+
+def _check_pointer(text: str) -> str:
+    parse_pointer(text)
+    return text
+
+
+Pointer = Annotated[str, AfterValidator(_check_pointer)]
+
+
+class MoneyRule(BaseModel):
+    """Where a Standard Webhooks sender's event of one type says what money moved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    event_type: str = Field(min_length=1, description="The event's type, exactly")
+    movement: Movement = Field(description="How money moved: capture, refund, dispute_opened, payout_paid, ...")
+    id: Pointer = Field(description="JSON pointer (RFC 6901) to the movement's own id")
+    amount: Pointer = Field("/data/amount", description="JSON pointer to the amount: an integer, minor units")
+    currency: Pointer = Field("/data/currency", description="JSON pointer to the currency: three letters")
+
+
+class StandardWebhooksSettings(BaseModel):
+    """How a Standard Webhooks sender's events are read; the specification leaves the body open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Pointer = Field("/type", description="JSON pointer to the event's type")
+    occurred_at: Pointer = Field("/timestamp", description="JSON pointer to the event's time (RFC 3339)")
+    entity: Pointer = Field(
+        "/data/payment",
+        description="JSON pointer to what order is kept for; an event without it is an entity of its own",
+    )
+    account: Pointer = Field("/data/account", description="JSON pointer to the merchant account; may point at nothing")
+    money: tuple[MoneyRule, ...] = Field((), description="Which types move money, and where they say so")
+
+
+class ProvidersSettings(BaseModel):
+    """Settings of all providers' adapters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tolerance_s: int = Field(
+        300, ge=1, le=3600, description="Seconds that a signature's timestamp may be off the clock, both ways"
+    )
+    entity: Literal["payment", "merchant"] = Field(
+        "payment", description="What order is kept for: each payment, or each merchant account as a whole"
+    )
+    adyen_auto_capture: bool = Field(
+        False, description="The Adyen accounts capture by themselves: AUTHORISATION books, and CAPTURE doesn't"
+    )
+    standardwebhooks: StandardWebhooksSettings = Field(
+        StandardWebhooksSettings(), description="How Standard Webhooks events are read"
+    )

@@ -1,0 +1,64 @@
+"""What signature checks have in common. Texts are compared as bytes, in constant time."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from core.errors import SettingError
+from providers.port import SignatureInvalid
+
+SIGNATURES_MAX = 16
+"""Of one request, so that a header can't buy unbounded work: secrets roll two at a time."""
+
+_TIMESTAMP = re.compile(rb"[0-9]{10}")
+
+
+def sha256_mac(key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, "sha256")
+
+
+def timestamp(raw: bytes) -> int:
+    """Ten ASCII digits and nothing else: ``int()`` takes ``1_700`` and Arabic digits.
+
+    :raises SignatureInvalid: ``malformed``
+    """
+    if not _TIMESTAMP.fullmatch(raw):
+        raise SignatureInvalid("malformed")
+    return int(raw)
+
+
+def check_age(signed_at: int, now: datetime, tolerance_s: int) -> None:
+    """
+    :raises SignatureInvalid: ``stale`` or ``future``, more than ``tolerance_s`` away
+    """
+    age_s = now.timestamp() - signed_at
+    if age_s > tolerance_s:
+        raise SignatureInvalid("stale")
+    if age_s < -tolerance_s:
+        raise SignatureInvalid("future")
+
+
+def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
+    """The index of the first expected signature that was sent; every pair is compared.
+
+    :raises SignatureInvalid: ``missing`` or ``mismatch``
+    """
+    if not signatures:
+        raise SignatureInvalid("missing")
+    if len(signatures) > SIGNATURES_MAX:
+        raise SignatureInvalid("malformed")
+    found = -1
+    for index, wanted in enumerate(expected):
+        for sent in signatures:
+            if hmac.compare_digest(sent, wanted) and found < 0:
+                found = index
+    if found < 0:
+        raise SignatureInvalid("mismatch")
+    return found
+
+
+def secret_error(provider: str, problem: str) -> SettingError:
+    return SettingError(f"secrets/{provider}", problem)

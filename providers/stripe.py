@@ -1,0 +1,312 @@
+"""Stripe: signature (https://docs.stripe.com/webhooks#verify-manually), identities and money facts.
+
+What books, and why:
+
+- A capture is reported around the charge (``charge.succeeded``, ``charge.captured``) and around its payment
+  intent (``payment_intent.succeeded``). The charge books, under its own id: it alone says ``captured`` and
+  ``amount_captured``, and payments without an intent have one too. The intent's report moves nothing.
+- A refund books under its ``re_`` id as soon as Stripe takes the money (it has a balance transaction, or has
+  succeeded), whichever event says so first. ``charge.refunded`` counts where it carries its refunds (API versions
+  before 2022-11-15); later ones don't, and ``refund.created`` reports. Failed or canceled, the money comes back.
+- A dispute takes the money when it is opened, unless it is only an inquiry (``warning_…``) or says that nothing
+  was withdrawn yet; ``funds_reinstated`` gives it back, ``closed`` as ``lost`` makes the loss final.
+- A payout books when paid, under its ``po_`` id, and back when it fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets as random_secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Event, Mode
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import (
+    ContentVersionUnknown,
+    an_object,
+    content_hash,
+    entity_key,
+    money_of,
+    optional_text,
+    text,
+    time_of,
+)
+from providers.port import ACCEPTED, Answer, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
+
+NAME = "stripe"
+HEADER = b"stripe-signature"
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"pending_webhooks"})})
+"""By version of the list; ``pending_webhooks`` counts the endpoints still to be told."""
+CONTENT_VERSION = 1
+MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": -2})
+"""Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
+
+
+class StripeAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
+        header = request.one(HEADER)
+        if header is None:
+            raise SignatureInvalid("missing")
+        sent_at, signatures = _read_header(header)
+        signed_at = timestamp(sent_at)
+        message = b"%b.%b" % (sent_at, request.body)
+        index = matching(signatures, [_signature(secret, message) for secret in secrets])
+        check_age(signed_at, now, self._settings.tolerance_s)
+        return index
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document = an_object(request.document, "the body")
+        event_id, event_type = text(document, "id"), text(document, "type")
+        account = optional_text(document, "account") or ""
+        fact = _fact_if_certain(document, event_type)
+        return [
+            Event(
+                provider=NAME,
+                event_id=event_id,
+                event_type=event_type,
+                event_key=join_key(NAME, event_id, event_type),
+                entity_key=entity_key(self._settings.entity, NAME, account, _entity(document, event_id)),
+                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=_mode(document, mode),
+                account=account,
+                occurred_at=time_of(document.get("created")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        if version == 0:
+            return hashlib.sha256(body).hexdigest()
+        if version not in LEFT_OUT:
+            raise ContentVersionUnknown(NAME, version)
+        return content_hash(an_object(strict_json.loads(body), "the body"), LEFT_OUT[version])
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,
+        event_id: str | None = None,  # noqa: ARG002 - it is in the body
+    ) -> SignedRequest:
+        signed_at = b"%d" % int(now.timestamp())
+        signature = _signature(secret, b"%b.%b" % (signed_at, body))
+        header = f"t={signed_at.decode()},v1={signature.decode()}"
+        return SignedRequest(body, {"Content-Type": "application/json", "Stripe-Signature": header})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return "whsec_" + random_secrets.token_hex(16)
+
+
+def _key(secret: str) -> bytes:
+    """Stripe's key is the text itself, prefix included."""
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the endpoint's signing secret (whsec_…)")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, message: bytes) -> bytes:
+    return sha256_mac(_key(secret), message).hex().encode("ascii")
+
+
+def _read_header(header: bytes) -> tuple[bytes, list[bytes]]:
+    """``t=…,v1=…[,v1=…][,v0=…]``; only v1 counts, and there is one t."""
+    sent_at: bytes | None = None
+    signatures: list[bytes] = []
+    for part in header.split(b","):
+        scheme, _, value = part.partition(b"=")
+        if scheme == b"v1":
+            signatures.append(value)
+        elif scheme == b"t":
+            if sent_at is not None:
+                raise SignatureInvalid("malformed")
+            sent_at = value
+    if sent_at is None:
+        raise SignatureInvalid("malformed")
+    return sent_at, signatures
+
+
+def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
+    """The signed flag routes: Stripe sends both modes to one endpoint."""
+    livemode = document.get("livemode")
+    if livemode is None:
+        return endpoint
+    if not isinstance(livemode, bool):
+        raise Unparseable("'livemode' is neither true nor false")
+    return "live" if livemode else "test"
+
+
+def _entity(document: Mapping[str, Any], event_id: str) -> str:
+    """The payment; of a thin event what it is related to, which may be nothing."""
+    related = document.get("related_object")
+    return _payment(_object(document)) or _id_of(related) or event_id
+
+
+def _object(document: Mapping[str, Any]) -> dict[str, Any]:
+    within = document.get("data")
+    found = within.get("object") if isinstance(within, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _payment(reported: Mapping[str, Any]) -> str | None:
+    return _id_of(reported.get("payment_intent")) or _id_of(reported.get("charge")) or _id_of(reported)
+
+
+def _id_of(value: object) -> str | None:
+    """An id, or that of the object which stands in its place when it was asked to be expanded."""
+    found = value.get("id") if isinstance(value, Mapping) else value
+    return found if isinstance(found, str) and found else None
+
+
+class _Moved(NamedTuple):
+    movement: Movement
+    source: Mapping[str, Any]
+    """What moved (charge, refund, dispute, payout): its id names the fact."""
+    amount: object
+
+
+def _fact_if_certain(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    try:
+        return _fact(document, event_type)
+    except (MoneyInvalid, Unparseable):
+        return None
+
+
+def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    read = _READERS.get(event_type)
+    if read is None:
+        return None
+    reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
+    moved = read(reported, document["data"].get("previous_attributes"))
+    if moved is None:
+        return None
+    return MoneyFact(
+        fact_key=join_key(NAME, text(moved.source, "id"), moved.movement.value),
+        movement=moved.movement,
+        account=optional_text(document, "account") or "",
+        payment=None if moved.movement in _PAYOUTS else _payment(reported),
+        money=money_of(moved.amount, moved.source.get("currency", reported.get("currency")), MORE_DECIMALS),
+    )
+
+
+def _captured(charge: Mapping[str, Any], _: object) -> _Moved | None:
+    if charge.get("captured") is not True:
+        return None
+    if "amount_captured" not in charge:
+        raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")
+    return _Moved(Movement.CAPTURE, charge, charge["amount_captured"])
+
+
+def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
+    """A charge that is captured as it succeeds is captured whole, so old API versions are clear too."""
+    if charge.get("captured") is not True:
+        return None
+    return _Moved(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount")))
+
+
+def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:
+    status = refund.get("status")
+    taken = refund.get("balance_transaction", ...)
+    if status in ("failed", "canceled"):
+        given_back = refund.get("failure_balance_transaction")
+        never_moved = taken is None and given_back is None
+        return None if never_moved else _Moved(Movement.REFUND_FAILED, refund, refund.get("amount"))
+    if status == "succeeded" or taken not in (None, ...):
+        return _Moved(Movement.REFUND, refund, refund.get("amount"))
+    return None
+
+
+def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | None:
+    """The refund that this event is about: the newest whose amount is what the charge's total grew by."""
+    listed = charge.get("refunds")
+    refunds = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(refunds, list) or not refunds:
+        return None
+    before = previous.get("amount_refunded") if isinstance(previous, dict) else None
+    after = charge.get("amount_refunded")
+    if type(before) is int and type(after) is int:
+        refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]
+        if not refunds:
+            raise MoneyInvalid("none of the charge's refunds is the one that this event reports")
+    return _refunded(an_object(max(refunds, key=_created), "a refund"))
+
+
+def _created(value: object) -> int:
+    created = value.get("created") if isinstance(value, dict) else None
+    return created if type(created) is int else 0
+
+
+def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+    inquiry = str(dispute.get("status")).startswith("warning_")
+    if inquiry or dispute.get("balance_transactions") == []:
+        return None
+    return _Moved(Movement.DISPUTE_OPENED, dispute, dispute.get("amount"))
+
+
+def _dispute_withdrawn(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+    return _Moved(Movement.DISPUTE_OPENED, dispute, dispute.get("amount"))
+
+
+def _dispute_reinstated(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+    return _Moved(Movement.DISPUTE_WON, dispute, dispute.get("amount"))
+
+
+def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+    if dispute.get("status") != "lost" or dispute.get("balance_transactions") == []:
+        return None
+    return _Moved(Movement.DISPUTE_LOST, dispute, dispute.get("amount"))
+
+
+def _paid_out(payout: Mapping[str, Any], _: object) -> _Moved | None:
+    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"))
+
+
+def _payout_failed(payout: Mapping[str, Any], _: object) -> _Moved | None:
+    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"))
+
+
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = MappingProxyType(
+    {
+        "charge.succeeded": _charged,
+        "charge.captured": _captured,
+        "charge.refunded": _charge_refunded,
+        "charge.refund.updated": _refunded,
+        "refund.created": _refunded,
+        "refund.updated": _refunded,
+        "refund.failed": _refunded,
+        "charge.dispute.created": _dispute_opened,
+        "charge.dispute.funds_withdrawn": _dispute_withdrawn,
+        "charge.dispute.funds_reinstated": _dispute_reinstated,
+        "charge.dispute.closed": _dispute_closed,
+        "payout.paid": _paid_out,
+        "payout.failed": _payout_failed,
+    }
+)
