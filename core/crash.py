@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
-CRASH_AT = os.environ.get("PAYHOOK_CRASH_AT") if os.environ.get("PAYHOOK_TESTING") == "1" else None
+CRASH_AT = (
+    frozenset(os.environ.get("PAYHOOK_CRASH_AT", "").split(","))
+    if os.environ.get("PAYHOOK_TESTING") == "1"
+    else frozenset()
+)
 
 
 def crash_point(name: str) -> None:
-    """Ends the process at once if ``PAYHOOK_TESTING=1`` and ``PAYHOOK_CRASH_AT`` names this point.
+    """Ends the process at once if ``PAYHOOK_TESTING=1`` and ``PAYHOOK_CRASH_AT`` (comma-separated) names this point.
 
-    With ``PAYHOOK_CRASH_ONCE`` naming a file, the point fires only while that file doesn't exist, and
-    makes it: so that the process that is started again gets past.
+    With ``PAYHOOK_CRASH_ONCE`` naming a folder, a point fires only while the folder has no file of its
+    name, and makes it: so that the process that is started again gets past.
     """
-    if name != CRASH_AT:
+    if name not in CRASH_AT:
         return
     once = os.environ.get("PAYHOOK_CRASH_ONCE")
     if once is not None:
         try:
-            os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(Path(once) / name, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
     os.kill(os.getpid(), signal.SIGKILL)

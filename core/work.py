@@ -87,5 +87,6 @@ def postings_from_json(text: str | None) -> tuple[Posting, ...]:
     if text is None:
         return ()
     return tuple(
-        Posting(line["account"], line["side"], Money(line["amount_minor"], line["currency"])) for line in json.loads(text)
+        Posting(line["account"], line["side"], Money(line["amount_minor"], line["currency"]))
+        for line in json.loads(text)
     )

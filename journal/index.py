@@ -82,6 +82,9 @@ class Index:
         self._folder = folder
         self._db = db
         mark = db.get(_MARK)
+        self._seq: int
+        self._open: int
+        self._dead: int
         self._seq, self._open, self._dead = _COUNTS.unpack(mark) if mark else (0, 0, 0)
 
     @classmethod
@@ -224,7 +227,8 @@ class Index:
         known = self._db.get(_TABLE)
         if known is None:
             return self._seq == 0
-        return bool(known == f"{FORMAT}:{reader.table_id}".encode()) and self._seq < reader.state().next_seq
+        same_table = bool(known == f"{FORMAT}:{reader.table_id}".encode())
+        return same_table and self._seq < reader.state().next_seq
 
     def _begin_anew(self) -> None:
         log.warning("the index reflects another journal: it is made anew")
@@ -284,7 +288,7 @@ def _pack(item: OpenItem) -> bytes:
 
 
 def _unpack(raw: bytes) -> OpenItem:
-    return OpenItem(*pickle.loads(raw))
+    return OpenItem(*pickle.loads(raw))  # noqa: S301 - written by this class, in a folder of the writer's own
 
 
 def _conflict_key(event_key: str, content_sha256: str) -> bytes:

@@ -14,7 +14,10 @@ Marks: TypeAlias = dict[str, dict[int, int]]
 
 def marks_to_json(marks: Mapping[str, Mapping[int, int]]) -> str:
     return json.dumps(
-        {topic: {str(number): until for number, until in sorted(partitions.items())} for topic, partitions in sorted(marks.items())},
+        {
+            topic: {str(number): until for number, until in sorted(partitions.items())}
+            for topic, partitions in sorted(marks.items())
+        },
         separators=(",", ":"),
     )
 
@@ -44,6 +47,8 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
             since = before.get(topic, {}).get(number, until)
             offsets = sorted(decided.pop((topic, number), []))
             if offsets != list(range(since, until)):
-                raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…")
+                raise BatchInvalid(
+                    f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…"
+                )
     if decided:
         raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")

@@ -48,7 +48,7 @@ class AnswerLog:
 _shared: dict[str, Any] = {}
 
 
-@events.test_start.add_listener
+@events.test_start.add_listener  # type: ignore[untyped-decorator]
 def _open(environment: Any, **_: Any) -> None:
     secrets = Path(os.environ["PAYHOOK_DATA_DIR"]) / "secrets"
     _shared["traffic"] = Traffic(secrets, SystemClock(), random.Random(), prefix=uuid.uuid4().hex[:8])
@@ -57,7 +57,7 @@ def _open(environment: Any, **_: Any) -> None:
     _shared["turn"] = itertools.count()
 
 
-@events.test_stop.add_listener
+@events.test_stop.add_listener  # type: ignore[untyped-decorator]
 def _close(environment: Any, **_: Any) -> None:
     _shared["log"].close()
 

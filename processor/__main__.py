@@ -46,6 +46,7 @@ def main() -> int:
         settings.processor,
         settings.providers,
         settings.ledger,
+        settings.dlq,
         metrics,
         clock,
     )
@@ -62,7 +63,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stream.stop())
     signal.signal(signal.SIGINT, lambda *_: stream.stop())
     try:
-        stream.run(settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s)
+        stream.run(
+            settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s
+        )
     except Exception:
         log.exception("the stream ended")
         return 1

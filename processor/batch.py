@@ -19,8 +19,8 @@ from core.errors import PayhookError
 from core.work import WorkItem
 from journal.bodies import BodyStore
 from journal.index import Index, OpenItem
-from journal.schema import JournalRow
 from journal.marks import Marks
+from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from processor.admission import Admission, ContentHash, Group

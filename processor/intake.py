@@ -14,8 +14,8 @@ from core.errors import PayhookError, Unparseable
 from core.event import from_record
 from core.keys import join_key
 from journal.index import KnownFact
-from journal.schema import JournalRow
 from journal.marks import Marks
+from journal.schema import JournalRow
 from processor.classify import MESSAGE_CHARS_MAX, clean
 
 HEADER_TEXT_MAX = 8_192

@@ -67,9 +67,7 @@ def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, 
     }
 
 
-def source(
-    session: SparkSession, bootstrap: str, marks: Marks, offsets_per_batch_max: int, tick_s: int
-) -> DataFrame:
+def source(session: SparkSession, bootstrap: str, marks: Marks, offsets_per_batch_max: int, tick_s: int) -> DataFrame:
     """A stream of `COLUMNS` from ``marks`` on, with a row of NULLs every ``tick_s`` seconds."""
     kafka = (
         session.readStream.format("kafka")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
 from processor.batch import Batches
@@ -53,9 +53,7 @@ class Stream:
         """Runs until `stop`; raises what ended the stream, if something did."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         stream = source(self._session, bootstrap, self._batches.marks, offsets_per_batch_max, tick_s)
-        query = (
-            stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint)).start()
-        )
+        query = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint)).start()
         while query.isActive and not self._stop.is_set() and self._failure is None:
             self._stop.wait(IDLE_CHECK_S)
         self._end(query)

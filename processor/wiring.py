@@ -17,6 +17,7 @@ from core.decision import ErrorKind
 from core.errors import SettingError
 from core.work import Handler
 from dlq.publisher import DlqPublisher
+from dlq.settings import DlqSettings
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
@@ -74,6 +75,7 @@ def open_ledger_stream(
     settings: ProcessorSettings,
     providers: ProvidersSettings,
     ledger: LedgerSettings,
+    dlq: DlqSettings,
     metrics: ProcessorMetrics,
     clock: Clock,
 ) -> Batches:
@@ -90,8 +92,8 @@ def open_ledger_stream(
     index.catch_up(reader, bodies)
     postings = PostingsWriter.open(str(places.postings))
     postings.catch_up(reader)
-    dead_letters = DlqPublisher(_producer(bootstrap), f"dlq.{STREAM}", state.published_upto)
-    dead_letters.catch_up(reader, bodies)
+    dead_letters = DlqPublisher(_producer(bootstrap), f"dlq.{STREAM}", state.published_upto, settings=dlq, clock=clock)
+    dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
     return Batches(
         rules=_rules(settings, settings.ledger),
         state=state,
@@ -100,7 +102,9 @@ def open_ledger_stream(
         bodies=bodies,
         followers=[postings],
         dead_letters=dead_letters,
-        executor=Executor(session, _task(settings.ledger, partial(ledger_handler.build, ledger, providers)), _cores(session)),
+        executor=Executor(
+            session, _task(settings.ledger, partial(ledger_handler.build, ledger, providers)), _cores(session)
+        ),
         adapters=build_adapters(providers),
         clock=clock,
         trying=places.trying,
@@ -144,7 +148,7 @@ def _cores(session: SparkSession) -> int:
     return int(session.sparkContext.defaultParallelism)
 
 
-def _producer(bootstrap: str) -> Callable[[], Producer]:
+def _producer(bootstrap: str) -> Callable[[], Any]:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
     return partial(Producer, settings)
 

@@ -17,8 +17,8 @@ from core.money import Money
 from core.work import Applied, Ignored, Outcome, Posting, WorkItem
 from dlq.commands import Command, Target, encode
 from journal.index import Index
-from journal.schema import JournalRow
 from journal.marks import Marks
+from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.batch import Batches, StreamRules
@@ -184,7 +184,12 @@ class Engine:
         )
 
     def post(
-        self, event_id: str, entity: str = "e1", content: str = "", fact: str | None = None, fact_sha256: str = "aa" * 32
+        self,
+        event_id: str,
+        entity: str = "e1",
+        content: str = "",
+        fact: str | None = None,
+        fact_sha256: str = "aa" * 32,
     ) -> str:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()

@@ -1,0 +1,143 @@
+"""What was expected beside what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+
+from demo.cast import Cast
+from load.client import RunningStack
+from load.latency import first_decisions, percentile
+from load.open_loop import Answer
+from load.traffic import Webhook
+
+P50_S_MAX = 1.0
+P99_S_MAX = 3.0
+COLUMNS = ["event_key", "decision", "first", "attempt", "entity_key", "error_class", "item_seq", "provider"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The table's lines; ``ok`` when each came out as expected."""
+
+    lines: list[tuple[str, str, str, bool]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return all(good for *_, good in self.lines)
+
+    def says(self, what: str, expected: object, got: object) -> None:
+        self.lines.append((what, str(expected), str(got), expected == got))
+
+    def holds(self, what: str, expected: str, got: str, good: bool) -> None:
+        self.lines.append((what, expected, got, good))
+
+    def table(self) -> Table:
+        table = Table("what happened", "expected", "came out", "", title="payhook demo")
+        for what, expected, got, good in self.lines:
+            table.add_row(what, expected, got, "[green]ok[/]" if good else "[red]no[/]")
+        return table
+
+
+def judge(
+    stack: RunningStack,
+    cast: Cast,
+    answers: Sequence[Answer],
+    quiet: tuple[datetime, datetime],
+    restarts: int,
+    verified: tuple[bool, str],
+) -> Outcome:
+    """``quiet`` is the time between the kill and the return of the processor: left out of the latencies."""
+    outcome = Outcome()
+    rows = stack.rows(COLUMNS)
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_key.setdefault(row["event_key"], []).append(row)
+    _answers(outcome, answers)
+    _effects(outcome, cast, by_key)
+    _troubles(outcome, cast, by_key)
+    outcome.holds("processor killed with kill -9", "back by itself", f"{restarts} restart(s)", restarts >= 1)
+    _latencies(outcome, stack, cast, quiet)
+    outcome.holds("payhook verify", "clean", verified[1], verified[0])
+    return outcome
+
+
+def _answers(outcome: Outcome, answers: Sequence[Answer]) -> None:
+    accepted = sum(1 for answer in answers if answer.status == 200)
+    outcome.says(f"webhooks answered 200, of {len(answers)}", len(answers), accepted)
+    replayed = sum(1 for answer in answers if answer.replayed)
+    outcome.holds("  of these, known to Redis already", "> 0", str(replayed), replayed > 0)
+
+
+def _effects(outcome: Outcome, cast: Cast, by_key: dict[str, list[dict[str, Any]]]) -> None:
+    effects = Counter(key for key, rows in by_key.items() for row in rows if row["decision"] == "applied")
+    outcome.says(
+        "payments and refunds that took effect", len(cast.money_events), len(effects.keys() & cast.money_events)
+    )
+    outcome.says("  took effect twice", 0, sum(1 for count in effects.values() if count > 1))
+    outcome.says("  took effect, unexpected", 0, len(effects.keys() - cast.money_events))
+    caught = sum(1 for rows in by_key.values() for row in rows if row["decision"] == "duplicate")
+    outcome.holds(
+        "second copies that only the journal caught",
+        f"≥ {len(set(_keys(cast.after_redis_loss)))}",
+        str(caught),
+        caught >= len(set(_keys(cast.after_redis_loss))),
+    )
+
+
+def _troubles(outcome: Outcome, cast: Cast, by_key: dict[str, list[dict[str, Any]]]) -> None:
+    outcome.says("same id, other content", ["applied", "dead"], _decisions(by_key, cast.first_content))
+    poison = [row["decision"] for rows in by_key.values() for row in rows if row["error_class"] == "Poison"]
+    outcome.says("signed, but unreadable", ["dead"], poison)
+    outcome.says("a type that nobody handles", ["ignored"], _decisions(by_key, cast.unknown_type))
+    head = _decisions(by_key, cast.waiting[0])
+    retried = head.count("retry")
+    outcome.holds(
+        "a merchant nobody knew yet",
+        "retried, then applied",
+        f"{retried} retries, {head[-1]}",
+        retried >= 1 and head[-1] == "applied",
+    )
+    outcome.says("  its followers waited, then went in order", "yes", _in_order(by_key, cast.waiting))
+    outcome.says(
+        "a closed merchant: dead, replayed", ["dead", "replayed", "applied"], _decisions(by_key, cast.closed[0])
+    )
+    outcome.says("  its followers waited, then went in order", "yes", _in_order(by_key, cast.closed))
+
+
+def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[datetime, datetime]) -> None:
+    on_purpose = set(_keys([*cast.waiting, *cast.closed]))
+    seconds = [
+        one.seconds
+        for one in first_decisions(stack.journal, "payments.events")
+        if one.event_key not in on_purpose and not quiet[0] <= one.received_at <= quiet[1]
+    ]
+    p50, p99 = percentile(seconds, 0.5) or 0.0, percentile(seconds, 0.99) or 0.0
+    outcome.holds(
+        f"receive → journal commit, P50 of {len(seconds)}", f"< {P50_S_MAX:g} s", f"{p50:.2f} s", 0 < p50 < P50_S_MAX
+    )
+    outcome.holds("receive → journal commit, P99", f"< {P99_S_MAX:g} s", f"{p99:.2f} s", 0 < p99 < P99_S_MAX)
+
+
+def _decisions(by_key: dict[str, list[dict[str, Any]]], webhook: Webhook) -> list[str]:
+    return [row["decision"] for key in webhook.event_keys for row in by_key.get(key, [])]
+
+
+def _in_order(by_key: dict[str, list[dict[str, Any]]], webhooks: Sequence[Webhook]) -> str:
+    """Whether every event was applied, none before the one that it follows, and the followers had been parked."""
+    applied: list[int] = []
+    for webhook in webhooks:
+        rows = [row for key in webhook.event_keys for row in by_key.get(key, [])]
+        if webhook is not webhooks[0] and rows[0]["decision"] != "parked":
+            return "not parked"
+        applied += [row["seq"] for row in rows if row["decision"] == "applied"]
+    return "yes" if len(applied) == len(webhooks) and applied == sorted(applied) else f"no: {applied}"
+
+
+def _keys(webhooks: Sequence[Webhook]) -> list[str]:
+    return [key for webhook in webhooks for key in webhook.event_keys]

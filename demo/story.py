@@ -1,0 +1,158 @@
+"""The acts, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import redis
+from rich.console import Console
+
+from core.clock import SystemClock
+from demo.cast import MERCHANTS, MERCHANTS_LATER, Cast, make_cast
+from demo.outcome import judge
+from load.client import NotInTime, RunningStack, wait_for
+from load.embedded import embedded_stack, payhook
+from load.open_loop import Answer, post_at_once, post_at_rate
+from load.traffic import Traffic, Webhook
+
+RATE_PER_S = 60.0
+KILL_AT = 0.4
+EMPTY_REDIS_AT = 0.7
+BACK_S_MAX = 60.0
+DECIDED_S_MAX = 60.0
+RETRIED_S_MAX = 20.0
+
+
+class Demo:
+    """One telling. Every step says what it does before it does it."""
+
+    def __init__(self, data_dir: Path, console: Console) -> None:
+        self._data_dir = data_dir
+        self._console = console
+        self._clock = SystemClock()
+        self._stack = RunningStack(data_dir)
+        self._answers: list[Answer] = []
+        self._killed_at: datetime | None = None
+        self._restarts = 0
+
+    def run(self) -> bool:
+        """Tells the story; true when all of it came out as expected."""
+        shutil.rmtree(self._data_dir, ignore_errors=True)
+        self._data_dir.mkdir(parents=True)
+        (self._data_dir / "merchants.toml").write_text(MERCHANTS, "utf-8")
+        began = time.monotonic()
+        self._say("Starting Kafka, Redis, the receiver and the Spark processor on loopback …")
+        with embedded_stack(self._data_dir):
+            self._say(f"… all of them answer after {time.monotonic() - began:.0f} s.")
+            rng = random.Random()  # noqa: S311 - sample traffic
+            traffic = Traffic(self._data_dir / "secrets", self._clock, rng, prefix=uuid.uuid4().hex[:6])
+            cast = make_cast(traffic, rng)
+            back_at = self._traffic(cast)
+            self._troubles(cast)
+            self._mend(cast)
+            verified = self._verify()
+            assert self._killed_at is not None
+            outcome = judge(self._stack, cast, self._answers, (self._killed_at, back_at), self._restarts, verified)
+        self._console.print(outcome.table())
+        verdict = "Everything came out right" if outcome.ok else "Something is wrong"
+        self._say(f"{verdict}, {time.monotonic() - began:.0f} s in all.")
+        return outcome.ok
+
+    def _traffic(self, cast: Cast) -> datetime:
+        """Honest traffic with redeliveries; the processor dies in the middle, Redis forgets later on."""
+        posts = _mixed(cast)
+        self._say(
+            f"Posting {len(posts)} signed webhooks of Stripe, Adyen and a Standard Webhooks sender at "
+            f"{RATE_PER_S:.0f}/s, {len(cast.redelivered)} of them redeliveries …"
+        )
+        first = int(len(posts) * KILL_AT)
+        second = int(len(posts) * EMPTY_REDIS_AT)
+        self._post(posts[:first])
+        epoch = self._stack.processor_status()["epoch"]
+        self._killed_at = self._clock.now()
+        pid = self._stack.kill("processor")
+        self._say(f"… kill -9 of the processor (pid {pid}) in the middle; webhooks keep coming …")
+        self._post(posts[first:second])
+        redis.Redis.from_url(self._stack.endpoints["redis"]).flushall()
+        self._say("… Redis emptied: it has forgotten every key; the rest comes, and old webhooks come again …")
+        self._post(posts[second:])
+        self._post(cast.after_redis_loss)
+        back = wait_for(lambda: self._stack.processor_status().get("epoch", 0) > epoch, BACK_S_MAX)
+        self._restarts = int(back)
+        self._decided([*posts, *cast.after_redis_loss])
+        self._say("… the processor came back by itself and has decided all of it.")
+        return self._clock.now()
+
+    def _troubles(self, cast: Cast) -> None:
+        self._say("The same webhooks on many connections at the same instant, and one id with two contents …")
+        copies = [webhook for webhook in cast.at_once for _ in range(10)]
+        self._answers += asyncio.run(post_at_once(self._ingest, copies))
+        self._post([cast.first_content, cast.other_content])
+        self._say("A body that can't be read, a type that nobody handles, a merchant nobody knows, a closed one …")
+        self._post([cast.poison, cast.unknown_type, *cast.waiting, *cast.closed])
+        self._decided([*cast.at_once, cast.unknown_type, *cast.waiting, *cast.closed])
+        head = cast.waiting[0].event_keys[0]
+        wait_for(lambda: "retry" in self._said_of(head), RETRIED_S_MAX)
+
+    def _mend(self, cast: Cast) -> None:
+        (self._data_dir / "merchants.toml").write_text(MERCHANTS_LATER, "utf-8")
+        self._say(
+            "The merchant directory learns the newcomer, and opens the closed account: its dead event is replayed …"
+        )
+        head = cast.closed[0].event_keys[0]
+        item = next(row["item_seq"] for row in self._stack.rows(["event_key", "item_seq"]) if row["event_key"] == head)
+        said = payhook("dlq", "replay", str(item), "--reason", "account opened", "--data", str(self._data_dir))
+        self._console.print((said.stdout + said.stderr).strip(), style="dim")
+        for webhook in (*cast.waiting, *cast.closed):
+            key = webhook.event_keys[0]
+            if not wait_for(lambda key=key: "applied" in self._said_of(key), DECIDED_S_MAX):  # type: ignore[misc]
+                self._say(f"… {key} wasn't applied in time")
+        self._say("… their events and the ones that waited behind them went through, in order.")
+
+    def _verify(self) -> tuple[bool, str]:
+        self._say("payhook verify: every Kafka offset against the journal, and everything derived against both …")
+        said = payhook("verify", "--data", str(self._data_dir))
+        self._console.print(said.stdout.strip())
+        return said.returncode == 0, "clean" if said.returncode == 0 else (said.stdout + said.stderr)[-300:]
+
+    def _post(self, webhooks: Sequence[Webhook]) -> None:
+        seconds = len(webhooks) / RATE_PER_S
+        self._answers += asyncio.run(post_at_rate(self._ingest, lambda n: webhooks[n], RATE_PER_S, seconds + 1e-9))
+
+    def _decided(self, webhooks: Sequence[Webhook]) -> None:
+        try:
+            self._stack.wait_until_decided((key for one in webhooks for key in one.event_keys), DECIDED_S_MAX)
+        except NotInTime as late:
+            self._say(f"… {late}")
+
+    def _said_of(self, event_key: str) -> list[str]:
+        rows = self._stack.rows(["event_key", "decision"])
+        return [row["decision"] for row in rows if row["event_key"] == event_key]
+
+    @property
+    def _ingest(self) -> str:
+        return str(self._stack.endpoints["ingest"])
+
+    def _say(self, text: str) -> None:
+        self._console.print(text)
+
+
+def run(data_dir: Path) -> int:
+    """Exit code: 0 only if everything came out as it should."""
+    return 0 if Demo(data_dir, Console()).run() else 1
+
+
+def _mixed(cast: Cast) -> list[Webhook]:
+    """The honest webhooks with each redelivery somewhere after its first delivery."""
+    half = len(cast.honest) // 2
+    posts = list(cast.honest[:half])
+    rest: list[Webhook] = list(cast.honest[half:]) + list(cast.redelivered)
+    random.shuffle(rest)
+    return posts + rest

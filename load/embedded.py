@@ -1,0 +1,55 @@
+"""The whole stack for the length of a ``with`` block, by the same commands that a person types."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.errors import PayhookError
+
+UP_S_MAX = 180.0
+DOWN_S_MAX = 60.0
+
+
+class StackNotUp(PayhookError):
+    """`payhook up` failed; its own words say why."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        super().__init__(f"the stack didn't start: {said}")
+
+
+SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
+"""Lets the sample sender's events book."""
+
+
+def payhook(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Runs the `payhook` command in this interpreter's environment, with the settings of the samples."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def embedded_stack(data_dir: Path) -> Iterator[Path]:
+    """Starts everything on free ports under ``data_dir`` and stops it at the end.
+
+    :raises StackNotUp: with what the command said
+    """
+    up = payhook("up", "--detach", "--data", str(data_dir), timeout_s=UP_S_MAX)
+    try:
+        if up.returncode != 0:
+            raise StackNotUp((up.stdout + up.stderr)[-2_000:])
+        yield data_dir
+    finally:
+        payhook("down", "--data", str(data_dir), timeout_s=DOWN_S_MAX)

@@ -1,0 +1,140 @@
+"""Signed webhooks of three providers, ready to be posted: what the demo, the load test and the tests send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from core.clock import Clock
+from load import webhooks
+from load.webhooks import AdyenItem
+from providers.port import Adapter, Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+PROVIDERS = ("stripe", "adyen", "standardwebhooks")
+CURRENCIES = ("EUR", "USD", "GBP", "JPY")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One request to the receiver; ``event_keys`` are of the events in it, none if it can't be read."""
+
+    provider: str
+    body: bytes
+    headers: dict[str, str]
+    event_keys: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        return f"/webhooks/{self.provider}"
+
+
+class Traffic:
+    """Makes webhooks and signs them with the newest secret in ``secrets_dir``.
+
+    ``prefix`` goes into every id, so that two runs never share one.
+    """
+
+    def __init__(
+        self,
+        secrets_dir: Path,
+        clock: Clock,
+        random: Random,
+        prefix: str,
+        providers: ProvidersSettings | None = None,
+    ) -> None:
+        self._secrets_dir = secrets_dir
+        self._clock = clock
+        self._random = random
+        self._prefix = prefix
+        self._adapters = build_adapters(providers or ProvidersSettings())
+
+    def next(self, turn: int) -> Webhook:
+        """Webhook number ``turn`` of an endless mix: captures, refunds, some of types that move no money."""
+        provider = PROVIDERS[turn % 3]
+        amount = self._random.randint(100, 500_000)
+        currency = self._random.choice(CURRENCIES)
+        if provider == "adyen":
+            return self.adyen([(f"{turn}-{number}", "CAPTURE", amount, currency) for number in range(1 + turn % 2)])
+        if provider == "standardwebhooks":
+            return self.standard(f"{turn}", "payment.captured", amount, currency)
+        kind = "charge.succeeded" if turn % 5 else "customer.updated"
+        return self.stripe(f"{turn}", kind, amount, currency)
+
+    def single(self, turn: int) -> Webhook:
+        """Like `next`, with one event a webhook: a capture of a payment of its own, of Stripe, Adyen or a sender."""
+        if turn % 3 == 1:
+            return self.adyen([(f"{turn}", "CAPTURE", 1_000 + turn % 500, "EUR")])
+        return self.next(turn)
+
+    def stripe(
+        self,
+        number: str,
+        event_type: str,
+        amount_minor: int,
+        currency: str,
+        account: str = "acct_main",
+        payment: str = "",
+    ) -> Webhook:
+        """An event about payment ``payment``, its own one unless named."""
+        of = payment or number
+        body = webhooks.stripe_event(
+            f"evt_{self._prefix}{number}",
+            event_type,
+            payment=f"pi_{self._prefix}{of}",
+            account=account,
+            amount_minor=amount_minor,
+            currency=currency.lower(),
+            created=self._clock.now(),
+            object_id=None,
+        )
+        return self.signed("stripe", body)
+
+    def adyen(self, items: Sequence[tuple[str, str, int, str]], account: str = "MainMerchant") -> Webhook:
+        """One notification with an item for each ``(number, eventCode, amount in minor units, currency)``."""
+        made = [
+            AdyenItem(
+                psp_reference=f"{self._prefix}M{number}".upper(),
+                original_reference=f"{self._prefix}P{number}".upper(),
+                merchant_account=account,
+                merchant_reference=f"order-{self._prefix}{number}",
+                event_code=code,
+                amount_minor=amount_minor,
+                currency=currency,
+                event_date=self._clock.now(),
+            )
+            for number, code, amount_minor, currency in items
+        ]
+        return self.signed("adyen", webhooks.adyen_notification(made))
+
+    def standard(
+        self, number: str, event_type: str, amount_minor: int, currency: str, account: str = "shop"
+    ) -> Webhook:
+        """A Standard Webhooks event with its id in the header."""
+        body = webhooks.standard_event(
+            event_type,
+            payment=f"pay_{self._prefix}{number}",
+            account=account,
+            amount_minor=amount_minor,
+            currency=currency,
+            occurred_at=self._clock.now(),
+        )
+        return self.signed("standardwebhooks", body, event_id=f"msg_{self._prefix}{number}")
+
+    def signed(self, provider: str, body: bytes, event_id: str | None = None) -> Webhook:
+        """Any bytes, signed as the provider signs."""
+        adapter = self._adapters[provider]
+        secret = (self._secrets_dir / provider).read_text("utf-8").split()[0]
+        request = adapter.sign(body, secret, self._clock.now(), event_id)
+        return Webhook(provider, request.body, request.headers, _event_keys(adapter, request.body, request.headers))
+
+
+def _event_keys(adapter: Adapter, body: bytes, headers: dict[str, str]) -> tuple[str, ...]:
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    try:
+        return tuple(event.event_key for event in adapter.events(Request(body, raw), "live"))
+    except Exception:
+        return ()

@@ -1,0 +1,134 @@
+"""What the index promises, on a real RocksDB: it follows the journal's rows and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision
+from journal.bodies import BodyStore
+from journal.errors import BodyMissing
+from journal.index import Index
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from journal.writer import JournalWriter
+from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
+
+BODY = b"the body"
+
+
+def history() -> list[JournalRow]:
+    """A journal in which every kind of state is left over."""
+    body = {"body_sha256": sha("the body")}
+    later = NOW + timedelta(seconds=5)
+    parked = {"decision": Decision.PARKED, "blocking": True, "entity_key": "e-waits", **body}
+    return [
+        row(1, fact_key="stripe:re_1:refund", fact_sha256="ab" * 32),
+        row(2, decision=Decision.RETRY, due_at=later, attempt=1, blocking=True, entity_key="e-waits", headers="{}", **body),
+        row(3, **parked),
+        row(4, decision=Decision.DEAD, error_class="EventConflict", event_key=row(1).event_key, **body),
+        row(5, decision=Decision.DUPLICATE, event_key=row(1).event_key),
+        row(6, decision=Decision.DEAD, error_class="ZeroDivisionError", blocking=True, entity_key="e-dead", **body),
+        row(7, item_seq=2, offset=1, first=False, decision=Decision.RETRY, due_at=NOW, attempt=2, blocking=True,
+            entity_key="e-waits", **body),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def bodies(tmp_path: Path) -> BodyStore:
+    store = BodyStore(str(tmp_path / "bodies"))
+    store.append([(sha("the body"), BODY)])
+    return store
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    path = str(tmp_path / "journal")
+    writer = JournalWriter.create_or_open(path, "ledger")
+    writer.begin_epoch(STARTS)
+    rows = history()
+    writer.commit(rows[:3], marks(3), 0)
+    writer.commit(rows[3:], marks(6), 0)
+    return path
+
+
+def assert_reflects_history(index: Index) -> None:
+    first = row(1)
+    assert index.seq == 7
+    assert index.known_event(first.event_key or "") is not None
+    assert index.known_event("stripe:evt_99:charge.succeeded") is None
+    assert index.known_conflict(first.event_key or "", row(4).content_sha256 or "")
+    fact = index.known_fact("stripe:re_1:refund")
+    assert fact is not None and fact.fact8 == b"\xab" * 8
+    assert [item.row.item_seq for item in index.blocking("e-waits", 10)] == [2, 3]
+    assert [item.row.item_seq for item in index.due(NOW, 10)] == [2]
+    assert index.due(NOW - timedelta(microseconds=1), 10) == []
+    assert index.is_blocked("e-dead") and not index.is_blocked(first.entity_key or "")
+    assert (index.open_count(), index.dead_count()) == (4, 2)
+    head = index.open_item(2)
+    assert head is not None
+    assert (head.last_seq, head.row.attempt, head.body, head.row.headers) == (7, 2, BODY, "{}")
+
+
+def test_rows_applied_one_by_one_or_caught_up_from_the_journal_give_the_same(
+    tmp_path: Path, journal: str, bodies: BodyStore
+) -> None:
+    one_by_one = Index.open(tmp_path / "a", 1)
+    for one in history():
+        one_by_one.apply([one], {sha("the body"): BODY})
+    assert_reflects_history(one_by_one)
+    caught_up = Index.open(tmp_path / "b", 1)
+    caught_up.catch_up(JournalReader(journal), bodies)
+    assert_reflects_history(caught_up)
+
+
+def test_a_closed_index_is_taken_over_by_the_next_writer(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    root = tmp_path / "index"
+    first = Index.open(root, 1)
+    first.catch_up(JournalReader(journal), bodies)
+    first.close()
+    second = Index.open(root, 2)
+    assert second.seq == 7
+    assert [folder.name for folder in root.iterdir()] == ["epoch-00000002"]
+    second.catch_up(JournalReader(journal), bodies)
+    assert_reflects_history(second)
+
+
+def test_an_index_of_another_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    index = Index.open(tmp_path / "index", 1)
+    index.catch_up(JournalReader(journal), bodies)
+    other = str(tmp_path / "other")
+    writer = JournalWriter.create_or_open(other, "ledger")
+    writer.begin_epoch(STARTS)
+    writer.commit([row(1, event_key="adyen:x:CAPTURE:true")], marks(1), 0)
+    index.catch_up(JournalReader(other), bodies)
+    assert (index.seq, index.open_count(), index.event_count()) == (1, 0, 1)
+
+
+def test_a_damaged_index_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    root = tmp_path / "index"
+    index = Index.open(root, 1)
+    index.catch_up(JournalReader(journal), bodies)
+    index.close()
+    for manifest in root.rglob("MANIFEST-*"):
+        manifest.write_bytes(b"not a manifest")
+    again = Index.open(root, 2)
+    again.catch_up(JournalReader(journal), bodies)
+    assert_reflects_history(again)
+
+
+def test_a_reader_sees_the_index_beside_its_writer(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    index = Index.open(tmp_path / "index", 1)
+    index.catch_up(JournalReader(journal), bodies)
+    beside = Index.read_only(tmp_path / "index")
+    assert_reflects_history(beside)
+
+
+def test_an_open_event_whose_body_is_gone_stops_the_start(tmp_path: Path, journal: str) -> None:
+    shutil.rmtree(tmp_path / "bodies", ignore_errors=True)
+    index = Index.open(tmp_path / "index", 1)
+    with pytest.raises(BodyMissing):
+        index.catch_up(JournalReader(journal), BodyStore(str(tmp_path / "no-bodies")))

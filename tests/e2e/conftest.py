@@ -1,0 +1,54 @@
+"""A whole stack on real servers for the tests of a module, and webhooks to post at it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.clock import SystemClock
+from load.client import RunningStack
+from load.embedded import embedded_stack, payhook
+from load.open_loop import Answer, post_at_once
+from load.traffic import Traffic, Webhook
+
+DECIDED_S = 60.0
+
+
+class Stack(RunningStack):
+    """A running stack with what the tests ask of it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.traffic = Traffic(data_dir / "secrets", SystemClock(), random.Random(), prefix=uuid.uuid4().hex[:8])
+
+    def post(self, *webhooks: Webhook) -> list[Answer]:
+        """Posts all at once, each on a connection of its own."""
+        return asyncio.run(post_at_once(self.endpoints["ingest"], webhooks))
+
+    def captures(self, count: int, prefix: str) -> list[Webhook]:
+        return [self.traffic.stripe(f"{prefix}-{n}", "charge.succeeded", 1_000 + n, "EUR") for n in range(count)]
+
+    def decide(self, webhooks: Sequence[Webhook], seconds: float = DECIDED_S) -> list[dict[str, object]]:
+        return self.wait_until_decided((key for one in webhooks for key in one.event_keys), seconds)
+
+    def decisions(self, webhook: Webhook) -> list[str]:
+        rows = self.rows(["event_key", "decision"])
+        return [row["decision"] for row in rows if row["event_key"] in webhook.event_keys]
+
+    def verify(self) -> str:
+        """What `payhook verify` says; fails the test when it finds something."""
+        said = payhook("verify", "--data", str(self.data_dir))
+        assert said.returncode == 0, said.stdout + said.stderr
+        return said.stdout
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One stack for the module's tests; `payhook down` ends it."""
+    with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
+        yield Stack(data_dir)

@@ -1,0 +1,205 @@
+"""One effect an event, on the whole stack: storms, dead servers, lost state, second processors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import redis
+
+from load.client import wait_for
+from load.embedded import embedded_stack
+from load.traffic import Webhook
+from tests.e2e.conftest import Stack
+
+BACK_S = 60.0
+pytestmark = pytest.mark.timeout(300)
+
+
+def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:
+    """How often each of the webhooks' events was applied."""
+    wanted = {key for webhook in webhooks for key in webhook.event_keys}
+    rows = stack.rows(["event_key", "decision"])
+    return Counter(row["event_key"] for row in rows if row["event_key"] in wanted and row["decision"] == "applied")
+
+
+def assert_once(stack: Stack, webhooks: list[Webhook]) -> None:
+    """Every event of the webhooks took effect exactly once."""
+    stack.decide(webhooks)
+    wanted = dict.fromkeys((key for webhook in webhooks for key in webhook.event_keys), 1)
+    assert wait_for(lambda: effects(stack, webhooks) == wanted, BACK_S), effects(stack, webhooks)
+
+
+def back(stack: Stack, epoch: int) -> None:
+    """Waits until a processor of a later epoch is ready."""
+    assert wait_for(lambda: stack.processor_status().get("epoch", 0) > epoch, BACK_S), "the processor didn't come back"
+
+
+def stop(stack: Stack, name: str) -> int:
+    pid = int(stack.endpoints["pids"][name])
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+def test_a_storm_of_one_id_from_50_connections_has_one_effect(stack: Stack) -> None:
+    [webhook] = stack.captures(1, "storm")
+    answers = stack.post(*[webhook] * 50)
+    assert {answer.status for answer in answers} <= {200, 409}
+    assert any(answer.status == 200 for answer in answers)
+    assert_once(stack, [webhook])
+
+
+def test_every_provider_gets_the_answer_it_wants_and_its_events_are_booked(stack: Stack) -> None:
+    webhooks = [
+        stack.traffic.stripe("each", "charge.succeeded", 1_200, "EUR"),
+        stack.traffic.adyen([("each-1", "CAPTURE", 500, "EUR"), ("each-2", "CAPTURE", 700, "EUR")]),
+        stack.traffic.standard("each", "payment.captured", 900, "EUR"),
+    ]
+    assert [answer.status for answer in stack.post(*webhooks)] == [200, 200, 200]
+    assert_once(stack, webhooks)
+
+
+def test_redis_stopped_the_2xx_go_on_as_deferred_with_one_effect(stack: Stack) -> None:
+    webhooks = stack.captures(5, "no-redis")
+    pid = stop(stack, "redis")
+    try:
+        answers = stack.post(*webhooks, *webhooks)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert {answer.status for answer in answers} == {200}
+    assert_once(stack, webhooks)
+    keys = {key for webhook in webhooks for key in webhook.event_keys}
+    said = {row["dedupe"] for row in stack.rows(["event_key", "dedupe"]) if row["event_key"] in keys}
+    assert said == {"deferred"}
+
+
+def test_kafka_stopped_the_answer_is_503_and_nothing_is_confirmed(stack: Stack) -> None:
+    [webhook] = stack.captures(1, "no-kafka")
+    pid = stop(stack, "kafka")
+    try:
+        [answer] = stack.post(webhook)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert answer.status == 503
+
+    def accepted() -> bool:
+        [again] = stack.post(webhook)
+        return again.status == 200 and not again.replayed
+
+    assert wait_for(accepted, BACK_S), "a released claim is taken again"
+    assert_once(stack, [webhook])
+
+
+def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(stack: Stack) -> None:
+    webhooks = stack.captures(5, "emptied")
+    stack.post(*webhooks)
+    assert_once(stack, webhooks)
+    redis.Redis.from_url(stack.endpoints["redis"]).flushall()
+    assert {answer.replayed for answer in stack.post(*webhooks)} == {False}
+    assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
+
+
+def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: Stack) -> None:
+    before = stack.captures(5, "before-loss")
+    stack.post(*before)
+    assert_once(stack, before)
+    epoch = stack.processor_status()["epoch"]
+    stack.kill("processor")
+    for folder in ("checkpoints", "index", "lake/postings"):
+        shutil.rmtree(stack.data_dir / folder)
+    after = stack.captures(5, "after-loss")
+    redis.Redis.from_url(stack.endpoints["redis"]).flushall()
+    stack.post(*before, *after)
+    back(stack, epoch)
+    assert_once(stack, [*before, *after])
+    assert "postings" in stack.verify()
+
+
+def test_a_second_processor_fences_the_first_and_nothing_takes_effect_twice(stack: Stack) -> None:
+    epoch = stack.processor_status()["epoch"]
+    second = start_second(stack)
+    try:
+        back(stack, epoch)
+        webhooks = stack.captures(20, "two")
+        stack.post(*webhooks)
+        assert_once(stack, webhooks)
+    finally:
+        second.terminate()
+        second.wait(60)
+    stack.verify()
+
+
+def test_a_processor_paused_before_its_successors_epoch_wakes_fenced(stack: Stack) -> None:
+    paused = stop(stack, "processor")
+    epoch = stack.processor_status()["epoch"]
+    second = start_second(stack)
+    try:
+        back(stack, epoch)
+        webhooks = stack.captures(10, "paused")
+        stack.post(*webhooks)
+        assert_once(stack, webhooks)
+        os.kill(paused, signal.SIGCONT)
+        more = stack.captures(10, "woken")
+        stack.post(*more)
+        assert wait_for(lambda: stack.endpoints["pids"]["processor"] != paused, BACK_S), "the woken one must end"
+        assert_once(stack, [*webhooks, *more])
+    finally:
+        second.terminate()
+        second.wait(60)
+    assert "refused" in (stack.data_dir / "logs" / "processor.log").read_text("utf-8")
+
+
+def start_second(stack: Stack) -> subprocess.Popen[bytes]:
+    """Another processor on the same data, as someone would start by mistake."""
+    environment = {
+        **os.environ,
+        "PAYHOOK_DATA_DIR": str(stack.data_dir),
+        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": stack.endpoints["kafka"],
+        "PAYHOOK_REDIS__URL": stack.endpoints["redis"],
+    }
+    log = (stack.data_dir / "second.log").open("ab")
+    return subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
+
+
+POINTS = (
+    "ingest.between_publish_and_confirm",
+    "processor.after_read",
+    "processor.after_handlers",
+    "processor.before_commit",
+    "processor.after_commit",
+    "processor.after_index",
+    "processor.after_postings",
+)
+
+
+def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fired = tmp_path / "fired"
+    fired.mkdir()
+    monkeypatch.setenv("PAYHOOK_TESTING", "1")
+    monkeypatch.setenv("PAYHOOK_CRASH_AT", ",".join(POINTS))
+    monkeypatch.setenv("PAYHOOK_CRASH_ONCE", str(fired))
+    for point in POINTS[1:]:
+        (fired / point).touch()
+    with embedded_stack(tmp_path / "stack") as data_dir:
+        stack = Stack(data_dir)
+        webhooks: list[Webhook] = []
+        for point in POINTS:
+            (fired / point).unlink(missing_ok=True)
+            fresh = [*stack.captures(5, point.replace(".", "-"))]
+            poison = stack.traffic.signed("stripe", b'{"id": ' + point.encode())
+            wait_for(lambda fresh=fresh, poison=poison: accepted(stack, [*fresh, poison]), BACK_S)  # type: ignore[misc]
+            webhooks += fresh
+            assert wait_for(lambda point=point: (fired / point).exists(), BACK_S), f"{point} never fired"  # type: ignore[misc]
+        assert_once(stack, webhooks)
+        stack.verify()
+
+
+def accepted(stack: Stack, webhooks: list[Webhook]) -> bool:
+    """Delivers until every one is answered 200, as a provider does."""
+    return {answer.status for answer in stack.post(*webhooks)} == {200}

@@ -1,0 +1,44 @@
+"""Rows for the journal's tests."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from core.decision import Decision
+from journal.schema import JournalRow
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+TOPIC = "payments.events"
+STARTS = {TOPIC: {0: 0}}
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def row(seq: int, offset: int | None = None, **changes: Any) -> JournalRow:
+    """An applied first row for ``offset`` (seq - 1 unless given)."""
+    at = seq - 1 if offset is None else offset
+    whole: dict[str, Any] = {
+        "seq": seq,
+        "item_seq": seq,
+        "first": True,
+        "topic": TOPIC,
+        "partition": 0,
+        "offset": at,
+        "decision": Decision.APPLIED,
+        "decided_at": NOW,
+        "event_key": f"stripe:evt_{at}:charge.succeeded",
+        "entity_key": f"stripe:acct:pi_{at}",
+        "content_sha256": sha(f"content {at}"),
+        "content_version": 1,
+        "body_sha256": sha(f"body {at}"),
+        "received_at": NOW,
+    }
+    return JournalRow(**(whole | changes))
+
+
+def marks(until: int) -> dict[str, dict[int, int]]:
+    return {TOPIC: {0: until}}
