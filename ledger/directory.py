@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,7 +105,7 @@ class FileDirectory:
 
     def _refresh(self) -> None:
         try:
-            found = os.stat(self._path)
+            found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
             if stamp == self._stamp:
                 return

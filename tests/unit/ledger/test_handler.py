@@ -24,7 +24,7 @@ CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Mon
 class FakeAdapter:
     """Answers with one fact, or raises."""
 
-    def __init__(self, answer: MoneyFact | None | Exception) -> None:
+    def __init__(self, answer: MoneyFact | Exception | None) -> None:
         self._answer = answer
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
@@ -46,7 +46,7 @@ def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake") -> 
     return WorkItem(1, "fake:evt_1:charge", "fake:acct_1:pi_1", provider, "acct_1", "charge", b"{}", fact_key, 0)
 
 
-def handle(answer: MoneyFact | None | Exception, work: WorkItem) -> Applied | Ignored:
+def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ignored:
     return LedgerHandler({"fake": FakeAdapter(answer)}, FakeDirectory())(work)
 
 

@@ -1,0 +1,49 @@
+"""The Spark session that reads the ledger: batch jobs over Delta and Kafka, nothing streaming."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+def open_read_session(
+    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, shuffle_partitions: int = 2
+) -> SparkSession:
+    """A session with Delta and Kafka as sources; ``work_dir`` takes Spark's scratch files."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    scratch = work_dir / "spark-read"
+    scratch.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in _conf(driver_memory, jars, scratch, shuffle_partitions).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path, shuffle_partitions: int) -> dict[str, str]:
+    return {
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.driver.memory": driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        # A journal has one small file a batch: reading them must not cost a task each.
+        "spark.sql.files.openCostInBytes": str(256 << 10),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }

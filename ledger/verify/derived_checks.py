@@ -1,0 +1,64 @@
+"""Invariants between the journal and what is derived from it: postings and the key index."""
+
+from __future__ import annotations
+
+from ledger.verify.evidence import Evidence
+from ledger.verify.index_lookup import look_up
+from ledger.verify.invariant import Finding
+
+
+class PostingsEqualJournal:
+    name = "postings_equal_journal"
+    sentence = "The postings table holds exactly the lines that the journal booked, up to its mark."
+
+    def check(self, evidence: Evidence) -> Finding:
+        mark = evidence.postings_mark
+        if mark is None:
+            return Finding(self.name, self.sentence, (), {"mark": None})
+        offenders = evidence.sample(
+            """
+            SELECT line.*, sum(weight) AS journal_minus_postings FROM (
+                SELECT struct(
+                           seq, at AS line, event_key, fact_key, entity_key, provider,
+                           split(filter(lines, one -> one.account LIKE 'merchant:%')[0].account, ':')[1] AS merchant,
+                           posting.account, posting.side, posting.amount_minor, posting.currency,
+                           occurred_at, decided_at) AS line,
+                       1 AS weight
+                FROM booked LATERAL VIEW posexplode(lines) AS at, posting
+                WHERE books AND postings IS NOT NULL
+                UNION ALL
+                SELECT struct(
+                           seq, line, event_key, fact_key, entity_key, provider, merchant,
+                           account, side, amount_minor, currency, occurred_at, decided_at),
+                       -1
+                FROM postings)
+            GROUP BY line HAVING sum(weight) <> 0
+            """
+        )
+        if mark > evidence.seq:
+            ahead = {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq}
+            offenders = [ahead, *offenders][: evidence.sample_max]
+        figures = {"mark": mark, "behind": max(0, evidence.seq - mark)}
+        return Finding(self.name, self.sentence, tuple(offenders), figures)
+
+
+class IndexEqualsJournal:
+    name = "index_equals_journal"
+    sentence = "The key index knows exactly the event keys, facts and open items of the journal, up to its mark."
+
+    def check(self, evidence: Evidence) -> Finding:
+        index, root = evidence.index, evidence.index_root
+        if index is None or root is None:
+            return Finding(self.name, self.sentence, (), {"seq": None})
+        figures = {"seq": index.seq, "behind": evidence.seq - index.seq}
+        if index.seq > evidence.seq:
+            ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}
+            return Finding(self.name, self.sentence, (ahead,), figures)
+        found = look_up(evidence.session, root, evidence.sample_max)
+        offenders = list(found.offenders)
+        counted = {"event": index.event_count(), "open": index.open_count(), "dead": index.dead_count()}
+        for kind, held in counted.items():
+            if found.counts[kind] != held:
+                problem = f"the index holds another number of {kind} keys or items"
+                offenders.append({"problem": problem, "index": held, "journal": found.counts[kind]})
+        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures | counted)

@@ -1,0 +1,110 @@
+"""Asks the key index for everything that the journal says it must hold: on the executors, beside its writer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from journal.index import Index
+
+OPEN_TRIES_MAX = 5
+OPEN_AGAIN_S = 0.2
+
+_RESULT = "kind string, looked_up bigint, problem string, key string"
+_RESULT_SCHEMA = pa.schema(
+    [("kind", pa.string()), ("looked_up", pa.int64()), ("problem", pa.string()), ("key", pa.string())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """``counts`` of what the journal holds, by kind (event, fact, open, dead), and a sample of what the index lacks."""
+
+    counts: dict[str, int]
+    offenders: list[dict[str, Any]]
+
+
+def look_up(session: SparkSession, root: Path, sample_max: int) -> LookedUp:
+    """Every event key, fact and open item of the view ``indexed``, looked up in the index: one job."""
+    wanted = session.sql(
+        """
+        SELECT 'event' AS kind, event_key AS key, content_sha256 AS value, CAST(content_version AS bigint) AS number
+        FROM indexed WHERE event_key IS NOT NULL AND holds
+        UNION ALL
+        SELECT 'fact', fact_key, fact_sha256, NULL
+        FROM indexed WHERE fact_key IS NOT NULL AND decision = 'applied'
+        UNION ALL
+        SELECT IF(decision = 'dead', 'dead', 'open'), CAST(item_seq AS string), decision, last_seq FROM (
+            SELECT item_seq, max(seq) AS last_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits
+            FROM indexed WHERE NOT first OR waits
+            GROUP BY item_seq)
+        WHERE waits
+        """
+    )
+    answers = wanted.mapInArrow(partial(_look_up, str(root), sample_max), _RESULT).toArrow().to_pylist()
+    counts = {"event": 0, "fact": 0, "open": 0, "dead": 0}
+    for answer in answers:
+        counts[answer["kind"]] += answer["looked_up"]
+    counts["open"] += counts["dead"]
+    offenders = [
+        {"problem": answer["problem"], answer["kind"]: answer["key"]} for answer in answers if answer["problem"]
+    ]
+    return LookedUp(counts, offenders[:sample_max])
+
+
+def _look_up(root: str, sample_max: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    index = open_beside_its_writer(Path(root))
+    counts: dict[str, int] = {}
+    offenders: list[dict[str, Any]] = []
+    try:
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("kind", "key", "value", "number"))
+            for kind, key, value, number in zip(*columns, strict=True):
+                counts[kind] = counts.get(kind, 0) + 1
+                problem = _problem(index, kind, key, value, number)
+                if problem is not None and len(offenders) < sample_max:
+                    offenders.append({"kind": kind, "looked_up": 0, "problem": problem, "key": key})
+    finally:
+        index.close()
+    told = [{"kind": kind, "looked_up": count, "problem": None, "key": None} for kind, count in counts.items()]
+    yield pa.RecordBatch.from_pylist(told + offenders, schema=_RESULT_SCHEMA)
+
+
+def _problem(index: Index, kind: str, key: str, value: str | None, number: int | None) -> str | None:
+    """What is wrong with the index's answer for one key; None when it is right."""
+    if kind == "event":
+        event = index.known_event(key)
+        if event is None:
+            return "the index doesn't know an event key"
+        content8 = bytes.fromhex(value or "")[:8].ljust(8, b"\0")
+        same = event.content8 == content8 and event.content_version == (number or 0)
+        return None if same else "the index holds an event key with other content"
+    if kind == "fact":
+        fact = index.known_fact(key)
+        if fact is None:
+            return "the index doesn't know an applied fact"
+        return None if fact.fact8 == bytes.fromhex(value or "")[:8] else "the index holds a fact with other content"
+    item = index.open_item(int(key))
+    if item is None:
+        return "the index doesn't hold an open item"
+    # The index may have moved on since its mark was read: only an older state is wrong.
+    return None if item.last_seq >= (number or 0) else "the index holds an older state of an open item"
+
+
+def open_beside_its_writer(root: Path) -> Index:
+    """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again."""
+    for left in range(OPEN_TRIES_MAX - 1, -1, -1):
+        try:
+            return Index.read_only(root)
+        except Exception:
+            if left == 0:
+                raise
+            time.sleep(OPEN_AGAIN_S)
+    raise AssertionError("at least one try is made")

@@ -1,0 +1,144 @@
+"""Invariants of the journal by itself: its chain, its numbers, its keys, its items, its bookings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from journal.chain import GENESIS, extend
+from ledger.verify.evidence import CommitDigest, Evidence
+from ledger.verify.invariant import Finding
+
+
+class ChainWhole:
+    name = "chain_whole"
+    sentence = "No row was changed, removed or put in after its commit: every hash and the chain over them hold."
+
+    def check(self, evidence: Evidence) -> Finding:
+        commits = evidence.commits()
+        offenders = list(islice(self._offenders(commits, evidence), evidence.sample_max))
+        return Finding(self.name, self.sentence, tuple(offenders), {"commits": len(commits)})
+
+    def _offenders(self, commits: list[CommitDigest], evidence: Evidence) -> Iterator[dict[str, Any]]:
+        head, epoch = GENESIS, 0
+        for commit in commits:
+            head = extend(head, commit.digest)
+            if commit.wrong_hashes:
+                wrong = {"seq": commit.wrong_seq, "rows": commit.wrong_hashes}
+                yield {"problem": "rows aren't what their hash says"} | wrong
+            if commit.epoch_first < epoch or commit.epoch_first != commit.epoch_last:
+                yield {"problem": "an epoch wrote after its successor", "batch_seq": commit.batch_seq, "epoch": epoch}
+            epoch = max(epoch, commit.epoch_last)
+        if head != evidence.state.chain:
+            heads = {"computed": head, "recorded": evidence.state.chain}
+            yield {"problem": "the chain's head isn't the one that the last commit recorded"} | heads
+
+
+class SeqWithoutGaps:
+    name = "seq_without_gaps"
+    sentence = "Rows are numbered from 1 to the last one, each number once, and no commit overlaps another."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = list(islice(self._offenders(evidence), evidence.sample_max))
+        return Finding(self.name, self.sentence, tuple(offenders), {"last_seq": evidence.seq})
+
+    def _offenders(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
+        expected = 1
+        for commit in evidence.commits():
+            span = commit.last_seq - commit.first_seq + 1
+            if commit.first_seq != expected or commit.batch_seq != commit.first_seq:
+                yield {"problem": "a commit begins elsewhere", "expected": expected, "first_seq": commit.first_seq}
+            if not commit.rows == commit.distinct_seqs == span:
+                yield {
+                    "problem": "a commit's rows aren't numbered once each",
+                    "first_seq": commit.first_seq,
+                    "last_seq": commit.last_seq,
+                    "rows": commit.rows,
+                }
+            expected = commit.last_seq + 1
+        if expected != evidence.state.next_seq:
+            yield {"problem": "rows are missing at the end", "last_seq": expected - 1, "recorded": evidence.seq}
+
+
+class OneEffectPerEventKey:
+    name = "one_effect_per_event_key"
+    sentence = "An event takes effect at most once, for ever, and a duplicate always has an earlier copy that was kept."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            """
+            SELECT * FROM (
+                SELECT event_key,
+                       count_if(decision = 'applied') AS applied,
+                       count_if(holds) AS held,
+                       count_if(decision = 'duplicate') AS duplicates,
+                       min(IF(holds, item_seq, NULL)) AS held_by,
+                       min(IF(decision = 'duplicate', item_seq, NULL)) AS first_duplicate
+                FROM journal WHERE event_key IS NOT NULL GROUP BY event_key)
+            WHERE applied > 1 OR held <> 1 OR first_duplicate < held_by
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders))
+
+
+class OneEffectPerFactKey:
+    name = "one_effect_per_fact_key"
+    sentence = "A movement of money is booked at most once, under whatever event ids it was reported."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            """
+            SELECT * FROM (
+                SELECT fact_key,
+                       count_if(decision = 'applied') AS applied,
+                       count_if(decision = 'duplicate_fact') AS duplicates,
+                       min(IF(decision = 'applied', batch_seq, NULL)) AS applied_in,
+                       min(IF(decision = 'duplicate_fact', batch_seq, NULL)) AS first_duplicate_in
+                FROM journal
+                WHERE fact_key IS NOT NULL AND decision IN ('applied', 'duplicate_fact')
+                GROUP BY fact_key)
+            WHERE applied <> 1 OR first_duplicate_in < applied_in
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders))
+
+
+class Balanced:
+    name = "balanced"
+    sentence = "Every booking's debits equal its credits in each currency, and only what took effect is booked."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            """
+            SELECT seq, event_key, decision, postings FROM journal
+            WHERE postings IS NOT NULL AND (NOT books OR NOT coalesce(
+                   size(lines) > 1
+                   AND forall(lines, line -> line.account IS NOT NULL AND line.currency IS NOT NULL
+                                             AND line.side IN ('debit', 'credit') AND line.amount_minor > 0)
+                   AND forall(array_distinct(transform(lines, line -> line.currency)), code ->
+                       aggregate(lines, 0L, (sum, line) -> sum + CASE
+                           WHEN line.currency <> code THEN 0L
+                           WHEN line.side = 'debit' THEN line.amount_minor
+                           ELSE -line.amount_minor END) = 0L),
+                   false))
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders))
+
+
+class ItemsCloseOnce:
+    name = "items_close_once"
+    sentence = "Every later decision continues an item that was open, and nothing follows the one that closes it."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            """
+            SELECT * FROM (
+                SELECT item_seq, min(seq) AS first_seq, max(seq) AS last_seq, count_if(first) AS first_rows,
+                       count_if(closes) AS closings, max(IF(closes, seq, NULL)) AS closed_at
+                FROM journal WHERE NOT first OR waits GROUP BY item_seq)
+            WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders))

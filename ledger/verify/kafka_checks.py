@@ -1,0 +1,153 @@
+"""Invariants between the journal and Kafka's event topics: offsets, and what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from pyspark.sql import functions as fn
+
+from ledger.verify.evidence import Evidence, collect
+from ledger.verify.invariant import Finding
+
+BUCKET = 32_768
+"""Offsets that one of Spark's bitmaps holds (``bitmap_construct_agg``): 4 KiB say which of them are there."""
+
+
+class OffsetsAccounted:
+    name = "offsets_accounted"
+    sentence = "Every Kafka offset from the journal's start to its mark has exactly one first decision."
+
+    def check(self, evidence: Evidence) -> Finding:
+        buckets = evidence.rows(
+            """
+            SELECT topic, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
+                   min(low) AS low, max(high) AS high
+            FROM (
+                SELECT topic, partition, bitmap_bucket_number(offset + 1) AS bucket, count(*) AS rows,
+                       bitmap_construct_agg(bitmap_bit_position(offset + 1)) AS seen,
+                       min(offset) AS low, max(offset) AS high
+                FROM journal WHERE first GROUP BY ALL)
+            GROUP BY ALL
+            """
+        )
+        offenders = list(islice(self._offenders(evidence, buckets), evidence.sample_max))
+        accounted = sum(until - start for _, _, start, until in evidence.partitions())
+        return Finding(self.name, self.sentence, tuple(offenders), {"offsets": accounted})
+
+    def _offenders(self, evidence: Evidence, buckets: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for bucket in buckets:
+            found.setdefault((bucket["topic"], bucket["partition"]), []).append(bucket)
+        for topic, partition, start, until in evidence.partitions():
+            mine = found.pop((topic, partition), [])
+            where = {"topic": topic, "partition": partition}
+            rows, offsets = (sum(bucket[name] for bucket in mine) for name in ("rows", "offsets"))
+            low = min((bucket["low"] for bucket in mine), default=until)
+            high = max((bucket["high"] for bucket in mine), default=until - 1)
+            if low < start or high >= until:
+                yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
+            if rows != offsets or offsets != until - start:
+                yield from self._wrong_offsets(evidence, topic, partition, start, until, mine)
+            held = evidence.ends.get(topic, {}).get(partition)
+            if held is None or until > held[1]:
+                yield where | {"problem": "decided offsets that Kafka never had", "until": until, "kafka": held}
+        for topic, partition in found:
+            yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
+
+    def _wrong_offsets(
+        self, evidence: Evidence, topic: str, partition: int, start: int, until: int, buckets: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """Names offsets of the first bucket that has too few, or some twice."""
+        counts = {bucket["bucket"]: bucket for bucket in buckets}
+        numbers = range(start // BUCKET + 1, (until - 1) // BUCKET + 2)
+        first = next((number for number in numbers if _is_wrong(number, counts, start, until)), None)
+        if first is None:
+            return
+        low, high = (first - 1) * BUCKET, first * BUCKET
+        bucket = evidence.session.table("journal").where(
+            fn.col("first")
+            & (fn.col("topic") == topic)
+            & (fn.col("partition") == partition)
+            & fn.col("offset").between(low, high - 1)
+        )
+        rows = collect(bucket.groupBy("offset").agg(fn.count("*").alias("rows")))
+        times = {row["offset"]: row["rows"] for row in rows}
+        for offset in range(max(low, start), min(high, until)):
+            if times.get(offset, 0) != 1:
+                many = "several first rows" if offset in times else "no first row"
+                yield {"problem": f"an offset with {many}", "topic": topic, "partition": partition, "offset": offset}
+
+
+def _is_wrong(number: int, buckets: dict[int, dict[str, Any]], start: int, until: int) -> bool:
+    wanted = min(number * BUCKET, until) - max((number - 1) * BUCKET, start)
+    found = buckets.get(number, {"rows": 0, "offsets": 0})
+    return not found["rows"] == found["offsets"] == wanted
+
+
+class InFlight:
+    name = "in_flight"
+    sentence = "What isn't decided yet is still held by Kafka or parked in the journal, and none of it is too old."
+
+    def check(self, evidence: Evidence) -> Finding:
+        (waiting,) = evidence.rows(
+            """
+            SELECT count_if(decision <> 'dead') AS waiting, count_if(decision = 'dead') AS dead,
+                   min(IF(decision <> 'dead', since, NULL)) AS oldest,
+                   min_by(item_seq, since) FILTER (WHERE decision <> 'dead') AS oldest_item
+            FROM (
+                SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
+                       min_by(coalesce(received_at, decided_at), seq) AS since
+                FROM journal WHERE NOT first OR waits GROUP BY item_seq)
+            WHERE waits
+            """
+        )
+        undecided = list(self._undecided(evidence))
+        figures = {
+            "undecided": sum(count for *_, count in undecided),
+            "waiting": waiting["waiting"],
+            "dead": waiting["dead"],
+            "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
+        }
+        offenders = list(self._offenders(evidence, undecided, waiting))
+        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures)
+
+    def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, partition, next offset, and how many offsets wait behind it."""
+        for topic in evidence.state.marks:
+            for partition, (low, high) in sorted(evidence.ends.get(topic, {}).items()):
+                until = evidence.state.marks[topic].get(partition, low)
+                if high > until:
+                    yield topic, partition, until, high - until
+
+    def _offenders(
+        self, evidence: Evidence, undecided: list[tuple[str, int, int, int]], waiting: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        for topic, partition, _, until in evidence.partitions():
+            low = evidence.ends.get(topic, {}).get(partition, (0, 0))[0]
+            if low > until:
+                yield {
+                    "problem": "Kafka no longer holds undecided offsets",
+                    "topic": topic,
+                    "partition": partition,
+                    "lost": [until, low],
+                }
+        for topic, partition, offset, _ in undecided:
+            age = _age_s(evidence.kafka.timestamp(topic, partition, offset), evidence)
+            if age is not None and age > evidence.in_flight_age_s_max:
+                yield {
+                    "problem": "an offset has waited too long",
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": offset,
+                    "age_s": age,
+                }
+        age = _age_s(waiting["oldest"], evidence)
+        if age is not None and age > evidence.in_flight_age_s_max:
+            yield {"problem": "an event has waited too long", "item_seq": waiting["oldest_item"], "age_s": age}
+
+
+def _age_s(since: datetime | None, evidence: Evidence) -> float | None:
+    return None if since is None else round(max(0.0, (evidence.now - since).total_seconds()), 3)

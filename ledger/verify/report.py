@@ -1,0 +1,54 @@
+"""What a verification found, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from core.clock import to_rfc3339
+from ledger.verify.invariant import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Findings about the journal at ``version``, whose last row is ``seq``."""
+
+    stream: str
+    version: int
+    seq: int
+    at: datetime
+    seconds: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "stream": self.stream,
+            "version": self.version,
+            "seq": self.seq,
+            "at": to_rfc3339(self.at),
+            "seconds": round(self.seconds, 3),
+            "invariants": [
+                {
+                    "name": finding.name,
+                    "ok": finding.ok,
+                    "sentence": finding.sentence,
+                    "figures": finding.figures,
+                    "offenders": list(finding.offenders),
+                }
+                for finding in self.findings
+            ],
+        }
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, default=_text)
+
+
+def _text(value: object) -> str:
+    return to_rfc3339(value) if isinstance(value, datetime) else str(value)

@@ -1,0 +1,178 @@
+"""Pins the journal, reads everything else around that moment, and asks every invariant."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from core.clock import Clock, SystemClock
+from core.errors import PayhookError
+from journal.index import Index
+from journal.reader import JournalReader
+from ledger.postings import mark_of
+from ledger.settings import VerifySettings
+from ledger.spark import open_read_session
+from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
+from ledger.verify.dlq_check import DlqEqualsOpenDead
+from ledger.verify.evidence import Evidence, Kafka, journal_view
+from ledger.verify.index_lookup import open_beside_its_writer
+from ledger.verify.invariant import Finding, Invariant
+from ledger.verify.journal_checks import (
+    Balanced,
+    ChainWhole,
+    ItemsCloseOnce,
+    OneEffectPerEventKey,
+    OneEffectPerFactKey,
+    SeqWithoutGaps,
+)
+from ledger.verify.kafka import RealKafka
+from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
+from ledger.verify.report import Report
+
+INVARIANTS: tuple[Invariant, ...] = (
+    OffsetsAccounted(),
+    InFlight(),
+    OneEffectPerEventKey(),
+    OneEffectPerFactKey(),
+    ItemsCloseOnce(),
+    Balanced(),
+    PostingsEqualJournal(),
+    IndexEqualsJournal(),
+    DlqEqualsOpenDead(),
+    ChainWhole(),
+    SeqWithoutGaps(),
+)
+
+ROWS_PER_SHUFFLE_PARTITION = 1_000_000
+AT_ONCE = 4
+"""Invariants under way at the same time: planning one overlaps with running another."""
+
+
+class VerifyImpossible(PayhookError):
+    """There is nothing to verify."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"can't verify: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where one stream's journal and what is derived from it are."""
+
+    stream: str
+    journal: Path
+    bodies: Path
+    postings: Path
+    index: Path
+
+    @classmethod
+    def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
+        lake = data_dir / "lake"
+        return cls(stream, lake / "journal" / stream, lake / "bodies", lake / "postings", data_dir / "index" / stream)
+
+
+def run(
+    data_dir: Path,
+    bootstrap: str,
+    jars: Sequence[Path],
+    settings: VerifySettings | None = None,
+    clock: Clock | None = None,
+    stream: str = "ledger",
+) -> Report:
+    """Verifies one stream with a Spark session of its own, while everything may go on running.
+
+    :raises VerifyImpossible: there is no journal
+    :raises KafkaUnreachable: Kafka doesn't answer
+    """
+    settings = settings or VerifySettings()
+    clock = clock or SystemClock()
+    started = time.monotonic()
+    lake = Lake.under(data_dir, stream)
+    rows = _last_seq(lake)
+    partitions = max(2, rows // ROWS_PER_SHUFFLE_PARTITION)
+    session = open_read_session(
+        "payhook verify", settings.master, settings.driver_memory, jars, data_dir, shuffle_partitions=partitions
+    )
+    try:
+        return verify(session, lake, RealKafka(bootstrap), settings, clock, started)
+    finally:
+        session.stop()
+
+
+def verify(
+    session: SparkSession,
+    lake: Lake,
+    kafka: Kafka,
+    settings: VerifySettings,
+    clock: Clock,
+    started: float | None = None,
+) -> Report:
+    """As `run`, in a session and with a Kafka that are passed in."""
+    started = time.monotonic() if started is None else started
+    index = open_beside_its_writer(lake.index) if any(lake.index.glob("epoch-*")) else None
+    try:
+        evidence = _gather(session, lake, kafka, settings, clock, index)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            findings: list[Finding] = list(pool.map(lambda invariant: invariant.check(evidence), INVARIANTS))
+    finally:
+        if index is not None:
+            index.close()
+    return Report(
+        lake.stream,
+        evidence.state.version,
+        evidence.seq,
+        evidence.now,
+        time.monotonic() - started,
+        tuple(findings),
+    )
+
+
+def _gather(
+    session: SparkSession, lake: Lake, kafka: Kafka, settings: VerifySettings, clock: Clock, index: Index | None
+) -> Evidence:
+    """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
+    postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
+    state = JournalReader(str(lake.journal)).state()
+    dlq_topic = f"dlq.{lake.stream}"
+    ends = kafka.ends([*state.marks, dlq_topic])
+    journal = journal_view(_rows(session, lake.journal, state.version))
+    journal.createOrReplaceTempView("journal")
+    if postings is not None:
+        journal.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
+        _rows(session, lake.postings, postings.version()).createOrReplaceTempView("postings")
+    if index is not None:
+        journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
+    return Evidence(
+        session=session,
+        journal_path=str(lake.journal),
+        bodies_path=str(lake.bodies),
+        state=state,
+        kafka=kafka,
+        dlq_topic=dlq_topic,
+        ends=ends,
+        dlq_ends=ends.get(dlq_topic, {}),
+        postings_mark=mark_of(postings) if postings is not None else None,
+        index=index,
+        index_root=lake.index if index is not None else None,
+        now=clock.now(),
+        sample_max=settings.sample_max,
+        in_flight_age_s_max=settings.in_flight_age_s_max,
+    )
+
+
+def _rows(session: SparkSession, path: Path, version: int) -> DataFrame:
+    return session.read.format("delta").option("versionAsOf", version).load(str(path))
+
+
+def _last_seq(lake: Lake) -> int:
+    if not DeltaTable.is_deltatable(str(lake.journal)):
+        raise VerifyImpossible(f"there is no journal at {lake.journal}")
+    return JournalReader(str(lake.journal)).state().next_seq - 1

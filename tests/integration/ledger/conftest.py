@@ -1,0 +1,251 @@
+"""A Spark session, and a small clean lake that every verification test copies before it plants its corruption."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from core.decision import Decision, ErrorKind
+from core.money import Money
+from core.work import Posting, postings_to_json
+from dlq.record import DlqRecord, build_record
+from journal.bodies import BodyStore
+from journal.chain import GENESIS, commit_digest, extend
+from journal.index import Index
+from journal.marks import marks_to_json
+from journal.reader import JournalReader
+from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
+from journal.state import JournalState
+from journal.writer import JournalWriter
+from ledger.postings import PostingsWriter
+from ledger.spark import open_read_session
+from ledger.verify import Lake
+from ledger.verify.evidence import Ends
+from stack.jars import spark_jars
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+EVENTS, CONTROL, DLQ = "payments.events", "payments.control", "dlq.ledger"
+STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_read_session("tests", "local[2]", "1g", spark_jars(), tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@dataclass
+class FakeKafka:
+    """Ends as told, records of the DLQ topic from memory."""
+
+    held: Ends
+    letters: list[DlqRecord] = field(default_factory=list)
+    written_at: datetime = AT
+
+    def ends(self, topics: Sequence[str]) -> Ends:
+        dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
+        known = {**self.held, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
+        return {topic: known[topic] for topic in topics if topic in known}
+
+    def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
+        return self.written_at
+
+    def frame(self, session: SparkSession, topic: str) -> DataFrame:
+        rows = [(one.partition, n, one.value, one.headers) for n, one in enumerate(self.letters)]
+        schema = "partition int, offset long, value binary, headers array<struct<key:string,value:binary>>"
+        return session.createDataFrame(rows, schema)
+
+
+@dataclass
+class World:
+    """A lake and its Kafka. ``rows`` are the journal's, for a test to change before `rewrite`."""
+
+    lake: Lake
+    kafka: FakeKafka
+    rows: list[JournalRow]
+    state: JournalState
+
+    def rewrite(self, *, forge: bool = True) -> None:
+        """Writes the journal anew from ``rows`` and ``state``.
+
+        ``forge``: hashes and chain are made to fit, as a bug (or a careful forger) would.
+        """
+        if forge:
+            self.state = replace(self.state, chain=forged(self.rows))
+        shutil.rmtree(self.lake.journal)
+        table = DeltaTable.create(str(self.lake.journal), JOURNAL_SCHEMA)
+        metadata = {
+            "payhook.stream": "ledger",
+            "payhook.epoch": str(self.state.epoch),
+            "payhook.seq": str(self.state.next_seq - 1),
+            "payhook.marks": marks_to_json(self.state.marks),
+            "payhook.start": marks_to_json(self.state.start),
+            "payhook.chain": self.state.chain,
+            "payhook.published_upto": str(self.state.published_upto),
+        }
+        properties = CommitProperties(custom_metadata=metadata)
+        write_deltalake(table, to_arrow(self.rows), mode="append", commit_properties=properties)
+
+    def rewrite_postings(self, change: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Appends the lines that ``change`` leaves to a table made anew, with the same mark."""
+        path = str(self.lake.postings)
+        table = DeltaTable(path)
+        mark, schema = PostingsWriter.open(path).mark, table.to_pyarrow_dataset().schema
+        lines = table.to_pyarrow_dataset().to_table().to_pylist()
+        change(lines)
+        shutil.rmtree(path)
+        writer = PostingsWriter.open(path)
+        writer._commit(schema.empty_table().from_pylist(lines, schema=schema), mark)
+
+    def index(self, change: Callable[[Index], None]) -> None:
+        index = Index.open(self.lake.index, 1)
+        change(index)
+        index.close()
+
+    def row(self, seq: int) -> JournalRow:
+        return next(row for row in self.rows if row.seq == seq)
+
+
+def forged(rows: Sequence[JournalRow]) -> str:
+    head = GENESIS
+    for batch in sorted({row.batch_seq for row in rows}):
+        mine = sorted((row for row in rows if row.batch_seq == batch), key=lambda row: row.seq)
+        for row in mine:
+            row.row_hash = row_hash(row)
+        head = extend(head, commit_digest(row.row_hash for row in mine))
+    return head
+
+
+@pytest.fixture(scope="session")
+def clean_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built once, by the real writers."""
+    folder = tmp_path_factory.mktemp("clean")
+    lake = Lake.under(folder)
+    writer = JournalWriter.create_or_open(str(lake.journal), "ledger")
+    writer.begin_epoch(STARTS)
+    bodies, postings, index = (
+        BodyStore(str(lake.bodies)),
+        PostingsWriter.open(str(lake.postings)),
+        Index.open(lake.index, 1),
+    )
+    marks = {topic: dict(partitions) for topic, partitions in STARTS.items()}
+    published_upto = 0
+    for rows in batches():
+        for row in rows:
+            if row.first:
+                marks[row.topic][row.partition] = row.offset + 1
+        found = {row.body_sha256: body_of(row) for row in rows if row.body_sha256 is not None}
+        bodies.append(list(found.items()))
+        writer.commit(rows, {topic: dict(held) for topic, held in marks.items()}, published_upto)
+        index.apply(rows, found)
+        postings.follow(rows)
+        published_upto = rows[-1].seq
+    index.close()
+    return folder
+
+
+@pytest.fixture
+def world(clean_lake: Path, tmp_path: Path) -> World:
+    """A copy of the clean lake that a test may damage."""
+    shutil.copytree(clean_lake, tmp_path / "data")
+    lake = Lake.under(tmp_path / "data")
+    reader = JournalReader(str(lake.journal))
+    rows = [row for chunk in reader.rows_after(0) for row in chunk]
+    state = reader.state()
+    held = {topic: {number: (0, until) for number, until in untils.items()} for topic, untils in state.marks.items()}
+    dead = [row for row in rows if row.decision is Decision.DEAD and row.seq <= state.published_upto]
+    letters = [build_record(row, body_of(row), "payhook-ledger") for row in dead]
+    return World(lake, FakeKafka(held, letters), rows, state)
+
+
+def body_of(row: JournalRow) -> bytes:
+    return f'{{"of": "{row.event_key}", "content": "{row.content_sha256}"}}'.encode()
+
+
+def booking(*, capture: bool, amount_minor: int = 1_000) -> str | None:
+    money = Money(amount_minor, "EUR")
+    clearing, payable = "provider:stripe:clearing", "merchant:m-1:payable"
+    debit, credit = (clearing, payable) if capture else (payable, clearing)
+    return postings_to_json([Posting(debit, "debit", money), Posting(credit, "credit", money)])
+
+
+def new_row(
+    seq: int, topic: str, partition: int, offset: int, decision: Decision, event: str, **more: Any
+) -> JournalRow:
+    content = hashlib.sha256(f"{event}{more.pop('content', '')}".encode()).hexdigest()
+    row = JournalRow(
+        seq=seq,
+        item_seq=seq,
+        first=True,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        decision=decision,
+        decided_at=AT + timedelta(seconds=seq),
+        received_at=AT,
+        occurred_at=AT - timedelta(seconds=5),
+        event_key=f"stripe:{event}:charge",
+        entity_key=f"stripe:acct_1:{event}",
+        provider="stripe",
+        account="acct_1",
+        event_type="charge",
+        mode="live",
+        content_sha256=content,
+        content_version=1,
+        dedupe="claimed",
+        handler_version="ledger-1",
+        headers='{"ce_id":"ä"}',
+    )
+    for name, value in more.items():
+        setattr(row, name, value)
+    row.body_sha256 = hashlib.sha256(body_of(row)).hexdigest()
+    return row
+
+
+def fact(name: str) -> dict[str, str]:
+    return {"fact_key": f"stripe:{name}", "fact_sha256": hashlib.sha256(name.encode()).hexdigest()}
+
+
+def later_row(of: JournalRow, seq: int, decision: Decision, **more: Any) -> JournalRow:
+    row = replace(of, seq=seq, first=False, decision=decision, headers=None, decided_at=AT + timedelta(seconds=seq))
+    for name, value in more.items():
+        setattr(row, name, value)
+    return row
+
+
+def batches() -> list[list[JournalRow]]:
+    """Three commits with every kind of decision in them."""
+    died = {"error_class": "MerchantUnknown", "error_message": "no merchant", "error_kind": ErrorKind.SNBE}
+    conflict = {"error_class": "EventConflict", "error_message": "other content", "error_kind": ErrorKind.NRE}
+    waits = {"blocking": True, "due_at": AT + timedelta(seconds=60)}
+    first = [
+        new_row(1, EVENTS, 0, 100, Decision.APPLIED, "evt_1", postings=booking(capture=True), **fact("ch_1")),
+        new_row(2, EVENTS, 0, 101, Decision.DUPLICATE, "evt_1", **fact("ch_1")),
+        new_row(3, EVENTS, 0, 102, Decision.DUPLICATE_FACT, "evt_2", **fact("ch_1")),
+        new_row(4, EVENTS, 1, 0, Decision.DEAD, "evt_1", content="other", **conflict),
+        new_row(5, EVENTS, 1, 1, Decision.RETRY, "evt_3", attempt=1, **waits, **died, **fact("ch_3")),
+        new_row(6, EVENTS, 1, 2, Decision.PARKED, "evt_4", blocking=True),
+    ]
+    second = [
+        new_row(7, CONTROL, 0, 0, Decision.REPLAYED, "cmd_1"),
+        new_row(8, EVENTS, 0, 103, Decision.IGNORED, "evt_5"),
+        new_row(9, EVENTS, 1, 3, Decision.APPLIED, "evt_6", postings=booking(capture=False), **fact("re_1")),
+        later_row(first[4], 10, Decision.DEAD, due_at=None, attempt=5),
+        later_row(first[5], 11, Decision.APPLIED, blocking=False, postings=booking(capture=True), **fact("ch_4")),
+    ]
+    third = [
+        new_row(12, EVENTS, 0, 104, Decision.DEAD, "evt_7", **died),
+        new_row(13, EVENTS, 1, 4, Decision.RETRY, "evt_8", attempt=1, **waits, **died),
+        later_row(second[3], 14, Decision.REPLAYED, attempt=0, due_at=AT, cause_seq=7, actor="ada", reason="mended"),
+    ]
+    return [first, second, third]
