@@ -18,6 +18,7 @@ from core.errors import SettingError
 from dlq.settings import DlqSettings
 from ledger.settings import LedgerSettings
 from processor.settings import ProcessorSettings
+from providers.settings import ProvidersSettings
 from stack.paths import DEFAULT_DATA_DIR
 
 CONFIG_FILE = "payhook.toml"
@@ -47,6 +48,14 @@ class RedisSettings(BaseModel):
     url: str = Field(
         "redis://127.0.0.1:6379/0", min_length=1, description="Redis's URL; `payhook up` sets its own server's"
     )
+
+
+class IngestSettings(BaseModel):
+    """INTERIM"""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    port: int = 8080
+    metrics_port: int = 9090
 
 
 class TopicsSettings(BaseModel):
@@ -88,6 +97,8 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=lambda: KafkaSettings(), description="Kafka")
     redis: RedisSettings = Field(default_factory=lambda: RedisSettings(), description="Redis")
     topics: TopicsSettings = Field(default_factory=lambda: TopicsSettings(), description="Kafka's topics")
+    providers: ProvidersSettings = Field(default_factory=lambda: ProvidersSettings(), description="providers' adapters")
+    ingest: IngestSettings = Field(default_factory=lambda: IngestSettings(), description="the receiver")
     processor: ProcessorSettings = Field(default_factory=lambda: ProcessorSettings(), description="the processor")
     ledger: LedgerSettings = Field(default_factory=lambda: LedgerSettings(), description="the ledger")
     dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="the dead-letter queue")

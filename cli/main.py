@@ -1,0 +1,39 @@
+"""The `payhook` command: its sub-commands, and what `--help` teaches."""
+
+from __future__ import annotations
+
+import click
+
+from cli.dlq_commands import dlq
+from cli.ledger_commands import ledger
+from cli.send_command import send
+from cli.stack_commands import demo, down, status, up
+from cli.verify_command import verify
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="payhook", prog_name="payhook")
+def main() -> None:
+    """Payment webhooks into a ledger in which every event takes effect once.
+
+    \b
+    First steps:
+      payhook up --detach                        start everything on free loopback ports
+      payhook send event.json --provider stripe  sign a body and post it
+      payhook status                             is it ready, how far is it behind
+      payhook ledger balances                    what was booked
+      payhook dlq list                           what died, and why
+      payhook verify                             prove that nothing was lost or booked twice
+      payhook down                               stop everything
+
+    Each command takes --data DIR (default .payhook/data). Settings come from payhook.toml and from PAYHOOK_…
+    variables; see docs/settings.md.
+    """
+
+
+for command in (up, down, status, demo, verify, send, ledger, dlq):
+    main.add_command(command)
+
+
+if __name__ == "__main__":
+    main()

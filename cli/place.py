@@ -1,0 +1,79 @@
+"""What every command needs to know: the settings, the data folder, and where its stack answers."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from core.errors import PayhookError
+from stack.endpoints import Endpoints, read_endpoints
+from stack.errors import NotUp
+from stack.layout import Layout
+from stack.settings import Settings, load_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One data folder with its settings; ``config`` is the settings file that was named, if one was."""
+
+    settings: Settings
+    config: Path | None
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.settings.data_dir)
+
+    def endpoints(self) -> Endpoints:
+        """Where the running stack answers.
+
+        :raises NotUp: nothing runs there
+        """
+        found = read_endpoints(self.settings.data_dir)
+        if found is None:
+            raise NotUp(self.settings.data_dir)
+        return found
+
+    def bootstrap(self) -> str:
+        """Kafka's address: the running stack's, else the one that is set.
+
+        :raises NotUp: neither is there
+        """
+        if "bootstrap_servers" in self.settings.kafka.model_fields_set:
+            return self.settings.kafka.bootstrap_servers
+        return self.endpoints().kafka
+
+
+def with_place(command: Command) -> Command:
+    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors into one sentence and exit 1."""
+
+    @click.option(
+        "--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder (default: .payhook/data)."
+    )
+    @click.option(
+        "--config", type=click.Path(path_type=Path, dir_okay=False), help="Settings file (default: payhook.toml)."
+    )
+    @functools.wraps(command)
+    def wrapped(data: Path | None, config: Path | None, **given: Any) -> Any:
+        try:
+            return command(_place(data, config), **given)
+        except PayhookError as problem:
+            click.echo(f"payhook: {problem}", err=True)
+            sys.exit(1)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _place(data: Path | None, config: Path | None) -> Place:
+    if data is not None:
+        os.environ["PAYHOOK_DATA_DIR"] = str(data.absolute())
+    config = config.absolute() if config is not None else None
+    return Place(load_settings(config), config)

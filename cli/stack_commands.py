@@ -1,0 +1,132 @@
+"""``payhook up``, ``down``, ``status`` and ``demo``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.place import Place, with_place
+from cli.tables import row
+from stack.endpoints import Endpoints, read_endpoints
+from stack.supervisor import State
+from stack.up import go_down, go_up, stay_up
+
+ASK_TIMEOUT_S = 10.0
+
+
+@click.command()
+@click.option("--detach", is_flag=True, help="Return once everything answers; `payhook down` stops it.")
+@with_place
+def up(place: Place, detach: bool) -> None:
+    """Start Kafka, Redis, the receiver and the processor on loopback.
+
+    Everything it keeps is under the data folder: the journal, Kafka's logs, secrets (DIR/secrets/PROVIDER, made at
+    random the first time), merchants.toml, logs (DIR/run/logs) and endpoints.json, which says where all of it
+    answers. A process that dies is started again. Without --detach it stays in the foreground until Ctrl-C.
+    """
+    console = Console(stderr=True)
+    with console.status("starting") as progress:
+
+        def show(name: str, state: State) -> None:
+            if state is State.STARTING:
+                progress.update(f"starting {name}")
+            elif state is State.BACKING_OFF:
+                console.print(f"{name} ended and is started again, see {place.layout.logs / name}.log")
+
+        if detach:
+            endpoints = go_up(place.settings, place.config, show)
+            progress.stop()
+            _print_endpoints(endpoints)
+            return
+
+        def is_up() -> None:
+            progress.stop()
+            _print_endpoints(place.endpoints())
+            console.print("Ctrl-C stops everything.")
+
+        stay_up(place.settings, place.config, is_up, show)
+
+
+@click.command()
+@with_place
+def down(place: Place) -> None:
+    """Stop everything that `payhook up` started, in order. The data stays."""
+    go_down(place.settings.data_dir)
+    click.echo("stopped")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def status(place: Place, as_json: bool) -> None:
+    """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't."""
+    endpoints = read_endpoints(place.settings.data_dir)
+    said: dict[str, Any] = {"up": endpoints is not None, "ready": False}
+    if endpoints is not None:
+        said |= {"endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+    if as_json:
+        click.echo(json.dumps(said, indent=2))
+    else:
+        _print_status(said)
+    sys.exit(0 if said["ready"] else 1)
+
+
+@click.command()
+def demo() -> None:
+    """Run the story: 500 signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
+    from stack.demo import run
+
+    sys.exit(run())
+
+
+def _ask(ops: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{ops}/status", timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - our own listener
+            read: dict[str, Any] = json.loads(answer.read())
+    except (OSError, urllib.error.URLError, ValueError) as failed:
+        return {"ready": False, "problem": f"the management listener doesn't answer: {failed}"}
+    return read
+
+
+def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
+    return {
+        "ingest": endpoints.ingest,
+        "ops": endpoints.ops,
+        "kafka": endpoints.kafka,
+        "redis": endpoints.redis,
+        "journal": endpoints.journal,
+        "pids": dict(endpoints.pids),
+    }
+
+
+def _print_endpoints(endpoints: Endpoints) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    row(table, "post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER")
+    row(table, "management", f"{endpoints.ops}/status")
+    row(table, "Kafka", endpoints.kafka)
+    row(table, "Redis", endpoints.redis)
+    row(table, "journal", endpoints.journal)
+    Console(soft_wrap=True).print(table)
+
+
+def _print_status(said: dict[str, Any]) -> None:
+    if not said["up"]:
+        click.echo("not running: `payhook up --detach` starts it")
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    row(table, "ready", "yes" if said["ready"] else "no")
+    if "problem" in said:
+        row(table, "problem", said["problem"])
+    row(table, "receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready")
+    for name, value in said.get("processor", {}).items():
+        row(table, f"processor {name}", str(value))
+    for name, pid in said["endpoints"]["pids"].items():
+        row(table, f"pid {name}", str(pid))
+    Console(soft_wrap=True).print(table)

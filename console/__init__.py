@@ -1,0 +1,1 @@
+"""The management listener: health, readiness, status and metrics, on loopback."""

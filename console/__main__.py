@@ -1,0 +1,50 @@
+"""``python -m console``: the management listener until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import httpx
+import uvicorn
+
+from console.app import Watched, create_app
+from core.clock import SystemClock
+from core.errors import PayhookError
+from core.log import configure_logging
+from stack.layout import Layout
+from stack.settings import Settings, load_settings
+
+
+def main() -> int:
+    configure_logging()
+    try:
+        settings = load_settings()
+    except PayhookError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    asyncio.run(_serve(settings))
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        app = create_app(_watched(settings), client, SystemClock())
+        config = uvicorn.Config(
+            app, host=settings.console.host, port=settings.console.port, access_log=False, log_config=None
+        )
+        await uvicorn.Server(config).serve()
+
+
+def _watched(settings: Settings) -> Watched:
+    local = "http://127.0.0.1"
+    ports = {"ingest": settings.ingest.metrics_port, "processor": settings.processor.metrics_port}
+    return Watched(
+        ingest_ready_url=f"{local}:{settings.ingest.port}/readyz",
+        processor_status=Layout(settings.data_dir).processor_status,
+        metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

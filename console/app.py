@@ -1,0 +1,93 @@
+"""The listener's four pages. It holds no state: each request asks the processes and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from console.exposition import CONTENT_TYPE, Scrape, merge
+from core.clock import Clock, from_rfc3339
+
+ASK_TIMEOUT_S = 2.0
+STATUS_AGE_MAX = timedelta(seconds=30)
+"""The processor writes its status about once a second; a batch may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics."""
+
+    ingest_ready_url: str
+    processor_status: Path
+    metrics: Mapping[str, str]
+
+
+def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> FastAPI:
+    """The management listener.
+
+    ``/healthz`` answers while it lives, ``/readyz`` 200 or 503, ``/status`` JSON, ``/metrics`` what
+    Prometheus scrapes of all processes.
+    """
+    app = FastAPI(title="payhook management", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/healthz")
+    async def healthz() -> PlainTextResponse:
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        status = await read_status(watched, client, clock.now())
+        return JSONResponse({"ready": status["ready"]}, status_code=200 if status["ready"] else 503)
+
+    @app.get("/status")
+    async def status() -> JSONResponse:
+        return JSONResponse(await read_status(watched, client, clock.now()))
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        scrapes = [await _scrape(name, url, client) for name, url in watched.metrics.items()]
+        return Response(merge(scrapes), media_type=CONTENT_TYPE)
+
+    return app
+
+
+async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime) -> dict[str, Any]:
+    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, and their age in seconds."""
+    ingest_ready = await _is_ok(watched.ingest_ready_url, client)
+    processor = _processor(watched.processor_status, now)
+    ready = ingest_ready and bool(processor["ready"])
+    return {"ready": ready, "ingest": {"ready": ingest_ready}, "processor": processor}
+
+
+def _processor(path: Path, now: datetime) -> dict[str, Any]:
+    try:
+        said: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        age = now - from_rfc3339(said["at"])
+    except (OSError, ValueError, KeyError):
+        return {"ready": False}
+    fresh = age <= STATUS_AGE_MAX
+    return {**said, "ready": bool(said.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
+
+
+async def _is_ok(url: str, client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get(url, timeout=ASK_TIMEOUT_S)).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+async def _scrape(name: str, url: str, client: httpx.AsyncClient) -> Scrape:
+    try:
+        answer = await client.get(url, timeout=ASK_TIMEOUT_S)
+        answer.raise_for_status()
+    except httpx.HTTPError:
+        return Scrape(name, None)
+    return Scrape(name, answer.text)

@@ -1,0 +1,138 @@
+"""The processes of an embedded stack: what each is run with, and when it answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.endpoints import Endpoints
+from stack.kafka import kafka_server
+from stack.layout import Layout
+from stack.ports import LOOPBACK, free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import Server
+from stack.settings import Settings
+
+ASK_TIMEOUT_S = 2.0
+PROCESSOR_START_S = 180.0
+PROCESSOR_STOP_S = 40.0
+"""A batch in flight ends first; Spark's own stop time-out is 30 s."""
+
+SERVERS = ("kafka", "redis")
+SERVICES = ("ingest", "processor", "ops")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Loopback ports of one stack; they stay the same while it runs, whatever restarts."""
+
+    kafka: int
+    kafka_controller: int
+    redis: int
+    ingest: int
+    ingest_metrics: int
+    processor_metrics: int
+    ops: int
+
+
+def choose_ports(settings: Settings) -> Ports:
+    """Ports that somebody configured, and free ones for the rest."""
+    free = iter(free_ports(7))
+    return Ports(
+        kafka=next(free),
+        kafka_controller=next(free),
+        redis=next(free),
+        ingest=_configured(settings.ingest, "port") or next(free),
+        ingest_metrics=_configured(settings.ingest, "metrics_port") or next(free),
+        processor_metrics=_configured(settings.processor, "metrics_port") or next(free),
+        ops=_configured(settings.console, "port") or next(free),
+    )
+
+
+def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int]) -> Endpoints:
+    return Endpoints(
+        ingest=f"http://{LOOPBACK}:{ports.ingest}",
+        ops=f"http://{LOOPBACK}:{ports.ops}",
+        kafka=f"{LOOPBACK}:{ports.kafka}",
+        redis=redis_url(ports.redis),
+        journal=str(layout.journal),
+        pids=dict(pids),
+    )
+
+
+def children(layout: Layout, ports: Ports, config: Path | None) -> list[Server]:
+    """In the order in which they start; they stop in the opposite one."""
+    env = _environment(layout, ports, config)
+    return [
+        kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
+        redis_server(layout.redis, ports.redis, layout.logs / "redis.log"),
+        _processor(layout, env),
+        _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
+        _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
+    ]
+
+
+def answers_ok(url: str) -> bool:
+    """Whether a GET is answered with 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - a loopback URL of our own
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _service(name: str, module: str, ready_url: str, layout: Layout, env: Mapping[str, str]) -> Server:
+    return Server(
+        name=name,
+        command=(sys.executable, "-m", module),
+        log=layout.logs / f"{name}.log",
+        env=env,
+        answers=lambda: answers_ok(ready_url),
+    )
+
+
+def _processor(layout: Layout, env: Mapping[str, str]) -> Server:
+    return Server(
+        name="processor",
+        command=(sys.executable, "-m", "processor"),
+        log=layout.logs / "processor.log",
+        env=env,
+        # The last run's word would be taken for this one's.
+        prepare=lambda: layout.processor_status.unlink(missing_ok=True),
+        answers=lambda: _says_ready(layout.processor_status),
+        start_s=PROCESSOR_START_S,
+        stop_s=PROCESSOR_STOP_S,
+    )
+
+
+def _says_ready(status: Path) -> bool:
+    try:
+        return bool(json.loads(status.read_text("utf-8")).get("ready"))
+    except (OSError, ValueError):
+        return False
+
+
+def _environment(layout: Layout, ports: Ports, config: Path | None) -> dict[str, str]:
+    env = {
+        "PAYHOOK_DATA_DIR": str(layout.root),
+        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": f"{LOOPBACK}:{ports.kafka}",
+        "PAYHOOK_REDIS__URL": redis_url(ports.redis),
+        "PAYHOOK_INGEST__PORT": str(ports.ingest),
+        "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
+        "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),
+        "PAYHOOK_CONSOLE__PORT": str(ports.ops),
+    }
+    if config is not None:
+        env["PAYHOOK_CONFIG"] = str(config)
+    return env
+
+
+def _configured(section: object, name: str) -> int | None:
+    """A port only if somebody set it; the default is for a stack of one's own servers."""
+    given: set[str] = getattr(section, "model_fields_set", set())
+    return int(getattr(section, name)) or None if name in given else None

@@ -1,0 +1,46 @@
+"""``endpoints.json``: where a running stack answers, for people, tests and tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "endpoints.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """URLs, except ``kafka`` (host:port) and ``journal`` (the path of the ledger stream's journal)."""
+
+    ingest: str
+    ops: str
+    kafka: str
+    redis: str
+    journal: str
+    pids: Mapping[str, int]
+
+
+def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:
+    """Rewritten whole; a reader never sees half of it."""
+    write_whole(data_dir / FILE, json.dumps(asdict(endpoints), indent=2) + "\n")
+
+
+def read_endpoints(data_dir: Path) -> Endpoints | None:
+    """None while nothing runs there."""
+    try:
+        return Endpoints(**json.loads((data_dir / FILE).read_text("utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def remove_endpoints(data_dir: Path) -> None:
+    (data_dir / FILE).unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes beside ``path`` and renames, which is atomic."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)

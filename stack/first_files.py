@@ -1,0 +1,41 @@
+"""Files that a fresh data folder needs: a secret for each provider, and a merchant directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+DEFAULT_MERCHANT = "merchant-main"
+
+
+class SecretMaker(Protocol):
+    """What is asked of a provider's adapter."""
+
+    def new_secret(self) -> str: ...
+
+
+def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
+    """A random secret for each provider that has none; one a line, newest first, readable by its owner alone."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for provider, adapter in adapters.items():
+        _create(folder / provider, adapter.new_secret() + "\n", 0o600)
+
+
+def make_merchants(path: Path, providers: Iterable[str]) -> None:
+    """A directory that books every account of every provider on one merchant, unless there is one already."""
+    lines = [f'[{provider}]\n"*" = "{DEFAULT_MERCHANT}"\n' for provider in providers]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _create(path, "\n".join(lines), 0o644)
+
+
+def _create(path: Path, text: str, mode: int) -> None:
+    """Makes a whole file in one step; one that is there is never touched."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.touch(mode)
+    fresh.write_text(text, "utf-8")
+    with contextlib.suppress(FileExistsError):
+        os.link(fresh, path)
+    fresh.unlink()

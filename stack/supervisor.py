@@ -1,0 +1,207 @@
+"""Keeps the embedded stack running: starts its processes in order, restarts one that dies, stops all in order.
+
+One thread, one loop: `step` looks at each child once. Call it from the thread that made the supervisor; on Linux
+the children die with that thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stack import leftovers
+from stack.children import SERVERS, Ports, endpoints
+from stack.endpoints import remove_endpoints, write_endpoints, write_whole
+from stack.errors import AlreadyUp, ServerNotUp
+from stack.layout import Layout
+from stack.server import Running, Server
+
+log = logging.getLogger(__name__)
+
+STEP_S = 0.1
+BACKOFF_S_MIN = 0.2
+BACKOFF_S_MAX = 10.0
+STEADY_S = 30.0
+"""A process that lived this long begins its backoff anew."""
+
+FIRST_STARTS_MAX = 3
+"""Ends of a process that never answered, before `up` gives up on it."""
+
+PUBLISHED = ("ingest", "processor", "kafka", "redis")
+
+
+class State(StrEnum):
+    """Where one child stands."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKING_OFF = "backing off"
+
+
+@dataclass(slots=True)
+class Child:
+    """One supervised process and what became of its runs. Times are monotonic seconds."""
+
+    server: Server
+    running: Running | None = None
+    state: State = State.WAITING
+    answered_ever: bool = False
+    failures: int = 0
+    started_at: float = 0.0
+    not_before: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    def start(self, now: float) -> None:
+        self.running = Running(self.server)
+        self.state = State.STARTING
+        self.started_at = now
+
+    def ended(self, now: float) -> float:
+        """Takes leave of a dead run; returns the seconds until the next one."""
+        assert self.running is not None
+        self.running.kill()
+        self.running = None
+        self.failures = 1 if now - self.started_at >= STEADY_S else self.failures + 1
+        wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** (self.failures - 1))
+        self.not_before = now + wait_s
+        self.state = State.BACKING_OFF
+        return wait_s
+
+
+class Supervisor:
+    """The processes of one data folder. ``make_topics`` runs once, when the broker answers for the first time."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        ports: Ports,
+        servers: Sequence[Server],
+        make_topics: Callable[[], None],
+        on_change: Callable[[str, State], None] = lambda _name, _state: None,
+    ) -> None:
+        self._layout = layout
+        self._ports = ports
+        self._children = [Child(server) for server in servers]
+        self._make_topics = make_topics
+        self._topics_made = False
+        self._on_change = on_change
+        self._written: object = None
+
+    @property
+    def all_answer(self) -> bool:
+        return all(child.state is State.RUNNING for child in self._children)
+
+    @property
+    def answered_once(self) -> bool:
+        """Whether everything has answered at least once: the stack is up, whatever restarts later."""
+        return all(child.answered_ever for child in self._children)
+
+    def step(self) -> None:
+        """Looks at each child once.
+
+        :raises ServerNotUp: one keeps ending before it has ever answered, or doesn't answer in time at first
+        """
+        for child in self._children:
+            self._look_at(child)
+        self._tell()
+
+    def stop(self) -> None:
+        """Stops all, the last started first; returns when nothing is left."""
+        remove_endpoints(self._layout.root)
+        for child in reversed(self._children):
+            if child.running is not None:
+                child.running.stop()
+                child.running = None
+            self._turn(child, State.WAITING)
+
+    def _look_at(self, child: Child) -> None:
+        now = time.monotonic()
+        if child.running is not None and child.running.exit_code is not None:
+            self._restart_later(child, now)
+        if child.running is None and self._may_start(child) and now >= child.not_before:
+            child.start(now)
+            self._turn(child, State.STARTING)
+        elif child.state is State.STARTING:
+            self._await_answer(child, now)
+
+    def _restart_later(self, child: Child, now: float) -> None:
+        assert child.running is not None
+        code = child.running.exit_code
+        wait_s = child.ended(now)
+        if not child.answered_ever and child.failures >= FIRST_STARTS_MAX:
+            problem = f"ended with code {code} at its start, {child.failures} times"
+            raise ServerNotUp(child.name, problem, child.server.log)
+        log.warning("%s ended with code %s; it starts again in %.1f s", child.name, code, wait_s)
+        self._turn(child, State.BACKING_OFF)
+
+    def _may_start(self, child: Child) -> bool:
+        return child.name in SERVERS or self._topics_made
+
+    def _await_answer(self, child: Child, now: float) -> None:
+        if child.server.answers():
+            child.answered_ever = True
+            self._turn(child, State.RUNNING)
+            if child.name == "kafka" and not self._topics_made:
+                self._make_topics()
+                self._topics_made = True
+        elif now - child.started_at > child.server.start_s:
+            if not child.answered_ever:
+                raise ServerNotUp(child.name, f"didn't answer within {child.server.start_s:g} s", child.server.log)
+            assert child.running is not None
+            log.warning("%s doesn't answer; it is ended", child.name)
+            child.running.kill()
+
+    def _turn(self, child: Child, state: State) -> None:
+        child.state = state
+        self._on_change(child.name, state)
+
+    def _tell(self) -> None:
+        """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered."""
+        pids = {child.name: child.running.pid for child in self._children if child.running is not None}
+        states = {child.name: child.state.value for child in self._children}
+        current = (pids, states)
+        if current == self._written:
+            return
+        self._written = current
+        _record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
+        if self.answered_once:
+            published = {name: pids[name] for name in PUBLISHED if name in pids}
+            write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published))
+
+
+def _record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
+    """Who runs: the supervisor first, then its children."""
+    record = {"up": up, "states": states, "processes": [leftovers.identity(pid) for pid in pids]}
+    write_whole(layout.supervisor, json.dumps(record, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def sole_supervisor(layout: Layout) -> Iterator[None]:
+    """Holds the data folder for this process, after ending what a killed supervisor left.
+
+    :raises AlreadyUp: another one holds it
+    """
+    layout.run.mkdir(parents=True, exist_ok=True)
+    with layout.supervisor_lock.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyUp(layout.root) from None
+        leftovers.end_leftovers(layout)
+        remove_endpoints(layout.root)
+        _record(layout, False, {}, [os.getpid()])
+        try:
+            yield
+        finally:
+            layout.supervisor.unlink(missing_ok=True)

@@ -1,0 +1,216 @@
+"""`payhook up` and `payhook down`: the embedded stack of one data folder, in this process or detached from it.
+
+``python -m stack.up --data DIR`` is the detached supervisor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from core.errors import PayhookError
+from core.log import configure_logging
+from providers.registry import build_adapters
+from stack import leftovers
+from stack.children import children, choose_ports
+from stack.endpoints import Endpoints, read_endpoints
+from stack.errors import NotUp, ServerNotUp
+from stack.first_files import make_merchants, make_secrets
+from stack.layout import Layout
+from stack.settings import Settings, load_settings
+from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
+from stack.topics import make_topics, topics
+
+UP_S_MAX = 300.0
+DOWN_S_MAX = 120.0
+POLL_S = 0.1
+
+OnChange = Callable[[str, State], None]
+
+
+def nobody_looks(_name: str, _state: State) -> None:
+    """The progress that nobody asked for."""
+
+
+@contextlib.contextmanager
+def supervised(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Iterator[Supervisor]:
+    """The stack for the length of a ``with``: its body must call ``step`` over and over.
+
+    :raises AlreadyUp: another supervisor holds the data folder
+    """
+    layout = Layout(settings.data_dir)
+    with sole_supervisor(layout):
+        adapters = build_adapters(settings.providers)
+        make_secrets(layout.secrets, adapters)
+        make_merchants(layout.merchants, adapters)
+        ports = choose_ports(settings)
+        bootstrap = f"127.0.0.1:{ports.kafka}"
+        supervisor = Supervisor(
+            layout,
+            ports,
+            children(layout, ports, config),
+            lambda: make_topics(bootstrap, topics(settings.topics), settings.topics.replication),
+            on_change,
+        )
+        try:
+            yield supervisor
+        finally:
+            supervisor.stop()
+
+
+def stay_up(
+    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = nobody_looks
+) -> None:
+    """Runs the stack until SIGTERM or SIGINT; ``on_up`` is called once everything has answered.
+
+    :raises ServerNotUp: a process doesn't come up
+    """
+    told = False
+    with _told_to_stop() as stop, supervised(settings, config, on_change) as supervisor:
+        while not stop.wait(STEP_S):
+            supervisor.step()
+            if supervisor.answered_once and not told:
+                told = True
+                on_up()
+
+
+def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Endpoints:
+    """Starts the stack in a process of its own and returns once everything answers.
+
+    Calling it on a folder whose stack is up changes nothing.
+
+    :raises ServerNotUp: it ended, or isn't up within `UP_S_MAX`
+    """
+    layout = Layout(settings.data_dir)
+    there = leftovers.recorded_supervisor(layout)
+    if there is not None:
+        return _await_endpoints(layout, there.is_running, on_change)
+    log = layout.logs / "supervisor.log"
+    process = _detached(settings.data_dir, config, log)
+    try:
+        return _await_endpoints(layout, lambda: process.poll() is None, on_change)
+    except BaseException:
+        process.terminate()
+        process.wait(DOWN_S_MAX)
+        raise
+
+
+def go_down(data_dir: Path) -> None:
+    """Stops the stack in order; returns when nothing of it is left.
+
+    :raises NotUp: nothing runs there
+    """
+    layout = Layout(data_dir)
+    supervisor = leftovers.recorded_supervisor(layout)
+    if supervisor is None:
+        was_there = layout.supervisor.exists()
+        leftovers.end_leftovers(layout)
+        if not was_there:
+            raise NotUp(data_dir)
+        return
+    supervisor.send_signal(signal.SIGCONT)
+    supervisor.terminate()
+    _, alive = psutil.wait_procs([supervisor], timeout=DOWN_S_MAX)
+    if alive:
+        supervisor.kill()
+    leftovers.end_leftovers(layout)
+
+
+def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "stack.up", "--data", str(data_dir)]
+    if config is not None:
+        command += ["--config", str(config)]
+    checkout = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH")]))
+    with log.open("wb") as sink:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+
+
+def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnChange) -> Endpoints:
+    until = time.monotonic() + UP_S_MAX
+    seen: dict[str, str] = {}
+    log = layout.logs / "supervisor.log"
+    while time.monotonic() < until:
+        alive = lives()
+        states = _states(layout)
+        for name, state in states.items():
+            if seen.get(name) != state:
+                on_change(name, State(state))
+        seen = states or seen
+        found = read_endpoints(layout.root)
+        if found is not None:
+            return found
+        if not alive:
+            raise ServerNotUp("the stack", "ended at its start", log)
+        time.sleep(POLL_S)
+    raise ServerNotUp("the stack", f"isn't up after {UP_S_MAX:g} s", log)
+
+
+def _states(layout: Layout) -> dict[str, str]:
+    try:
+        read: dict[str, str] = json.loads(layout.supervisor.read_text("utf-8"))["states"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return read
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, instead of ending the process wherever it is."""
+    stop = threading.Event()
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The supervisor behind `payhook up --detach`.")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--config", type=Path)
+    wanted = parser.parse_args()
+    configure_logging()
+    log = logging.getLogger("stack")
+    os.environ["PAYHOOK_DATA_DIR"] = str(wanted.data)
+    try:
+        stay_up(
+            load_settings(wanted.config),
+            wanted.config,
+            on_up=lambda: log.info("everything answers"),
+            on_change=lambda name, state: log.info("%s: %s", name, state),
+        )
+    except PayhookError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

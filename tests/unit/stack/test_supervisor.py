@@ -1,0 +1,236 @@
+"""The supervisor over stub processes: start in order, restart with backoff, stop in order, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stack.children import Ports
+from stack.endpoints import read_endpoints
+from stack.errors import AlreadyUp, ServerNotUp
+from stack.layout import Layout
+from stack.leftovers import end_leftovers, recorded_supervisor
+from stack.server import Server
+from stack.supervisor import BACKOFF_S_MIN, State, Supervisor, sole_supervisor
+
+PORTS = Ports(1, 2, 3, 4, 5, 6, 7)
+WAIT_S = 20.0
+
+SLEEPS = "import time; time.sleep(600)"
+HAS_A_CHILD = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); time.sleep(600)"
+
+
+def stub(folder: Path, name: str, code: str = SLEEPS, answers: Callable[[], bool] = lambda: True) -> Server:
+    return Server(name, (sys.executable, "-c", code), folder / f"{name}.log", answers=answers, stop_s=5.0, start_s=5.0)
+
+
+def step_until(supervisor: Supervisor, holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, "it never came to hold"
+        supervisor.step()
+        time.sleep(0.02)
+
+
+def make(folder: Path, *servers: Server, on_change: Callable[[str, State], None] = lambda *_: None) -> Supervisor:
+    return Supervisor(Layout(folder), PORTS, servers, make_topics=lambda: None, on_change=on_change)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Layout(tmp_path).run.mkdir()
+    return tmp_path
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_services_start_only_when_the_broker_answers_and_its_topics_are_made(folder: Path) -> None:
+    done: list[str] = []
+    broker_answers = False
+    supervisor = Supervisor(
+        Layout(folder),
+        PORTS,
+        [stub(folder, "kafka", answers=lambda: broker_answers), stub(folder, "ingest")],
+        make_topics=lambda: done.append("topics"),
+        on_change=lambda name, state: done.append(f"{name} {state}"),
+    )
+    try:
+        for _ in range(5):
+            supervisor.step()
+        assert done == ["kafka starting"]
+        broker_answers = True
+        step_until(supervisor, lambda: supervisor.all_answer)
+        assert done == ["kafka starting", "kafka running", "topics", "ingest starting", "ingest running"]
+    finally:
+        supervisor.stop()
+
+
+def test_endpoints_appear_when_everything_answers_and_are_gone_after_the_stop(folder: Path) -> None:
+    answers = False
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest", answers=lambda: answers))
+    try:
+        step_until(supervisor, lambda: (folder / "ingest.log").exists())
+        assert read_endpoints(folder) is None
+        answers = True
+        step_until(supervisor, lambda: supervisor.answered_once)
+        found = read_endpoints(folder)
+        assert found is not None
+        assert (found.ingest, found.kafka, found.ops) == ("http://127.0.0.1:4", "127.0.0.1:1", "http://127.0.0.1:7")
+        assert found.redis == "redis://127.0.0.1:3/0"
+        assert found.journal == str(folder / "lake" / "journal" / "ledger")
+        assert all(psutil.pid_exists(pid) for pid in found.pids.values())
+    finally:
+        supervisor.stop()
+    assert read_endpoints(folder) is None
+    assert not any(psutil.pid_exists(pid) for pid in found.pids.values())
+
+
+def test_a_process_that_is_killed_is_started_again_and_the_endpoints_follow(folder: Path) -> None:
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor", HAS_A_CHILD))
+    try:
+        step_until(supervisor, lambda: supervisor.all_answer)
+        before = read_endpoints(folder)
+        assert before is not None
+        killed = before.pids["processor"]
+        step_until(supervisor, lambda: len(children_of(killed)) == 1)
+        [grandchild] = children_of(killed)
+        os.kill(killed, signal.SIGKILL)
+        step_until(supervisor, lambda: not supervisor.all_answer)
+        step_until(supervisor, lambda: supervisor.all_answer)
+        after = read_endpoints(folder)
+        assert after is not None
+        assert after.pids["processor"] != killed
+        assert after.pids["kafka"] == before.pids["kafka"]
+        assert (after.ingest, after.kafka) == (before.ingest, before.kafka)
+        psutil.wait_procs([grandchild], timeout=5)
+        assert not grandchild.is_running(), "what a dead process left must be ended before its successor starts"
+    finally:
+        supervisor.stop()
+
+
+def test_a_process_that_keeps_dying_is_started_ever_later(folder: Path) -> None:
+    waits: list[float] = []
+    flag = folder / "die"
+    dies = f"import os, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
+    supervisor = make(folder, stub(folder, "kafka", dies))
+    try:
+        step_until(supervisor, lambda: supervisor.all_answer)
+        flag.touch()
+        [child] = supervisor._children
+        for failures in range(1, 4):
+            step_until(supervisor, lambda count=failures: child.failures == count)  # type: ignore[misc]
+            waits.append(child.not_before - time.monotonic())
+        assert waits[0] <= BACKOFF_S_MIN < waits[1] <= 2 * BACKOFF_S_MIN < waits[2] <= 4 * BACKOFF_S_MIN
+    finally:
+        supervisor.stop()
+
+
+def test_a_process_that_never_comes_up_ends_the_start_with_its_last_words(folder: Path) -> None:
+    broken = stub(folder, "ingest", "import sys; sys.exit('setting ingest.port: not a port')", lambda: False)
+    supervisor = make(folder, stub(folder, "kafka"), broken)
+    try:
+        with pytest.raises(ServerNotUp, match=r"(?s)ingest ended with code 1 .*ingest\.port: not a port"):
+            step_until(supervisor, lambda: supervisor.all_answer)
+    finally:
+        supervisor.stop()
+
+
+def test_a_paused_process_is_left_alone_and_still_stops(folder: Path) -> None:
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor"))
+    step_until(supervisor, lambda: supervisor.all_answer)
+    found = read_endpoints(folder)
+    assert found is not None
+    os.kill(found.pids["processor"], signal.SIGSTOP)
+    for _ in range(10):
+        supervisor.step()
+    assert read_endpoints(folder) == found
+    began = time.monotonic()
+    supervisor.stop()
+    assert time.monotonic() - began < 4.0
+    assert not psutil.pid_exists(found.pids["processor"])
+
+
+def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> None:
+    stopped = folder / "stopped"
+    says = "import signal, sys, time\ndef end(*_):\n open(%r, 'a').write(%r); sys.exit()\nsignal.signal(signal.SIGTERM, end)\n"
+    says += "open(%r, 'w').close()\ntime.sleep(600)"
+    names = ("kafka", "redis", "processor", "ingest", "ops")
+    servers = [
+        stub(
+            folder, name, says % (str(stopped), f"{name} ", str(folder / f"{name}.up")), (folder / f"{name}.up").exists
+        )
+        for name in names
+    ]
+    supervisor = make(folder, *servers)
+    step_until(supervisor, lambda: supervisor.all_answer)
+    supervisor.stop()
+    assert stopped.read_text().split() == list(reversed(names))
+
+
+def test_a_second_supervisor_on_one_folder_is_refused(folder: Path) -> None:
+    layout = Layout(folder)
+    with sole_supervisor(layout), pytest.raises(AlreadyUp, match="already runs on"), sole_supervisor(layout):
+        pass
+    with sole_supervisor(layout):
+        found = recorded_supervisor(layout)
+        assert found is not None
+        assert found.pid == os.getpid()
+    assert recorded_supervisor(layout) is None
+
+
+def test_children_of_a_killed_supervisor_die_with_it(folder: Path) -> None:
+    code = f"""
+import sys, time
+from pathlib import Path
+from tests.unit.stack.test_supervisor import *
+folder = Path({str(folder)!r})
+supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest"))
+step_until(supervisor, lambda: supervisor.all_answer)
+print("up", flush=True)
+time.sleep(600)
+"""
+    checkout = Path(__file__).parents[3]
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=checkout, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    children = children_of(process.pid)
+    assert len(children) == 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    if sys.platform == "linux":
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert alive == []
+    end_leftovers(Layout(folder))
+    assert not any(child.is_running() for child in children)
+
+
+def test_leftovers_are_ended_but_never_a_stranger_that_got_the_same_pid(folder: Path) -> None:
+    mine = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
+    stranger = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
+    try:
+        started = psutil.Process(mine.pid).create_time()
+        record = [
+            {"pid": 1, "started": 0},
+            {"pid": mine.pid, "started": started},
+            {"pid": stranger.pid, "started": 12.0},
+        ]
+        Layout(folder).supervisor.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
+        end_leftovers(Layout(folder))
+        assert mine.wait(5) == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        for process in (mine, stranger):
+            process.kill()
+            process.wait()
