@@ -6,6 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from rich.table import Table
 from cli.place import Place, with_place
 from cli.tables import row
 from stack.endpoints import Endpoints, read_endpoints
+from stack.paths import STATE
 from stack.supervisor import State
 from stack.up import go_down, go_up, stay_up
 
@@ -79,11 +81,17 @@ def status(place: Place, as_json: bool) -> None:
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=STATE / "demo",
+    help="Data folder of the demo (default: .payhook/demo). It is emptied first.",
+)
+def demo(data: Path) -> None:
     """Run the story: 500 signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
-    from stack.demo import run
+    from demo.story import run
 
-    sys.exit(run())
+    sys.exit(run(data.absolute()))
 
 
 def _ask(ops: str) -> dict[str, Any]:

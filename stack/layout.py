@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything under ``root``. Only the lake, Kafka's logs, the secrets and the directory matter; the rest is derived."""
+    """Everything under ``root``. The lake, Kafka's logs, secrets and merchants matter; the rest can be made again."""
 
     root: Path
 

@@ -165,9 +165,8 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
             continue
         section = variable.removeprefix(PREFIX).split("__")[0].lower()
         if section not in Settings.model_fields:
-            raise SettingError(
-                variable, f"no such setting; the sections are {', '.join(sorted(Settings.model_fields))}"
-            )
+            known = ", ".join(sorted(Settings.model_fields))
+            raise SettingError(variable, f"no such setting; known are {known}")
 
 
 def _named(wrong: ValidationError) -> SettingError:

@@ -1,0 +1,65 @@
+"""Ports, endpoints and first files: small promises that everything else leans on."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+from stack.endpoints import Endpoints, read_endpoints, remove_endpoints, write_endpoints
+from stack.first_files import make_merchants, make_secrets
+from stack.ports import LOOPBACK, free_ports, is_listening
+
+
+class Numbered:
+    """An adapter whose secrets tell when they were made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def new_secret(self) -> str:
+        self.made += 1
+        return f"secret-{self.made}"
+
+
+def test_free_ports_differ_and_nobody_listens_on_them() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert not any(is_listening(port) for port in ports)
+
+
+def test_a_listener_is_seen() -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        assert is_listening(server.getsockname()[1])
+
+
+def test_endpoints_are_read_as_written_and_gone_when_removed(tmp_path: Path) -> None:
+    endpoints = Endpoints("http://a", "http://b", "c:1", "redis://d", "/e", {"ingest": 7})
+    assert read_endpoints(tmp_path) is None
+    write_endpoints(tmp_path, endpoints)
+    assert read_endpoints(tmp_path) == endpoints
+    assert [path.name for path in tmp_path.iterdir()] == ["endpoints.json"]
+    remove_endpoints(tmp_path)
+    assert read_endpoints(tmp_path) is None
+
+
+def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    adapters = {"stripe": Numbered(), "adyen": Numbered()}
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "adyen").write_text("chosen by a person\n")
+    make_secrets(tmp_path / "secrets", adapters)
+    make_secrets(tmp_path / "secrets", adapters)
+    made = tmp_path / "secrets" / "stripe"
+    assert made.read_text() == "secret-1\n"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert (tmp_path / "secrets" / "adyen").read_text() == "chosen by a person\n"
+    assert sorted(path.name for path in made.parent.iterdir()) == ["adyen", "stripe"]
+
+
+def test_the_first_merchant_directory_knows_every_account_and_a_later_one_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "merchants.toml"
+    make_merchants(path, ["stripe", "adyen"])
+    assert path.read_text() == '[stripe]\n"*" = "merchant-main"\n\n[adyen]\n"*" = "merchant-main"\n'
+    path.write_text('[stripe]\n"acct_1" = "m"\n')
+    make_merchants(path, ["stripe", "adyen"])
+    assert path.read_text() == '[stripe]\n"acct_1" = "m"\n'

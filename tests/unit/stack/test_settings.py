@@ -1,0 +1,87 @@
+"""Settings come from a file and the environment, and a wrong one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import SettingError
+from stack.settings import load_settings
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    settings = load_settings()
+    assert settings.topics.events_partitions == 4
+    assert settings.data_dir.name == "data"
+
+
+def test_the_file_here_is_read_and_the_environment_wins(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty_folder / "payhook.toml").write_text('data_dir = "d"\n[topics]\nevents_partitions = 8\ndlq_partitions = 8\n')
+    monkeypatch.setenv("PAYHOOK_TOPICS__EVENTS_PARTITIONS", "16")
+    settings = load_settings()
+    assert (settings.topics.events_partitions, settings.topics.dlq_partitions) == (16, 8)
+    assert settings.data_dir == empty_folder / "d"
+
+
+def test_a_named_file_is_read_instead_of_the_one_here(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty_folder / "payhook.toml").write_text('[redis]\nurl = "redis://here"\n')
+    (empty_folder / "other.toml").write_text('[redis]\nurl = "redis://other"\n')
+    assert load_settings(Path("other.toml")).redis.url == "redis://other"
+    monkeypatch.setenv("PAYHOOK_CONFIG", "other.toml")
+    assert load_settings().redis.url == "redis://other"
+
+
+def test_the_merchant_directory_is_in_the_data_folder_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", "/somewhere")
+    assert load_settings().ledger.merchants_file == "/somewhere/merchants.toml"
+    monkeypatch.setenv("PAYHOOK_LEDGER__MERCHANTS_FILE", "/elsewhere.toml")
+    assert load_settings().ledger.merchants_file == "/elsewhere.toml"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        (
+            "PAYHOOK_TOPICS__EVENTS_PARTITIONS",
+            "none",
+            r"topics\.events_partitions \(PAYHOOK_TOPICS__EVENTS_PARTITIONS\)",
+        ),
+        ("PAYHOOK_TOPICS__EVENTS_PARTITION", "4", r"topics\.events_partition \(.*\): no such setting"),
+        ("PAYHOOK_TOPCIS__EVENTS_PARTITIONS", "4", r"PAYHOOK_TOPCIS__EVENTS_PARTITIONS: no such setting; known are "),
+        (
+            "PAYHOOK_PROCESSOR__LEDGER__CONCURRENCY",
+            "0",
+            r"processor\.ledger\.concurrency \(.*greater than or equal to 1",
+        ),
+        ("PAYHOOK_CONFIG", "missing.toml", r"missing\.toml: the file can't be read"),
+    ],
+)
+def test_a_wrong_setting_is_named(variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingError, match=told):
+        load_settings()
+
+
+def test_a_misspelt_section_of_the_file_is_named(empty_folder: Path) -> None:
+    (empty_folder / "payhook.toml").write_text("[topcis]\nevents_partitions = 8\n")
+    with pytest.raises(SettingError, match=r"setting topcis \(PAYHOOK_TOPCIS\): no such setting"):
+        load_settings()
+
+
+def test_a_file_that_is_no_toml_is_named(empty_folder: Path) -> None:
+    (empty_folder / "payhook.toml").write_text("topics: 8\n")
+    with pytest.raises(SettingError, match=r"payhook\.toml: the file can't be read"):
+        load_settings()
+
+
+def test_what_tests_and_load_tests_read_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_TESTING", "1")
+    monkeypatch.setenv("PAYHOOK_CRASH_AT", "somewhere")
+    load_settings()
