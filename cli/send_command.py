@@ -57,7 +57,7 @@ def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) 
 
 
 def _newest_secret(place: Place, name: str) -> str:
-    path = place.layout.secrets / name
+    path = Path(place.settings.ingest.secrets_dir) / name
     try:
         lines = path.read_text("utf-8").split()
     except OSError:

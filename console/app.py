@@ -60,7 +60,7 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
 
 
 async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime) -> dict[str, Any]:
-    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, and their age in seconds."""
+    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age."""
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     processor = _processor(watched.processor_status, now)
     ready = ingest_ready and bool(processor["ready"])

@@ -76,6 +76,15 @@ def _tail(log: Path, lines_max: int = 15) -> str:
     return "\n".join(f"  {line[:300]}" for line in lines[-lines_max:])
 
 
+class StackNotUp(PayhookError):
+    """The detached supervisor gave up; its own words say why."""
+
+    def __init__(self, said: str, log: Path) -> None:
+        self.said = said
+        self.log = log
+        super().__init__(said or f"the supervisor ended without a word; see {log}")
+
+
 class SetupFailed(PayhookError):
     """A step of the set-up didn't work on this machine."""
 

@@ -16,9 +16,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from core.errors import SettingError
 from dlq.settings import DlqSettings
+from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from processor.settings import ProcessorSettings
 from providers.settings import ProvidersSettings
+from stack.layout import Layout
 from stack.paths import DEFAULT_DATA_DIR
 
 CONFIG_FILE = "payhook.toml"
@@ -26,8 +28,6 @@ PREFIX = "PAYHOOK_"
 CONFIG_VARIABLE = "PAYHOOK_CONFIG"
 NOT_SETTINGS = (CONFIG_VARIABLE, "PAYHOOK_TESTING", "PAYHOOK_CRASH_", "PAYHOOK_BENCH_", "PAYHOOK_LOAD_")
 """What tests and load tests read beside the settings; names or beginnings of names."""
-
-MERCHANTS_FILE = "merchants.toml"
 
 
 class KafkaSettings(BaseModel):
@@ -48,14 +48,6 @@ class RedisSettings(BaseModel):
     url: str = Field(
         "redis://127.0.0.1:6379/0", min_length=1, description="Redis's URL; `payhook up` sets its own server's"
     )
-
-
-class IngestSettings(BaseModel):
-    """INTERIM"""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    port: int = 8080
-    metrics_port: int = 9090
 
 
 class TopicsSettings(BaseModel):
@@ -136,9 +128,15 @@ def load_settings(config: Path | None = None) -> Settings:
 
 def _with_places(settings: Settings) -> Settings:
     """Files that live in the data folder unless they are named."""
-    merchants = settings.ledger.merchants_file or str(settings.data_dir / MERCHANTS_FILE)
-    ledger = settings.ledger.model_copy(update={"merchants_file": merchants})
-    return settings.model_copy(update={"ledger": ledger})
+    layout = Layout(settings.data_dir)
+    merchants = settings.ledger.merchants_file or str(layout.merchants)
+    secrets = settings.ingest.secrets_dir or str(layout.secrets)
+    return settings.model_copy(
+        update={
+            "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
+            "ingest": settings.ingest.model_copy(update={"secrets_dir": secrets}),
+        }
+    )
 
 
 def _config_file(config: Path | None) -> Path | None:

@@ -27,7 +27,7 @@ from providers.registry import build_adapters
 from stack import leftovers
 from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints
-from stack.errors import NotUp, ServerNotUp
+from stack.errors import NotUp, ServerNotUp, StackNotUp
 from stack.first_files import make_merchants, make_secrets
 from stack.layout import Layout
 from stack.settings import Settings, load_settings
@@ -54,8 +54,8 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     layout = Layout(settings.data_dir)
     with sole_supervisor(layout):
         adapters = build_adapters(settings.providers)
-        make_secrets(layout.secrets, adapters)
-        make_merchants(layout.merchants, adapters)
+        make_secrets(Path(settings.ingest.secrets_dir), adapters)
+        make_merchants(Path(settings.ledger.merchants_file), adapters)
         ports = choose_ports(settings)
         bootstrap = f"127.0.0.1:{ports.kafka}"
         supervisor = Supervisor(
@@ -92,7 +92,8 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
 
     Calling it on a folder whose stack is up changes nothing.
 
-    :raises ServerNotUp: it ended, or isn't up within `UP_S_MAX`
+    :raises StackNotUp: it ended at its start, with its own words
+    :raises ServerNotUp: it isn't up within `UP_S_MAX`
     """
     layout = Layout(settings.data_dir)
     there = leftovers.recorded_supervisor(layout)
@@ -136,11 +137,11 @@ def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Pope
         command += ["--config", str(config)]
     checkout = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH")]))
-    with log.open("wb") as sink:
+    with log.open("wb") as sink, _problem(log).open("wb") as problem:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=sink,
+            stdout=problem,
             stderr=sink,
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,
@@ -162,9 +163,14 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
         if found is not None:
             return found
         if not alive:
-            raise ServerNotUp("the stack", "ended at its start", log)
+            raise StackNotUp(_problem(log).read_text("utf-8", "replace").strip(), log)
         time.sleep(POLL_S)
     raise ServerNotUp("the stack", f"isn't up after {UP_S_MAX:g} s", log)
+
+
+def _problem(log: Path) -> Path:
+    """What the detached supervisor says when it gives up, apart from its log."""
+    return log.with_suffix(".problem")
 
 
 def _states(layout: Layout) -> dict[str, str]:
@@ -207,7 +213,7 @@ def main() -> int:
             on_change=lambda name, state: log.info("%s: %s", name, state),
         )
     except PayhookError as problem:
-        sys.stderr.write(f"{problem}\n")
+        sys.stdout.write(f"{problem}\n")
         return 1
     return 0
 

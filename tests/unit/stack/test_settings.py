@@ -38,11 +38,20 @@ def test_a_named_file_is_read_instead_of_the_one_here(empty_folder: Path, monkey
     assert load_settings().redis.url == "redis://other"
 
 
-def test_the_merchant_directory_is_in_the_data_folder_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_and_merchants_are_in_the_data_folder_unless_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_DATA_DIR", "/somewhere")
     assert load_settings().ledger.merchants_file == "/somewhere/merchants.toml"
+    assert load_settings().ingest.secrets_dir == "/somewhere/secrets"
     monkeypatch.setenv("PAYHOOK_LEDGER__MERCHANTS_FILE", "/elsewhere.toml")
+    monkeypatch.setenv("PAYHOOK_INGEST__SECRETS_DIR", "/elsewhere")
     assert load_settings().ledger.merchants_file == "/elsewhere.toml"
+    assert load_settings().ingest.secrets_dir == "/elsewhere"
+
+
+def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_INGEST__LEASE_S", "1")
+    with pytest.raises(SettingError, match=r"setting ingest .*lease_s must be more than"):
+        load_settings()
 
 
 @pytest.mark.parametrize(

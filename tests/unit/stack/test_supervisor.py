@@ -52,7 +52,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def children_of(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    return found
 
 
 def test_services_start_only_when_the_broker_answers_and_its_topics_are_made(folder: Path) -> None:

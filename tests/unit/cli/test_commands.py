@@ -1,0 +1,161 @@
+"""The `payhook` command: what it prints, and its exit codes, without any server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from core.clock import SystemClock
+from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
+from providers.port import Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.endpoints import Endpoints, write_endpoints
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+
+
+def payhook(*words: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, words, input=stdin)
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    """Takes whatever is posted, and remembers it."""
+
+    posted: list[tuple[str, bytes, list[tuple[bytes, bytes]]]]
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+        type(self).posted.append((self.path, body, headers))
+        self.send_response(type(self).status)
+        if len(type(self).posted) > 1:
+            self.send_header("Idempotent-Replayed", "true")
+        self.end_headers()
+        self.wfile.write(b'{"status":"accepted"}')
+
+    def log_message(self, *_: object) -> None:
+        """Silence on the terminal."""
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[type[Receiver]]:
+    """A stack's data folder whose receiver takes whatever is posted."""
+    handler = type("Fresh", (Receiver,), {"posted": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    write_endpoints(tmp_path, Endpoints(url, url, "127.0.0.1:1", "redis://127.0.0.1:1/0", str(tmp_path / "j"), {}))
+    (tmp_path / "secrets").mkdir()
+    for name, adapter in build_adapters(ProvidersSettings()).items():
+        (tmp_path / "secrets" / name).write_text(f"{adapter.new_secret()}\n{adapter.new_secret()}\n")
+    yield handler
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_help_names_every_command_and_the_first_steps() -> None:
+    said = payhook("--help")
+    assert said.exit_code == 0
+    for word in ("up", "down", "status", "demo", "verify", "send", "ledger", "dlq", "First steps"):
+        assert word in said.output
+
+
+@pytest.mark.parametrize("words", [["up"], ["send"], ["verify"], ["dlq", "replay"], ["ledger", "event"]])
+def test_every_command_explains_itself(words: list[str]) -> None:
+    said = payhook(*words, "--help")
+    assert said.exit_code == 0
+    assert len(said.output.splitlines()) > 6
+
+
+def test_status_of_nothing_is_no_and_tells_how_to_start(tmp_path: Path) -> None:
+    said = payhook("status", "--data", str(tmp_path))
+    assert said.exit_code == 1
+    assert "payhook up --detach" in said.output
+    as_json = payhook("status", "--json", "--data", str(tmp_path))
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.output) == {"up": False, "ready": False}
+
+
+@pytest.mark.parametrize("words", [["down"], ["verify"], ["dlq", "replay", "1"]])
+def test_without_a_stack_a_command_says_so_in_one_sentence(words: list[str], tmp_path: Path) -> None:
+    said = payhook(*words, "--data", str(tmp_path))
+    assert said.exit_code == 1
+    assert len(said.output.splitlines()) == 1
+    assert "Traceback" not in said.output
+
+
+def test_a_wrong_setting_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_TOPICS__REPLICATION", "many")
+    said = payhook("status")
+    assert said.exit_code == 1
+    assert said.output.startswith("payhook: setting topics.replication (PAYHOOK_TOPICS__REPLICATION): ")
+
+
+@pytest.mark.parametrize("provider", ["stripe", "adyen", "standardwebhooks"])
+def test_send_signs_with_the_newest_secret_so_that_the_provider_s_check_passes(
+    provider: str, receiver: type[Receiver], tmp_path: Path
+) -> None:
+    body = _body(provider)
+    (tmp_path / "event.json").write_bytes(body)
+    said = payhook("send", str(tmp_path / "event.json"), "--provider", provider, "--data", str(tmp_path))
+    assert (said.exit_code, said.output) == (0, '200 {"status":"accepted"}\n')
+    [(path, posted, headers)] = receiver.posted
+    assert path == f"/webhooks/{provider}"
+    secrets = (tmp_path / "secrets" / provider).read_text().split()
+    adapter = build_adapters(ProvidersSettings())[provider]
+    assert adapter.verify(Request(posted, headers), secrets, SystemClock().now()) == 0
+
+
+def test_send_says_when_the_receiver_knew_the_event_already(receiver: type[Receiver], tmp_path: Path) -> None:
+    said = payhook("send", "-", "--provider", "stripe", "--times", "2", "--data", str(tmp_path), stdin=_body("stripe"))
+    assert said.exit_code == 0
+    assert said.output.splitlines()[1].endswith("(a redelivery: nothing new happens)")
+    assert receiver.posted[0] == receiver.posted[1]
+
+
+def test_send_fails_when_the_receiver_refuses(receiver: type[Receiver], tmp_path: Path) -> None:
+    receiver.status = 503
+    said = payhook("send", "-", "--provider", "stripe", "--data", str(tmp_path), stdin=_body("stripe"))
+    assert said.exit_code == 1
+    assert said.output.startswith("503 ")
+
+
+def test_send_names_the_providers_when_it_does_not_know_one(receiver: type[Receiver], tmp_path: Path) -> None:
+    said = payhook("send", "-", "--provider", "acme", "--data", str(tmp_path), stdin=b"{}")
+    assert said.exit_code == 1
+    assert said.output == "payhook: no provider 'acme'; there are adyen, standardwebhooks, stripe\n"
+
+
+def test_an_empty_ledger_and_queue_are_no_errors(tmp_path: Path) -> None:
+    assert payhook("ledger", "balances", "--data", str(tmp_path)).output == "nothing has been booked yet\n"
+    assert payhook("dlq", "list", "--data", str(tmp_path)).output == "nothing is dead\n"
+    assert json.loads(payhook("dlq", "list", "--json", "--data", str(tmp_path)).output) == []
+    assert json.loads(payhook("ledger", "balances", "--json", "--data", str(tmp_path)).output) == []
+
+
+def _body(provider: str) -> bytes:
+    now = SystemClock().now()
+    if provider == "stripe":
+        return stripe_event(
+            "evt_1", "charge.succeeded", payment="pi_1", account="", amount_minor=5, currency="EUR", created=now
+        )
+    if provider == "adyen":
+        return adyen_notification([AdyenItem("psp-2", "psp-1", "Shop", "order-1", "CAPTURE", 5, "EUR", now)])
+    return standard_event(
+        "payment.captured", payment="p_1", account="a", amount_minor=5, currency="EUR", occurred_at=now
+    )
