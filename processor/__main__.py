@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
@@ -13,7 +14,7 @@ from prometheus_client import start_http_server
 from core.clock import SystemClock
 from core.log import configure_logging
 from processor.metrics import ProcessorMetrics
-from processor.spark import open_session, warm
+from processor.spark import open_session
 from processor.status import StatusFile
 from processor.stream import Stream
 from processor.wiring import Places, open_ledger_stream
@@ -21,6 +22,9 @@ from stack.jars import spark_jars
 from stack.settings import load_settings
 
 log = logging.getLogger("processor")
+
+WARM_BATCHES = 4
+"""Ready is said after so many: the first ones load what every later one finds loaded."""
 
 
 def main() -> int:
@@ -38,7 +42,6 @@ def main() -> int:
     session = open_session(
         "payhook", settings.processor.master, settings.processor.driver_memory, spark_jars(), data_dir
     )
-    warm(session)
     batches = open_ledger_stream(
         session,
         places,
@@ -51,9 +54,12 @@ def main() -> int:
         clock,
     )
 
+    ticks = itertools.count(1)
+
     def on_batch() -> None:
+        warm = next(ticks) >= WARM_BATCHES
         metrics.blocked.set(batches.blocked)
-        if status.due():
+        if warm and status.due():
             told = batches.status()
             metrics.dead_open.set(told["dead"])
             metrics.parked.set(told["open"])

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 WORKER_GONE_TEXTS = ("Python worker exited unexpectedly", "Python worker failed to connect back", "EOFException")
 """How Spark words that a Python worker died; whatever else a job fails with is the engine's bug."""
 
+WARM_ROUNDS = 3
+"""By the third round the JVM and the Python workers answer nearly as fast as they will in service."""
+
 GROUPS_PER_CHUNK_MIN = 64
 """Below this a second task costs more than it saves."""
 
@@ -56,6 +59,11 @@ class Executor:
         self._spark = spark
         self._task = task
         self._parallelism = parallelism
+
+    def warm(self) -> None:
+        """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
+        for _ in range(WARM_ROUNDS):
+            self._run_chunks([[] for _ in range(self._parallelism)])
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
@@ -91,11 +99,8 @@ class Executor:
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""
-        chunks = split(groups, self._parallelism)
-        packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
         try:
-            frame = self._spark.createDataFrame(packed)
-            table = frame.mapInArrow(_on_executor(self._task), RESULT_SCHEMA).toArrow()
+            table = self._run_chunks(split(groups, self._parallelism))
         except Exception as error:
             if not worker_gone(error):
                 raise
@@ -105,6 +110,10 @@ class Executor:
             results.handler_version, pairs = pickle.loads(answer)  # noqa: S301 - from this job's own executors
             results.by_item.update(pairs)
         return True
+
+    def _run_chunks(self, chunks: Sequence[list[list[WorkItem]]]) -> pa.Table:
+        packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
+        return self._spark.createDataFrame(packed).mapInArrow(_on_executor(self._task), RESULT_SCHEMA).toArrow()
 
 
 def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:

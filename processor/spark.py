@@ -8,14 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from journal.marks import Marks
-from processor.worker import RESULT_SCHEMA, echo
-
-WARM_ROUNDS = 3
-"""By the third round the JVM and the Python workers answer as fast as they will in service, nearly."""
 
 COLUMNS = ("topic", "partition", "offset", "value", "headers")
 _COLUMN_TYPES = (
@@ -98,10 +93,3 @@ def starting_offsets(marks: Marks) -> str:
     return json.dumps(
         {topic: {str(number): until for number, until in partitions.items()} for topic, partitions in marks.items()}
     )
-
-
-def warm(session: SparkSession) -> None:
-    """Starts the Python workers and loads the JVM's classes on the path that a batch takes."""
-    rows = pa.table({"chunk": pa.array([b"x"] * 4, pa.binary())})
-    for _ in range(WARM_ROUNDS):
-        session.createDataFrame(rows).mapInArrow(echo, RESULT_SCHEMA).toArrow()

@@ -80,6 +80,9 @@ def open_ledger_stream(
     clock: Clock,
 ) -> Batches:
     """The ledger stream, ready to run: the epoch is committed first, then everything catches up by seq."""
+    task = _task(settings.ledger, partial(ledger_handler.build, ledger, providers))
+    executor = Executor(session, task, _cores(session))
+    executor.warm()
     held = offsets.watermarks(bootstrap, [EVENTS_TOPIC, CONTROL_TOPIC])
     places.trying.parent.mkdir(parents=True, exist_ok=True)
     writer = JournalWriter.create_or_open(str(places.journal), STREAM)
@@ -102,9 +105,7 @@ def open_ledger_stream(
         bodies=bodies,
         followers=[postings],
         dead_letters=dead_letters,
-        executor=Executor(
-            session, _task(settings.ledger, partial(ledger_handler.build, ledger, providers)), _cores(session)
-        ),
+        executor=executor,
         adapters=build_adapters(providers),
         clock=clock,
         trying=places.trying,

@@ -73,12 +73,6 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
 
 
-def echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hands its one column back: what a warm-up runs."""
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays([batch.column(0)], names=["results"])
-
-
 def run_groups(task: Task, handler: Handler, groups: list[list[WorkItem]]) -> list[tuple[int, Outcome | Failure]]:
     """Runs the groups on ``task.concurrency`` threads until all are done or the deadline has passed."""
     runs = [GroupRun(items) for items in groups]

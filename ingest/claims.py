@@ -1,0 +1,109 @@
+"""The claim on an event key: one atomic decision a key, so that of many copies one is published.
+
+Redis is the fast path, not the authority: whatever it forgets or can't say, the journal decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from core.clock import Clock
+from core.keys import hash16
+
+CONTENT_BYTES = 8
+OWNER_BYTES = 16
+
+
+class ClaimState(StrEnum):
+    """What a claim found, and what the claimer then does."""
+
+    CLAIMED = "claimed"
+    """Nobody had it: publish."""
+    RECLAIMED = "reclaimed"
+    """Its owner's lease is over: publish, flagged."""
+    IN_FLIGHT = "in_flight"
+    """Somebody publishes it now: wait, then ask again with one's own content."""
+    DUPLICATE = "duplicate"
+    """Published before with the same content: nothing to do."""
+    CONFLICT = "conflict"
+    """Published before with other content: publish, flagged; a person decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimKey:
+    """An event key and the content that the claimer has for it (hex SHA-256)."""
+
+    event_key: str
+    content_sha256: str
+
+    @property
+    def key16(self) -> bytes:
+        return hash16(self.event_key)
+
+    @property
+    def content8(self) -> bytes:
+        return bytes.fromhex(self.content_sha256)[:CONTENT_BYTES]
+
+
+class Claims(Protocol):
+    """The protocol's three steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own."""
+
+    async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
+        """Decides each key atomically, in order."""
+
+    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
+        """Marks keys as published; one that another owner has taken over meanwhile stays as it is."""
+
+    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
+        """Gives keys back that weren't published; only if still the owner."""
+
+
+@dataclass(slots=True)
+class _Held:
+    content8: bytes
+    owner: bytes | None
+    until: float
+
+
+class MemoryClaims:
+    """The same protocol in a dictionary: for tests, and to say in ten lines what the script does."""
+
+    def __init__(self, clock: Clock, lease_s: float, confirmed_s: float) -> None:
+        self._clock = clock
+        self._lease_s = lease_s
+        self._confirmed_s = confirmed_s
+        self._held: dict[bytes, _Held] = {}
+
+    async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
+        return [self._claim(key, owner) for key in keys]
+
+    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
+        for key in keys:
+            held = self._held.get(key.key16)
+            if held is None or held.owner == owner:
+                until = self._clock.monotonic() + self._confirmed_s
+                self._held[key.key16] = _Held(key.content8, None, until)
+
+    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
+        for key in keys:
+            held = self._held.get(key.key16)
+            if held is not None and held.owner == owner:
+                del self._held[key.key16]
+
+    def forget_all(self) -> None:
+        """What an emptied Redis is like."""
+        self._held.clear()
+
+    def _claim(self, key: ClaimKey, owner: bytes) -> ClaimState:
+        now = self._clock.monotonic()
+        held = self._held.get(key.key16)
+        if held is not None and held.owner is None and held.until > now:
+            return ClaimState.DUPLICATE if held.content8 == key.content8 else ClaimState.CONFLICT
+        if held is not None and held.owner is not None and held.until > now:
+            return ClaimState.IN_FLIGHT
+        taken_over = held is not None and held.owner is not None
+        self._held[key.key16] = _Held(key.content8, owner, now + self._lease_s)
+        return ClaimState.RECLAIMED if taken_over else ClaimState.CLAIMED

@@ -1,0 +1,54 @@
+"""The receiver's metrics: every name, type and meaning stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.010, 0.025, 0.050, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Edges stand exactly at 10 ms and 5 s, the bounds of the alerts."""
+
+
+class IngestMetrics:
+    """One set a process, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.answers = Counter(
+            "payhook_ingest_answers", "Requests by provider and status", ("provider", "status"), registry=self.registry
+        )
+        self.events = Counter(
+            "payhook_ingest_events",
+            "Events by provider and what the claim said",
+            ("provider", "outcome"),
+            registry=self.registry,
+        )
+        self.refusals = Counter(
+            "payhook_ingest_refusals",
+            "Refused requests by provider and reason",
+            ("provider", "reason"),
+            registry=self.registry,
+        )
+        self.secrets = Counter(
+            "payhook_ingest_secret_matched", "Verified requests by the secret that matched, 0 is the newest",
+            ("provider", "index"), registry=self.registry,
+        )  # fmt: skip
+        self.claim_seconds = Histogram(
+            "payhook_redis_claim_seconds", "One claim round trip", buckets=SECONDS_BUCKETS, registry=self.registry
+        )
+        self.request_seconds = Histogram(
+            "payhook_ingest_request_seconds",
+            "Head of a request to its answer",
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+        self._receipts_dropped = Gauge(
+            "payhook_ingest_receipts_dropped",
+            "Receipts that Kafka didn't take, since the start",
+            registry=self.registry,
+        )
+
+    def receipts_dropped_from(self, count: Callable[[], float]) -> None:
+        """Asks ``count`` whenever the metrics are read."""
+        self._receipts_dropped.set_function(count)

@@ -1,0 +1,125 @@
+"""Publishes to Kafka and waits for acks=all without a thread hop a message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from core.event import Headers
+
+log = logging.getLogger(__name__)
+
+BUSY_POLL_S = 0.001
+IDLE_POLL_S = 0.02
+METADATA_S = 1.0
+
+
+def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]:
+    """Every replica acknowledges, the producer's own retries make no copies, and the partitioner is pinned."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "message.timeout.ms": publish_timeout_ms,
+        "request.timeout.ms": publish_timeout_ms,
+        "socket.timeout.ms": 10_000,
+        "linger.ms": 1,
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.messages": 50_000,
+        "queue.buffering.max.kbytes": 128 * 1024,
+        "message.max.bytes": 2 * 1024 * 1024,
+        "compression.type": "none",
+    }
+
+
+class Publisher(Protocol):
+    """What the receiver asks of Kafka."""
+
+    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+        """True once every in-sync replica has it; False when that failed or nobody knows."""
+
+    def note(self, topic: str, key: bytes, value: bytes) -> None:
+        """Publishes without waiting; a full queue drops and counts."""
+
+    async def reachable(self) -> bool:
+        """Whether Kafka answers."""
+
+
+class KafkaPublisher:
+    """`Publisher` on librdkafka; delivery reports come in on the event loop, from `serve`."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._outstanding = 0
+        self._more = asyncio.Event()
+        self.dropped = 0
+
+    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+        acknowledged: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            self._outstanding -= 1
+            if error is not None:
+                log.warning("%s not acknowledged: %s", topic, error)
+            if not acknowledged.done():
+                acknowledged.set_result(error is None)
+
+        if not self._produce(topic, key, value, headers, delivered):
+            return False
+        return await acknowledged
+
+    def note(self, topic: str, key: bytes, value: bytes) -> None:
+        if not self._produce(topic, key, value, [], self._noted):
+            self.dropped += 1
+
+    async def serve(self) -> None:
+        """Runs for as long as the receiver does: polls often while something is outstanding."""
+        while True:
+            self._producer.poll(0)
+            if self._outstanding:
+                await asyncio.sleep(BUSY_POLL_S)
+                continue
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), IDLE_POLL_S)
+            except TimeoutError:
+                continue
+
+    async def reachable(self) -> bool:
+        """Whether the broker tells its metadata."""
+        try:
+            await asyncio.to_thread(self._producer.list_topics, timeout=METADATA_S)
+        except KafkaException:
+            return False
+        return True
+
+    async def close(self, timeout_s: float) -> int:
+        """Gives what is outstanding its time; returns how much is left."""
+        return int(await asyncio.to_thread(self._producer.flush, timeout_s))
+
+    def _produce(
+        self, topic: str, key: bytes, value: bytes, headers: Headers, delivered: Callable[[Any, Any], None]
+    ) -> bool:
+        try:
+            self._producer.produce(topic, value, key=key, headers=list(headers), on_delivery=delivered)
+        except (BufferError, KafkaException) as refused:
+            log.warning("%s takes nothing: %s", topic, refused)
+            return False
+        self._outstanding += 1
+        self._more.set()
+        return True
+
+    def _noted(self, error: KafkaError | None, _message: Message) -> None:
+        self._outstanding -= 1
+        self.dropped += error is not None
+
+
+async def publish_all(publisher: Publisher, topic: str, records: Sequence[tuple[bytes, bytes, Headers]]) -> list[bool]:
+    """Publishes in order and waits for all; one answer a record."""
+    if len(records) == 1:
+        return [await publisher.publish(topic, *records[0])]
+    return list(await asyncio.gather(*(publisher.publish(topic, *record) for record in records)))
