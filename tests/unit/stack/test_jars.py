@@ -22,50 +22,53 @@ def lock(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """What the repository holds; a test may change it."""
-    held = dict(CONTENT)
+class Repository:
+    """Brings what it holds; a test may change that."""
 
-    def resolve(coordinates: Sequence[str], cache: Path) -> None:
+    def __init__(self) -> None:
+        self.held = dict(CONTENT)
+
+    def fetch(self, coordinates: Sequence[str], cache: Path) -> None:
         (cache / "jars").mkdir(parents=True, exist_ok=True)
         for jar in (jars.Jar(coordinate, "") for coordinate in coordinates):
-            if jar.coordinate in held:
-                (cache / "jars" / jar.resolved_name).write_bytes(held[jar.coordinate])
-
-    monkeypatch.setattr(jars, "resolve", resolve)
-    return held
+            if jar.coordinate in self.held:
+                (cache / "jars" / jar.resolved_name).write_bytes(self.held[jar.coordinate])
 
 
-def test_an_installed_list_is_exactly_the_lock(tmp_path: Path, lock: Path, fetched: dict[str, bytes]) -> None:
-    jars.install(lock, tmp_path / "jars", tmp_path / "cache")
+@pytest.fixture
+def repository() -> Repository:
+    return Repository()
+
+
+def test_an_installed_list_is_exactly_the_lock(tmp_path: Path, lock: Path, repository: Repository) -> None:
+    jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
     found = jars.installed(lock, tmp_path / "jars")
     assert [jar.name for jar in found] == ["first-1.0.jar", "second_2.13-2.0-rc1.jar"]
     assert [jar.read_bytes() for jar in found] == [b"first", b"second"]
 
 
 def test_a_jar_with_another_hash_is_refused_and_nothing_installed(
-    tmp_path: Path, lock: Path, fetched: dict[str, bytes]
+    tmp_path: Path, lock: Path, repository: Repository
 ) -> None:
-    fetched["org.two:second_2.13:2.0-rc1"] = b"changed"
+    repository.held["org.two:second_2.13:2.0-rc1"] = b"changed"
     with pytest.raises(JarTampered, match=r"org\.two:second_2\.13:2\.0-rc1: sha256 .* isn't the lock's"):
-        jars.install(lock, tmp_path / "jars", tmp_path / "cache")
+        jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
     assert not jars.is_installed(lock, tmp_path / "jars")
 
 
-def test_a_jar_that_no_repository_has_is_named(tmp_path: Path, lock: Path, fetched: dict[str, bytes]) -> None:
-    del fetched["org.one:first:1.0"]
+def test_a_jar_that_no_repository_has_is_named(tmp_path: Path, lock: Path, repository: Repository) -> None:
+    del repository.held["org.one:first:1.0"]
     with pytest.raises(JarsUnresolved, match=r"org\.one:first:1\.0 is missing"):
-        jars.install(lock, tmp_path / "jars", tmp_path / "cache")
+        jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
 
 
 def test_a_changed_lock_or_a_lost_jar_wants_the_set_up_again(
-    tmp_path: Path, lock: Path, fetched: dict[str, bytes]
+    tmp_path: Path, lock: Path, repository: Repository
 ) -> None:
     folder = tmp_path / "jars"
     with pytest.raises(JarsMissing, match="run `make setup`"):
         jars.installed(lock, folder)
-    jars.install(lock, folder, tmp_path / "cache")
+    jars.install(lock, folder, tmp_path / "cache", repository.fetch)
     (folder / "first-1.0.jar").rename(folder / "kept")
     assert not jars.is_installed(lock, folder)
     (folder / "kept").rename(folder / "first-1.0.jar")
