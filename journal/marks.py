@@ -30,7 +30,7 @@ def marks_from_json(text: str) -> Marks:
 
 
 def with_starts(marks: Marks, starts: Marks) -> Marks:
-    """``marks`` plus a start for each partition that it doesn't know yet."""
+    """``marks`` plus a start for each partition that they don't know yet."""
     return {topic: {**starts.get(topic, {}), **marks.get(topic, {})} for topic in {**marks, **starts}}
 
 
@@ -38,17 +38,23 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
     """
     :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
     """
+    if _partitions(before) != _partitions(after):
+        changed = sorted(_partitions(before) ^ _partitions(after))
+        raise BatchInvalid(f"the marks of {changed[:5]} came or went; partitions are named when an epoch begins")
     decided: dict[tuple[str, int], list[int]] = {}
     for row in rows:
+        if row.first != (row.item_seq == row.seq):
+            raise BatchInvalid(f"row {row.seq} is a first row or isn't, but its item is {row.item_seq}")
         if row.first:
             decided.setdefault((row.topic, row.partition), []).append(row.offset)
-    for topic, partitions in after.items():
-        for number, until in partitions.items():
-            since = before.get(topic, {}).get(number, until)
-            offsets = sorted(decided.pop((topic, number), []))
-            if offsets != list(range(since, until)):
-                raise BatchInvalid(
-                    f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…"
-                )
+    for topic, number in _partitions(after):
+        since, until = before[topic][number], after[topic][number]
+        offsets = sorted(decided.pop((topic, number), []))
+        if offsets != list(range(since, until)):
+            raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…")
     if decided:
         raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")
+
+
+def _partitions(marks: Marks) -> set[tuple[str, int]]:
+    return {(topic, number) for topic, partitions in marks.items() for number in partitions}

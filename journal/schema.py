@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from core.clock import to_micros
+from core.clock import from_micros, to_micros
 from core.decision import Decision, ErrorKind
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -128,26 +130,61 @@ def row_hash(row: JournalRow) -> str:
     ).hexdigest()
 
 
+def row_hashes(table: pa.Table) -> list[str]:
+    """`row_hash` of every row of a table of `JOURNAL_SCHEMA`, natively."""
+    texts = [_texts(table.column(name)) for name in HASHED_COLUMNS]
+    joined = pc.binary_join_element_wise(*texts, "\x1f", null_handling="replace", null_replacement="\x00")
+    return [hashlib.sha256(text).hexdigest() for text in joined.cast(pa.binary()).to_pylist()]
+
+
 def to_arrow(rows: Sequence[JournalRow]) -> pa.Table:
     """The rows as one table of `JOURNAL_SCHEMA`."""
-    columns = {name: [getattr(row, name) for row in rows] for name in JOURNAL_SCHEMA.names}
-    return pa.table(columns, schema=JOURNAL_SCHEMA)
+    if not rows:
+        return JOURNAL_SCHEMA.empty_table()
+    columns = zip(*map(_values, rows), strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, JOURNAL_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=JOURNAL_SCHEMA)
+
+
+def stamped(rows: Sequence[JournalRow], epoch: int, batch_seq: int) -> pa.Table:
+    """Gives rows their epoch, batch and hash, and makes one table of them: each column is computed once."""
+    for row in rows:
+        row.epoch, row.batch_seq = epoch, batch_seq
+    table = to_arrow(rows)
+    hashes = row_hashes(table)
+    for row, digest in zip(rows, hashes, strict=True):
+        row.row_hash = digest
+    at = JOURNAL_SCHEMA.get_field_index("row_hash")
+    return table.set_column(at, JOURNAL_SCHEMA.field(at), pa.array(hashes, pa.string()))
 
 
 def from_arrow(table: pa.Table | pa.RecordBatch) -> list[JournalRow]:
-    """The inverse of `to_arrow`; columns that the table lacks get their defaults."""
-    return [_from_dict(record) for record in table.to_pylist()]
+    """The inverse of `to_arrow`; columns that the table lacks get their defaults, unknown ones are left out."""
+    names = [name for name in table.schema.names if name in _FIELDS]
+    columns = [_python_values(name, table.column(name)) for name in names]
+    return [JournalRow(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
 
 
 _FIELDS = frozenset(field.name for field in fields(JournalRow))
+_DECISIONS = {decision.value: decision for decision in Decision}
+_KINDS = {kind.value: kind for kind in ErrorKind}
+_values: Callable[[JournalRow], tuple[Any, ...]] = attrgetter(*JOURNAL_SCHEMA.names)
 
 
-def _from_dict(record: dict[str, Any]) -> JournalRow:
-    known = {name: value for name, value in record.items() if name in _FIELDS}
-    known["decision"] = Decision(known["decision"])
-    if known.get("error_kind") is not None:
-        known["error_kind"] = ErrorKind(known["error_kind"])
-    return JournalRow(**known)
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).cast(pa.string())
+
+
+def _python_values(name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+        return [None if value is None else from_micros(value) for value in micros]
+    values: list[Any] = column.to_pylist()
+    if name == "decision":
+        return [_DECISIONS[value] for value in values]
+    if name == "error_kind":
+        return [None if value is None else _KINDS[value] for value in values]
+    return values
 
 
 def _as_text(value: object) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from journal.chain import GENESIS, commit_digest, extend
+from journal.chain import ChainHead
 from journal.marks import Marks, marks_from_json
+from journal.scan import scan
 
 HISTORY_STEPS = (10, 200, None)
 """Maintenance commits say nothing of a journal's state: look back a little, then further, then at all."""
@@ -28,7 +31,10 @@ class JournalState:
 
 
 def read_state(path: str, version: int) -> JournalState:
-    """The state at ``version``, by a handle of its own."""
+    """The state at ``version``, by a handle of its own.
+
+    :raises JournalBroken: the log doesn't tell it, and the rows can't
+    """
     table = DeltaTable(path, version=version)
     for limit in HISTORY_STEPS:
         for commit in table.history(limit):
@@ -51,28 +57,25 @@ def _from_commit(commit: dict[str, Any], version: int) -> JournalState:
 
 def _from_rows(table: DeltaTable, version: int) -> JournalState:
     """What the rows alone tell, when the log's commits are gone: dead letters are published again."""
-    columns = ["seq", "batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
-    rows = table.to_pyarrow_dataset().to_table(columns=columns).sort_by("seq").to_pylist()
     marks: Marks = {}
     start: Marks = {}
-    chain, batch, hashes = GENESIS, None, list[str]()
-    for row in rows:
-        if row["first"]:
-            until, since = marks.setdefault(row["topic"], {}), start.setdefault(row["topic"], {})
-            until[row["partition"]] = max(until.get(row["partition"], 0), row["offset"] + 1)
-            since[row["partition"]] = min(since.get(row["partition"], row["offset"]), row["offset"])
-        if row["batch_seq"] != batch and hashes:
-            chain, hashes = extend(chain, commit_digest(hashes)), []
-        batch = row["batch_seq"]
-        hashes.append(row["row_hash"])
-    if hashes:
-        chain = extend(chain, commit_digest(hashes))
+    chain = ChainHead()
+    seq = epoch = 0
+    for rows in scan(table, 0, ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]):
+        _widen(start, marks, rows)
+        for batch_seq, row_hash in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
+            chain.add(batch_seq, row_hash)
+        seq, epoch = rows["seq"][-1].as_py(), max(epoch, pc.max(rows["epoch"]).as_py())
     return JournalState(
-        epoch=max((row["epoch"] for row in rows), default=0),
-        version=version,
-        next_seq=(rows[-1]["seq"] if rows else 0) + 1,
-        marks=marks,
-        start=start,
-        published_upto=0,
-        chain=chain,
+        epoch=epoch, version=version, next_seq=seq + 1, marks=marks, start=start, published_upto=0, chain=chain.head
     )
+
+
+def _widen(start: Marks, marks: Marks, rows: pa.Table) -> None:
+    """Takes the offsets of first rows into the range of their partition."""
+    ranges = rows.filter(rows["first"]).group_by(["topic", "partition"])
+    for one in ranges.aggregate([("offset", "min"), ("offset", "max")]).to_pylist():
+        topic, number, since, until = one["topic"], one["partition"], one["offset_min"], one["offset_max"] + 1
+        start.setdefault(topic, {}).setdefault(number, since)
+        start[topic][number] = min(start[topic][number], since)
+        marks.setdefault(topic, {})[number] = max(marks.get(topic, {}).get(number, 0), until)

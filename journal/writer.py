@@ -5,28 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
-from core.decision import Decision
 from journal.chain import commit_digest, extend
 from journal.errors import BatchInvalid, CommitUnknown, Fenced
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
-from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
+from journal.schema import JOURNAL_SCHEMA, JournalRow, stamped
 from journal.state import JournalState, read_state
+from journal.table import create_table
 
-EPOCH_TRIES_MAX = 5
-"""Starters that race each other: each loss means that another one got its epoch in."""
+EPOCH_TRIES_MAX = 20
+"""A live writer wins the race for the next version whenever its commit falls between reading and writing here: about
+one try in three at four commits a second."""
 
-TABLE_CONFIGURATION = {
-    "delta.appendOnly": "true",
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 3650 days",
-    "delta.dataSkippingNumIndexedCols": "8",
-}
+PROBLEM_CHARS_MAX = 500
+"""delta-rs puts rows into some of its messages."""
+
 _FENCED = re.compile(r"concurrent transaction|metadata|protocol", re.IGNORECASE)
+_REFUSED_ROWS = re.compile(r"failed validation check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,9 @@ class Committed:
 class JournalWriter:
     """Appends batches to one stream's journal.
 
-    The table handle is opened when the epoch begins and serves commits only; it is never refreshed. All
-    commits carry one application id, so that a commit after somebody else's epoch is refused for good.
+    The table handle is opened when the epoch begins and serves commits only. It is never refreshed, and nothing else
+    is done by it: a refreshed handle has seen a later epoch, and its next commit would be let through. All commits
+    carry one application id, so that Delta refuses every commit after somebody else's, however often it is tried.
     """
 
     def __init__(self, path: str, stream: str) -> None:
@@ -50,22 +50,27 @@ class JournalWriter:
         self._stream = stream
         self._handle: DeltaTable | None = None
         self._state: JournalState | None = None
-        self._commits = 0
+        self._ended: Fenced | CommitUnknown | None = None
 
     @classmethod
     def create_or_open(cls, path: str, stream: str) -> JournalWriter:
-        """A writer that hasn't begun yet; makes the table where there is none."""
-        if not DeltaTable.is_deltatable(path):
-            _create(path, stream)
+        """A writer that hasn't begun yet; makes the table where there is none.
+
+        :raises JournalBroken: the table there isn't a journal
+        """
+        create_table(path, stream)
         return cls(path, stream)
 
     def begin_epoch(self, starts: Marks) -> JournalState:
-        """Fences off every writer before this one; only then is the journal's state read.
+        """Fences off every writer before this one; only then is the journal's state read, at that very version.
 
-        ``starts`` is where partitions begin that the journal doesn't know.
+        ``starts`` is where partitions begin that the journal doesn't know. The commit holds no rows and no file:
+        metadata and the application id alone.
 
-        :raises Fenced: other starters won every time
+        :raises Fenced: other writers won every time
         """
+        if self._handle is not None:
+            raise BatchInvalid("this writer has begun its epoch; another one takes another writer")
         problem = "no try was made"
         for _ in range(EPOCH_TRIES_MAX):
             handle = DeltaTable(self._path)
@@ -77,7 +82,7 @@ class JournalWriter:
                 start=with_starts(before.start, starts),
             )
             try:
-                self._write(handle, (), state, "epoch")
+                self._write(handle, JOURNAL_SCHEMA.empty_table(), state, {"payhook.kind": "epoch"})
             except CommitFailedError as refused:
                 problem = str(refused)
                 continue
@@ -89,75 +94,65 @@ class JournalWriter:
     def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed:
         """Commits a batch whole, in one commit; ``rows`` are in seq order and get epoch, batch and hash.
 
-        :raises BatchInvalid: seq or offsets aren't contiguous; nothing was written
+        ``marks`` is the full map after the batch. After `Fenced` or `CommitUnknown` every further call raises it again.
+
+        :raises BatchInvalid: seq or offsets aren't contiguous, or a row breaks a constraint; nothing was written
         :raises Fenced: another writer took over; nothing was written, and the process must end
         :raises CommitUnknown: it may or may not be written, and the process must end
         """
+        if self._ended is not None:
+            raise self._ended
         if self._handle is None or self._state is None:
             raise BatchInvalid("no epoch was begun")
-        state = self._stamp(rows, marks, published_upto)
+        table, state = self._stamp(self._state, rows, marks, published_upto)
+        self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
         try:
-            self._write(self._handle, rows, state, "batch")
-        except CommitFailedError as refused:
-            if _FENCED.search(str(refused)):
-                raise Fenced(self._stream, state.epoch, str(refused)) from refused
-            raise CommitUnknown(self._stream, str(refused)) from refused
-        except (DeltaError, OSError) as failed:
-            raise CommitUnknown(self._stream, str(failed)) from failed
+            self._write(self._handle, table, state, {"payhook.batch_seq": str(rows[0].seq)})
+        except Exception as failed:
+            raise self._end(failed, state.epoch) from failed
+        self._ended = None
         self._state = replace(state, version=self._handle.version())
         return Committed(self._state.version, rows[0].seq, rows[-1].seq)
 
-    def _stamp(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> JournalState:
-        state = self._state
-        assert state is not None
-        if [row.seq for row in rows] != list(range(state.next_seq, state.next_seq + len(rows))) or not rows:
+    def _end(self, failed: Exception, epoch: int) -> Exception:
+        problem = str(failed)[:PROBLEM_CHARS_MAX]
+        if _REFUSED_ROWS.search(problem):
+            self._ended = None
+            return BatchInvalid(problem)
+        if isinstance(failed, CommitFailedError) and _FENCED.search(problem):
+            self._ended = Fenced(self._stream, epoch, problem)
+        else:
+            self._ended = CommitUnknown(self._stream, problem)
+        return self._ended
+
+    def _stamp(
+        self, state: JournalState, rows: Sequence[JournalRow], marks: Marks, published_upto: int
+    ) -> tuple[pa.Table, JournalState]:
+        if not rows or [row.seq for row in rows] != list(range(state.next_seq, state.next_seq + len(rows))):
             raise BatchInvalid(f"seq {state.next_seq} is next, the rows begin with {[row.seq for row in rows[:3]]}")
         check_movement(rows, state.marks, marks)
-        for row in rows:
-            row.epoch = state.epoch
-            row.batch_seq = state.next_seq
-            row.row_hash = row_hash(row)
-        return replace(
+        table = stamped(rows, state.epoch, state.next_seq)
+        after = replace(
             state,
             next_seq=rows[-1].seq + 1,
             marks=marks,
             published_upto=max(published_upto, state.published_upto),
             chain=extend(state.chain, commit_digest(row.row_hash for row in rows)),
         )
+        return table, after
 
-    def _write(self, handle: DeltaTable, rows: Sequence[JournalRow], state: JournalState, kind: str) -> None:
-        self._commits += 1
+    def _write(self, handle: DeltaTable, table: pa.Table, state: JournalState, extra: dict[str, str]) -> None:
+        seq = state.next_seq - 1
         metadata = {
-            "payhook.kind": kind,
             "payhook.stream": self._stream,
             "payhook.epoch": str(state.epoch),
-            "payhook.seq": str(state.next_seq - 1),
+            "payhook.seq": str(seq),
             "payhook.marks": marks_to_json(state.marks),
             "payhook.start": marks_to_json(state.start),
             "payhook.chain": state.chain,
             "payhook.published_upto": str(state.published_upto),
         }
-        if rows:
-            metadata["payhook.batch_seq"] = str(rows[0].batch_seq)
-        fence = Transaction(f"payhook-{self._stream}", self._commits)
-        write_deltalake(
-            handle,
-            to_arrow(rows),
-            mode="append",
-            commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[fence]),
-        )
-
-
-def _create(path: str, stream: str) -> None:
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    try:
-        table = DeltaTable.create(
-            path, JOURNAL_SCHEMA, name=f"journal_{stream}", mode="error", configuration=TABLE_CONFIGURATION
-        )
-        decisions = ", ".join(f"'{decision.value}'" for decision in Decision)
-        table.alter.add_constraint({"decision_is_known": f"decision IN ({decisions})"})
-        table.alter.add_constraint({"counts_are_sane": "seq > 0 AND item_seq > 0 AND item_seq <= seq AND attempt >= 0"})
-    except DeltaError:
-        if not DeltaTable.is_deltatable(path):
-            raise
+        # Delta compares application ids, not versions: any later commit under this one is a conflict.
+        fence = Transaction(f"payhook-{self._stream}", seq)
+        properties = CommitProperties(custom_metadata=metadata | extra, app_transactions=[fence])
+        write_deltalake(handle, table, mode="append", commit_properties=properties)

@@ -1,0 +1,57 @@
+"""Reads a journal's table in seq order with bounded memory, however its files are laid out.
+
+Files that were compacted (OPTIMIZE) hold any mixture of old rows, so order comes from reading one window
+of seq after the other: seq has no gaps, so a window's width is its number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from journal.errors import JournalBroken
+
+ROWS_PER_WINDOW = 50_000
+"""About 50 MB of rows in Arrow."""
+
+
+def scan(table: DeltaTable, after: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Rows with a greater seq than ``after``, in seq order, a window a table.
+
+    :raises JournalBroken: a seq is missing or there twice, or a file can't be read
+    """
+    wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
+    try:
+        last = last_seq(table)
+        for since in range(after + 1, last + 1, ROWS_PER_WINDOW):
+            until = min(since + ROWS_PER_WINDOW, last + 1)
+            rows = _window(table, since, until, wanted)
+            _check_whole(table, rows, since, until)
+            yield rows
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+
+
+def last_seq(table: DeltaTable) -> int:
+    """The greatest seq in the table, from the files' statistics; 0 if it is empty."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return 0
+    if "max.seq" in actions.column_names and actions["max.seq"].null_count == 0:
+        return int(pc.max(actions["max.seq"]).as_py())
+    return int(pc.max(table.to_pyarrow_dataset().to_table(columns=["seq"])["seq"]).as_py())
+
+
+def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
+    files = table.to_pyarrow_dataset(file_pruning_predicate=f"seq >= {since} AND seq < {until}")
+    seq = pc.field("seq")
+    return files.to_table(columns=columns, filter=(seq >= since) & (seq < until)).sort_by("seq")
+
+
+def _check_whole(table: DeltaTable, rows: pa.Table, since: int, until: int) -> None:
+    if rows["seq"].to_pylist() != list(range(since, until)):
+        raise JournalBroken(table.table_uri, f"seq {since} to {until - 1} aren't there once each")
