@@ -1,0 +1,378 @@
+"""Adyen: every item is proven, sliced out byte by byte, and named."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import SettingError, Unparseable
+from providers import (
+    Adapter,
+    ContentVersionUnknown,
+    ModeMismatch,
+    ProvidersSettings,
+    Request,
+    SignatureInvalid,
+    build_adapters,
+)
+
+KEY = "AB" * 32
+OTHER_KEY = "CD" * 32
+FIELDS = ("pspReference", "originalReference", "merchantAccountCode", "merchantReference", "eventCode", "success")
+
+
+def item(**changed: Any) -> dict[str, Any]:
+    fields = {
+        "pspReference": "PSP1",
+        "originalReference": "ORIGINAL1",
+        "merchantAccountCode": "Main",
+        "merchantReference": "order-1",
+        "amount": {"value": 1000, "currency": "EUR"},
+        "eventCode": "CAPTURE",
+        "success": "true",
+        "eventDate": "2026-01-31T13:00:00+01:00",
+        **changed,
+    }
+    return {name: value for name, value in fields.items() if value is not ...}
+
+
+def signature(of: dict[str, Any], key: str = KEY) -> str:
+    amount = of.get("amount") or {}
+    value = amount.get("value")
+    parts = [
+        of.get("pspReference") or "",
+        of.get("originalReference") or "",
+        of.get("merchantAccountCode") or "",
+        of.get("merchantReference") or "",
+        "" if value is None else str(value),
+        amount.get("currency") or "",
+        of.get("eventCode") or "",
+        of.get("success") or "",
+    ]
+    digest = hmac.new(bytes.fromhex(key), ":".join(parts).encode(), hashlib.sha256).digest()
+    return base64.b64encode(digest).decode()
+
+
+def signed(of: dict[str, Any], key: str = KEY) -> dict[str, Any]:
+    return {**of, "additionalData": {**of.get("additionalData", {}), "hmacSignature": signature(of, key)}}
+
+
+def body(*items: dict[str, Any], live: Any = "true") -> bytes:
+    wrapped = [{"NotificationRequestItem": one} for one in items]
+    return json.dumps({"live": live, "notificationItems": wrapped}).encode()
+
+
+def refused(adapter: Adapter, of: bytes, now: datetime, secrets: list[str] | None = None) -> str:
+    with pytest.raises(SignatureInvalid) as caught:
+        adapter.verify(Request(of, []), [KEY] if secrets is None else secrets, now)
+    return caught.value.reason
+
+
+def test_the_index_of_the_key_that_signed_is_told_and_of_several_items_the_oldest(
+    adyen_adapter: Adapter, now: datetime
+) -> None:
+    keys = [KEY, OTHER_KEY]
+    assert adyen_adapter.verify(Request(body(signed(item())), []), keys, now) == 0
+    assert adyen_adapter.verify(Request(body(signed(item(), OTHER_KEY)), []), keys, now) == 1
+    both = body(signed(item()), signed(item(pspReference="PSP2"), OTHER_KEY), signed(item(pspReference="PSP3")))
+    assert adyen_adapter.verify(Request(both, []), keys, now) == 1
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_one_forged_item_refuses_the_whole_request(adyen_adapter: Adapter, now: datetime, position: int) -> None:
+    items = [signed(item(pspReference=f"PSP{number}")) for number in range(3)]
+    assert adyen_adapter.verify(Request(body(*items), []), [KEY], now) == 0
+    items[position]["amount"] = {"value": 1_000_000, "currency": "EUR"}
+    assert refused(adyen_adapter, body(*items), now) == "mismatch"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_signed_field_counts(adyen_adapter: Adapter, now: datetime, name: str) -> None:
+    genuine = signed(item())
+    assert refused(adyen_adapter, body({**genuine, name: genuine[name] + "x"}), now) == "mismatch"
+    without = {key: value for key, value in genuine.items() if key != name}
+    assert refused(adyen_adapter, body(without), now) == "mismatch"
+
+
+@pytest.mark.parametrize(
+    "amount", [{"value": 1001, "currency": "EUR"}, {"value": 1000, "currency": "USD"}, {}, ..., None]
+)
+def test_the_amount_counts(adyen_adapter: Adapter, now: datetime, amount: Any) -> None:
+    assert (
+        refused(adyen_adapter, body({**signed(item()), "amount": None if amount is ... else amount}), now) == "mismatch"
+    )
+
+
+@pytest.mark.parametrize(
+    "changed", [{"originalReference": ...}, {"merchantReference": ...}, {"amount": ...}, {"amount": {}}]
+)
+def test_a_missing_field_is_signed_as_empty_and_so_is_null(
+    adyen_adapter: Adapter, now: datetime, changed: dict[str, Any]
+) -> None:
+    made = signed(item(**changed))
+    assert adyen_adapter.verify(Request(body(made), []), [KEY], now) == 0
+    nulled = {**made, **{name: None for name, value in changed.items() if value is ...}}
+    assert adyen_adapter.verify(Request(body(nulled), []), [KEY], now) == 0
+
+
+@pytest.mark.parametrize("reference", [":", "a:b", "\\", "\\:", "/", "é:ü", "a\nb", '"'])
+def test_the_merchants_reference_is_signed_unescaped_whatever_it_holds(
+    adyen_adapter: Adapter, now: datetime, reference: str
+) -> None:
+    assert adyen_adapter.verify(Request(body(signed(item(merchantReference=reference))), []), [KEY], now) == 0
+
+
+def test_a_colon_cannot_shift_one_fields_text_into_its_neighbour(adyen_adapter: Adapter, now: datetime) -> None:
+    """Both items have the same signed bytes; only one of them was signed by Adyen."""
+    genuine = signed(item(merchantAccountCode="Main", merchantReference="order:1"))
+    shifted = {**genuine, "merchantAccountCode": "Main:order", "merchantReference": "1"}
+    assert signature(genuine) == signature(shifted)
+    assert adyen_adapter.verify(Request(body(genuine), []), [KEY], now) == 0
+    assert refused(adyen_adapter, body(shifted), now) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"amount": {"value": "1000", "currency": "EUR"}},
+        {"amount": {"value": 1000.0, "currency": "EUR"}},
+        {"amount": {"value": True, "currency": "EUR"}},
+        {"success": True},
+        {"pspReference": 1},
+        {"merchantReference": ["order-1"]},
+        {"eventCode": "CAPTURE:"},
+    ],
+)
+def test_a_signed_field_of_another_kind_is_refused(
+    adyen_adapter: Adapter, now: datetime, changed: dict[str, Any]
+) -> None:
+    assert refused(adyen_adapter, body({**signed(item()), **changed}), now) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        (None, "missing"),
+        ({}, "missing"),
+        ({"hmacSignature": None}, "missing"),
+        ({"hmacSignature": ""}, "missing"),
+        ("text", "missing"),
+        ({"hmacSignature": 1}, "malformed"),
+        ({"hmacSignature": "é"}, "mismatch"),
+        ({"hmacSignature": "\x00"}, "mismatch"),
+        ({"hmacSignature": "x" * 44}, "mismatch"),
+    ],
+)
+def test_an_item_without_a_good_signature_is_refused(
+    adyen_adapter: Adapter, now: datetime, extra: Any, reason: str
+) -> None:
+    assert refused(adyen_adapter, body(signed(item()), {**item(), "additionalData": extra}), now) == reason
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"live":"true","notificationItems":[]}',
+        b'{"live":"true","notificationItems":{}}',
+        b'{"live":"true","notificationItems":[{}]}',
+        b'{"live":"true","notificationItems":[{"NotificationRequestItem":[]}]}',
+        b'{"live":"true","notificationItems":["text"]}',
+    ],
+)
+def test_where_there_is_nothing_to_prove_nothing_is_proven(adyen_adapter: Adapter, now: datetime, of: bytes) -> None:
+    assert refused(adyen_adapter, of, now) == "malformed"
+
+
+def test_a_field_that_comes_twice_is_refused_before_anyone_picks_one(adyen_adapter: Adapter, now: datetime) -> None:
+    twice = body(signed(item())).replace(b'"pspReference": "PSP1"', b'"pspReference": "PSP1", "pspReference": "PSP9"')
+    assert refused(adyen_adapter, twice, now) == "malformed"
+
+
+def test_the_number_of_items_is_bounded(adyen_adapter: Adapter, now: datetime) -> None:
+    assert refused(adyen_adapter, body(*[signed(item())] * 257), now) == "malformed"
+
+
+@pytest.mark.parametrize("secret", ["", "ABC", "XY", "AB CD", "whsec_AB", "AB\n"])
+def test_a_key_is_pairs_of_hexadecimal_digits(adyen_adapter: Adapter, now: datetime, secret: str) -> None:
+    with pytest.raises(SettingError, match="secrets/adyen"):
+        adyen_adapter.check_secret(secret)
+    with pytest.raises(SettingError):
+        adyen_adapter.verify(Request(body(signed(item())), []), [secret], now)
+
+
+def test_the_case_of_the_key_does_not_count(adyen_adapter: Adapter, now: datetime) -> None:
+    assert adyen_adapter.verify(Request(body(signed(item())), []), [KEY.lower()], now) == 0
+
+
+def test_what_is_signed_here_is_accepted_here(adyen_adapter: Adapter, now: datetime) -> None:
+    secret = adyen_adapter.new_secret()
+    adyen_adapter.check_secret(secret)
+    first = {**item(), "additionalData": {"kept": "yes", "hmacSignature": "old"}, "ratio": 0.10}
+    made = adyen_adapter.sign(body(first, item(pspReference="PSP2")), secret, now)
+    assert adyen_adapter.verify(Request(made.body, []), [secret], now) == 0
+    assert b'"kept":"yes"' in made.body
+    assert made.headers == {"Content-Type": "application/json"}
+    with pytest.raises(Unparseable):
+        adyen_adapter.sign(b'{"notificationItems":[]}', secret, now)
+
+
+def test_an_event_has_all_its_names(adyen_adapter: Adapter) -> None:
+    (made,) = adyen_adapter.events(Request(body(item()), []), "live")
+    assert (made.provider, made.event_id, made.event_type) == ("adyen", "PSP1", "CAPTURE")
+    assert made.event_key == "adyen:PSP1:CAPTURE:true"
+    assert made.entity_key == "adyen:Main:ORIGINAL1"
+    assert made.fact_key == "adyen:PSP1:capture"
+    assert (made.account, made.mode) == ("Main", "live")
+    assert made.occurred_at == datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def test_a_payment_is_its_own_entity_and_shares_it_with_its_modifications(adyen_adapter: Adapter) -> None:
+    authorised = item(pspReference="ORIGINAL1", originalReference=..., eventCode="AUTHORISATION")
+    made = adyen_adapter.events(Request(body(authorised, item(), item(originalReference="")), []), "live")
+    assert [event.entity_key for event in made] == ["adyen:Main:ORIGINAL1", "adyen:Main:ORIGINAL1", "adyen:Main:PSP1"]
+
+
+def test_order_is_kept_for_the_merchant_by_configuration() -> None:
+    adapter = build_adapters(ProvidersSettings(entity="merchant"))["adyen"]
+    (made,) = adapter.events(Request(body(item()), []), "live")
+    assert made.entity_key == "adyen:Main"
+
+
+def test_success_and_failure_of_one_reference_are_two_events(adyen_adapter: Adapter) -> None:
+    made = adyen_adapter.events(Request(body(item(), item(success="false")), []), "live")
+    assert [event.event_key for event in made] == ["adyen:PSP1:CAPTURE:true", "adyen:PSP1:CAPTURE:false"]
+
+
+def test_each_event_holds_the_exact_bytes_of_its_item(adyen_adapter: Adapter) -> None:
+    first = '{ "NotificationRequestItem" :{"pspReference":"A","eventCode":"X","merchantAccountCode":"é",'
+    first += '\n"success":"true"}}'
+    second = (
+        '{"NotificationRequestItem":{"eventCode":"X\\/","success":"false","pspReference":"\\u0041]},",'
+        '"merchantAccountCode":"M","amount":{"value":1,"currency":"EUR"},"n":[1.50,{"a":[]}]}}'
+    )
+    whole = ' {"before":[{"notificationItems":[1]}],\n"notificationItems" : [ '
+    whole += f'{first} ,\t{second}\r\n], "live":"true"}} \n'
+    made = adyen_adapter.events(Request(whole.encode(), []), "live")
+    assert [event.body for event in made] == [first.encode(), second.encode()]
+    assert [event.event_id for event in made] == ["A", "A]},"]
+
+
+def test_the_key_of_the_items_may_be_written_with_escapes(adyen_adapter: Adapter) -> None:
+    whole = body(item()).replace(b"notificationItems", b"\\u006eotificationItems")
+    (made,) = adyen_adapter.events(Request(whole, []), "live")
+    assert json.loads(made.body) == {"NotificationRequestItem": item()}
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_extras = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.lists(st.dictionaries(_texts, _extras, max_size=3), min_size=1, max_size=4),
+    st.dictionaries(_texts, _extras, max_size=3),
+    st.sampled_from([None, 1, "\t"]),
+    st.booleans(),
+)
+def test_items_are_sliced_exactly_wherever_they_stand(
+    extras: list[dict[str, Any]], around: dict[str, Any], indent: Any, ascii_only: bool
+) -> None:
+    adapter = build_adapters(ProvidersSettings())["adyen"]
+    wrapped = [{"NotificationRequestItem": {**extra, **item(pspReference=f"P{n}")}} for n, extra in enumerate(extras)]
+    whole = {**around, "notificationItems": wrapped, "live": "true"}
+    text = json.dumps(whole, indent=indent, ensure_ascii=ascii_only).encode()
+    made = adapter.events(Request(text, []), "live")
+    assert [json.loads(event.body) for event in made] == wrapped
+    at = 0
+    for event in made:
+        at = text.index(event.body, at) + len(event.body)
+        assert adapter.content_sha256(event.body, adapter.content_version) == event.content_sha256
+
+
+@pytest.mark.parametrize(
+    ("live", "endpoint", "agrees"),
+    [
+        ("true", "live", True),
+        ("false", "test", True),
+        (True, "live", True),
+        ("true", "test", False),
+        ("false", "live", False),
+        (None, "live", False),
+        ("yes", "live", False),
+        ("", "test", False),
+        (1, "live", False),
+    ],
+)
+def test_the_unsigned_live_flag_must_agree_with_the_endpoint(
+    adyen_adapter: Adapter, live: Any, endpoint: Any, agrees: bool
+) -> None:
+    of = Request(body(item(), live=live), [])
+    if agrees:
+        assert adyen_adapter.events(of, endpoint)[0].mode == endpoint
+    else:
+        with pytest.raises(ModeMismatch, match="other endpoint"):
+            adyen_adapter.events(of, endpoint)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pspReference": ...},
+        {"pspReference": ""},
+        {"eventCode": ...},
+        {"merchantAccountCode": ""},
+        {"success": ...},
+        {"success": "TRUE"},
+    ],
+)
+def test_an_item_without_its_names_is_poison(adyen_adapter: Adapter, changed: dict[str, Any]) -> None:
+    with pytest.raises(Unparseable):
+        adyen_adapter.events(Request(body(item(**changed)), []), "live")
+
+
+def test_a_redelivery_has_the_same_content_under_another_date_and_key(adyen_adapter: Adapter) -> None:
+    first = signed(item(additionalData={"authCode": "1"}))
+    again = signed(item(additionalData={"authCode": "1"}, eventDate="2026-02-01T00:00:00+01:00"), OTHER_KEY)
+    made = adyen_adapter.events(Request(body(first, again), []), "live")
+    assert made[0].content_sha256 == made[1].content_sha256
+    assert made[0].body_sha256 != made[1].body_sha256
+
+
+@pytest.mark.parametrize(
+    "changed", [{"additionalData": {"authCode": "2"}}, {"reason": "x"}, {"amount": {"value": 1001, "currency": "EUR"}}]
+)
+def test_other_content_under_one_key_has_another_hash(adyen_adapter: Adapter, changed: dict[str, Any]) -> None:
+    """Unsigned fields too: they are never trusted alone."""
+    made = adyen_adapter.events(Request(body(item(additionalData={"authCode": "1"}), item(**changed)), []), "live")
+    assert made[0].event_key == made[1].event_key
+    assert made[0].content_sha256 != made[1].content_sha256
+
+
+def test_a_content_version_of_newer_code_is_not_guessed(adyen_adapter: Adapter) -> None:
+    assert adyen_adapter.content_sha256(b"x", 0) == hashlib.sha256(b"x").hexdigest()
+    with pytest.raises(ContentVersionUnknown):
+        adyen_adapter.content_sha256(b"{}", 2)
+
+
+def test_the_answer_is_what_adyen_waits_for(adyen_adapter: Adapter) -> None:
+    answer = adyen_adapter.accepted()
+    assert (answer.status, answer.body, answer.content_type) == (200, b"[accepted]", "text/plain")

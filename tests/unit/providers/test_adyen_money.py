@@ -1,0 +1,157 @@
+"""Adyen: which notifications move money."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import Unparseable
+from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from providers import Adapter, ProvidersSettings, Request, build_adapters
+
+
+def wrapper(code: str, **changed: Any) -> bytes:
+    fields = {
+        "pspReference": "PSP1",
+        "originalReference": "ORIGINAL1",
+        "merchantAccountCode": "Main",
+        "amount": {"value": 1000, "currency": "EUR"},
+        "eventCode": code,
+        "success": "true",
+        **changed,
+    }
+    return json.dumps({"NotificationRequestItem": fields}).encode()
+
+
+def money(adapter: Adapter, code: str, **changed: Any) -> MoneyFact | None:
+    made = wrapper(code, **changed)
+    fact = adapter.money(made, code)
+    (event,) = adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
+    assert event.body == made
+    assert event.fact_key == (fact.fact_key if fact else None)
+    assert event.fact_sha256 == (fact.sha256 if fact else None)
+    return fact
+
+
+@pytest.mark.parametrize(
+    ("code", "movement", "fact_key"),
+    [
+        ("CAPTURE", Movement.CAPTURE, "adyen:PSP1:capture"),
+        ("REFUND", Movement.REFUND, "adyen:PSP1:refund"),
+        ("REFUND_WITH_DATA", Movement.REFUND, "adyen:PSP1:refund"),
+        ("REFUND_FAILED", Movement.REFUND_FAILED, "adyen:PSP1:refund_failed"),
+        ("REFUNDED_REVERSED", Movement.REFUND_FAILED, "adyen:PSP1:refund_failed"),
+        ("CHARGEBACK", Movement.DISPUTE_OPENED, "adyen:PSP1:dispute_opened"),
+        ("CHARGEBACK_REVERSED", Movement.DISPUTE_WON, "adyen:PSP1:dispute_won"),
+        ("SECOND_CHARGEBACK", Movement.DISPUTE_OPENED, "adyen:PSP1:second_dispute_opened"),
+        ("PAYOUT_THIRDPARTY", Movement.PAYOUT_PAID, "adyen:PSP1:payout_paid"),
+        ("PAIDOUT_REVERSED", Movement.PAYOUT_FAILED, "adyen:PSP1:payout_failed"),
+    ],
+)
+def test_a_modification_books_under_its_own_reference_once_it_succeeded(
+    adyen_adapter: Adapter, code: str, movement: Movement, fact_key: str
+) -> None:
+    payout = movement in (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
+    expected = MoneyFact(fact_key, movement, "Main", None if payout else "ORIGINAL1", Money(1000, "EUR"))
+    assert money(adyen_adapter, code) == expected
+    assert money(adyen_adapter, code, success="false") is None
+
+
+def test_all_of_a_disputes_events_share_a_reference_and_are_facts_of_their_own(adyen_adapter: Adapter) -> None:
+    facts = [money(adyen_adapter, code) for code in ("CHARGEBACK", "CHARGEBACK_REVERSED", "SECOND_CHARGEBACK")]
+    assert len({fact.fact_key for fact in facts if fact}) == 3
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "AUTHORISATION",
+        "CANCELLATION",
+        "NOTIFICATION_OF_CHARGEBACK",
+        "REPORT_AVAILABLE",
+        "PAYOUT_DECLINE",
+        "PAYOUT_EXPIRE",
+        "X",
+    ],
+)
+def test_other_events_move_nothing(adyen_adapter: Adapter, code: str) -> None:
+    assert money(adyen_adapter, code) is None
+
+
+def test_an_account_that_captures_by_itself_books_the_authorisation_and_nothing_twice() -> None:
+    adapter = build_adapters(ProvidersSettings(adyen_auto_capture=True))["adyen"]
+    fact = money(adapter, "AUTHORISATION", originalReference=None)
+    assert fact == MoneyFact("adyen:PSP1:capture", Movement.CAPTURE, "Main", "PSP1", Money(1000, "EUR"))
+    assert money(adapter, "CAPTURE") is None
+    assert money(adapter, "AUTHORISATION", success="false") is None
+    assert money(adapter, "REFUND") is not None
+
+
+@pytest.mark.parametrize(("action", "books"), [("refund", True), ("cancel", False)])
+def test_a_cancel_or_refund_says_which_it_was(adyen_adapter: Adapter, action: str, books: bool) -> None:
+    fact = money(adyen_adapter, "CANCEL_OR_REFUND", additionalData={"modification.action": action})
+    assert (fact is not None) == books
+    assert fact is None or fact.fact_key == "adyen:PSP1:refund"
+
+
+@pytest.mark.parametrize("extra", [{}, {"modification.action": "both"}, None])
+def test_a_cancel_or_refund_that_does_not_say_is_for_a_person(adyen_adapter: Adapter, extra: Any) -> None:
+    with pytest.raises((MoneyInvalid, Unparseable)):
+        adyen_adapter.money(wrapper("CANCEL_OR_REFUND", additionalData=extra), "CANCEL_OR_REFUND")
+
+
+@pytest.mark.parametrize("code", ["CAPTURE_FAILED", "SETTLED_REVERSED"])
+def test_money_that_has_no_booking_is_for_a_person_and_never_passed_over(adyen_adapter: Adapter, code: str) -> None:
+    made = wrapper(code)
+    with pytest.raises(MoneyInvalid, match=code):
+        adyen_adapter.money(made, code)
+    (event,) = adyen_adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
+    assert (event.event_type, event.fact_key) == (code, None)
+
+
+@pytest.mark.parametrize(
+    ("currency", "value", "expected"),
+    [
+        ("CLP", 100_000, Money(1000, "CLP")),
+        ("ISK", 50_000, Money(500, "ISK")),
+        ("CVE", 500, Money(50_000, "CVE")),
+        ("IDR", 500, Money(50_000, "IDR")),
+        ("JPY", 500, Money(500, "JPY")),
+        ("BHD", 1500, Money(1500, "BHD")),
+    ],
+)
+def test_amounts_become_minor_units_of_iso_4217(
+    adyen_adapter: Adapter, currency: str, value: int, expected: Money
+) -> None:
+    fact = money(adyen_adapter, "CAPTURE", amount={"value": value, "currency": currency})
+    assert fact is not None
+    assert fact.money == expected
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        None,
+        {},
+        {"value": 1000},
+        {"value": "1000", "currency": "EUR"},
+        {"value": 10.0, "currency": "EUR"},
+        {"value": True, "currency": "EUR"},
+        {"value": 1000, "currency": "E"},
+        {"value": 150, "currency": "CLP"},
+        {"value": 10**18, "currency": "EUR"},
+    ],
+)
+def test_money_that_cannot_be_trusted_loses_no_event_and_books_nothing(adyen_adapter: Adapter, amount: Any) -> None:
+    made = wrapper("CAPTURE", amount=amount)
+    (event,) = adyen_adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
+    assert (event.event_key, event.fact_key) == ("adyen:PSP1:CAPTURE:true", None)
+    with pytest.raises((MoneyInvalid, Unparseable)):
+        adyen_adapter.money(made, "CAPTURE")
+
+
+def test_the_type_that_is_asked_for_is_the_items_own(adyen_adapter: Adapter) -> None:
+    with pytest.raises(Unparseable, match="eventCode"):
+        adyen_adapter.money(wrapper("CAPTURE"), "REFUND")

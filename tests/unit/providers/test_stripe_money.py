@@ -1,0 +1,287 @@
+"""Stripe: which reports move money, each movement once, whoever reports it first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import Unparseable
+from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from providers import Adapter, Request
+
+CHARGE = {
+    "id": "ch_1",
+    "object": "charge",
+    "amount": 1000,
+    "amount_captured": 1000,
+    "amount_refunded": 0,
+    "captured": True,
+    "currency": "usd",
+    "payment_intent": "pi_1",
+}
+REFUND = {
+    "id": "re_1",
+    "object": "refund",
+    "amount": 400,
+    "balance_transaction": "txn_1",
+    "charge": "ch_1",
+    "created": 1,
+    "currency": "usd",
+    "failure_balance_transaction": None,
+    "payment_intent": "pi_1",
+    "status": "succeeded",
+}
+DISPUTE = {
+    "id": "dp_1",
+    "object": "dispute",
+    "amount": 1000,
+    "balance_transactions": [{"id": "txn_d", "amount": -1000}],
+    "charge": "ch_1",
+    "currency": "usd",
+    "payment_intent": "pi_1",
+    "status": "needs_response",
+}
+PAYOUT = {"id": "po_1", "object": "payout", "amount": 5000, "currency": "usd", "status": "paid"}
+
+
+def body(event_type: str, reported: Any, previous: Any = None) -> bytes:
+    data = {"object": reported} if previous is None else {"object": reported, "previous_attributes": previous}
+    return json.dumps({"id": "evt_1", "type": event_type, "account": "acct_1", "data": data}).encode()
+
+
+def money(adapter: Adapter, event_type: str, reported: Any, previous: Any = None) -> MoneyFact | None:
+    made = body(event_type, reported, previous)
+    fact = adapter.money(made, event_type)
+    (event,) = adapter.events(Request(made, []), "live")
+    assert event.fact_key == (fact.fact_key if fact else None)
+    assert event.fact_sha256 == (fact.sha256 if fact else None)
+    return fact
+
+
+def moved(adapter: Adapter, event_type: str, reported: Any, previous: Any = None) -> tuple[str, Movement, int]:
+    fact = money(adapter, event_type, reported, previous)
+    assert fact is not None
+    assert fact.account == "acct_1"
+    assert fact.money.currency == "USD"
+    return fact.fact_key, fact.movement, fact.money.amount_minor
+
+
+def test_a_charge_that_is_captured_as_it_succeeds_books(stripe_adapter: Adapter) -> None:
+    assert moved(stripe_adapter, "charge.succeeded", CHARGE) == ("stripe:ch_1:capture", Movement.CAPTURE, 1000)
+
+
+def test_an_uncaptured_charge_moves_nothing(stripe_adapter: Adapter) -> None:
+    held = {**CHARGE, "captured": False, "amount_captured": 0}
+    assert money(stripe_adapter, "charge.succeeded", held) is None
+
+
+def test_a_later_capture_books_what_was_captured(stripe_adapter: Adapter) -> None:
+    part = {**CHARGE, "amount_captured": 600}
+    assert moved(stripe_adapter, "charge.captured", part) == ("stripe:ch_1:capture", Movement.CAPTURE, 600)
+
+
+def test_three_reports_around_one_capture_book_once(stripe_adapter: Adapter) -> None:
+    intent = {
+        "id": "pi_1",
+        "object": "payment_intent",
+        "amount_received": 1000,
+        "currency": "usd",
+        "latest_charge": "ch_1",
+    }
+    facts = [
+        money(stripe_adapter, "charge.succeeded", CHARGE),
+        money(stripe_adapter, "charge.captured", CHARGE),
+        money(stripe_adapter, "payment_intent.succeeded", intent),
+    ]
+    assert len({(fact.fact_key, fact.sha256) for fact in facts if fact}) == 1
+    assert facts[2] is None
+
+
+def test_the_captured_amount_is_never_guessed(stripe_adapter: Adapter) -> None:
+    """Old API versions don't say it; only a charge that succeeds captured is captured whole."""
+    old = {name: value for name, value in CHARGE.items() if name != "amount_captured"}
+    assert moved(stripe_adapter, "charge.succeeded", old)[2] == 1000
+    with pytest.raises(MoneyInvalid, match="API version"):
+        stripe_adapter.money(body("charge.captured", old), "charge.captured")
+
+
+REFUND_REPORTS = ["refund.created", "refund.updated", "charge.refund.updated"]
+
+
+@pytest.mark.parametrize("event_type", REFUND_REPORTS)
+def test_each_report_of_a_refund_is_of_one_fact(stripe_adapter: Adapter, event_type: str) -> None:
+    assert moved(stripe_adapter, event_type, REFUND) == ("stripe:re_1:refund", Movement.REFUND, 400)
+
+
+def test_a_charge_that_carries_its_refunds_reports_the_same_fact(stripe_adapter: Adapter) -> None:
+    listed = {name: value for name, value in REFUND.items() if name != "currency"}
+    charge = {**CHARGE, "amount_refunded": 400, "refunds": {"data": [listed]}}
+    facts = [
+        money(stripe_adapter, "charge.refunded", charge, {"amount_refunded": 0}),
+        money(stripe_adapter, "refund.created", REFUND),
+    ]
+    assert facts[0] == facts[1] is not None
+
+
+def test_a_charge_without_its_refunds_leaves_the_report_to_the_refund(stripe_adapter: Adapter) -> None:
+    shapes: list[dict[str, Any]] = [{}, {"refunds": None}, {"refunds": {"data": []}}, {"refunds": {"data": None}}]
+    for shape in shapes:
+        charge = {**CHARGE, "amount_refunded": 400, **shape}
+        assert money(stripe_adapter, "charge.refunded", charge) is None
+
+
+def test_the_newest_refund_of_a_charge_is_the_one_reported(stripe_adapter: Adapter) -> None:
+    older, newer = {**REFUND, "created": 1}, {**REFUND, "id": "re_2", "created": 2}
+    for listed in ([newer, older], [older, newer]):
+        charge = {**CHARGE, "amount_refunded": 800, "refunds": {"data": listed}}
+        assert moved(stripe_adapter, "charge.refunded", charge)[0] == "stripe:re_2:refund"
+    same_second = [{**newer, "created": 1}, older]
+    charge = {**CHARGE, "amount_refunded": 800, "refunds": {"data": same_second}}
+    assert moved(stripe_adapter, "charge.refunded", charge, {"amount_refunded": 400})[0] == "stripe:re_2:refund"
+
+
+def test_a_refund_that_came_in_between_is_not_mistaken_for_the_reported_one(stripe_adapter: Adapter) -> None:
+    """The charge may show a newer refund already; the total says which one this event is about."""
+    listed = [{**REFUND, "id": "re_2", "amount": 100, "created": 2}, REFUND]
+    charge = {**CHARGE, "amount_refunded": 400, "refunds": {"data": listed}}
+    assert moved(stripe_adapter, "charge.refunded", charge, {"amount_refunded": 0}) == (
+        "stripe:re_1:refund",
+        Movement.REFUND,
+        400,
+    )
+    with pytest.raises(MoneyInvalid, match="none of the charge's refunds"):
+        stripe_adapter.money(
+            body("charge.refunded", {**charge, "amount_refunded": 450}, {"amount_refunded": 0}), "charge.refunded"
+        )
+
+
+def test_two_partial_refunds_of_a_charge_are_two_facts(stripe_adapter: Adapter) -> None:
+    keys = {moved(stripe_adapter, "refund.created", {**REFUND, "id": name})[0] for name in ("re_1", "re_2")}
+    assert keys == {"stripe:re_1:refund", "stripe:re_2:refund"}
+
+
+@pytest.mark.parametrize("status", ["pending", "requires_action"])
+def test_an_unsettled_refund_counts_once_stripe_has_taken_the_money(stripe_adapter: Adapter, status: str) -> None:
+    assert money(stripe_adapter, "refund.created", {**REFUND, "status": status, "balance_transaction": None}) is None
+    assert moved(stripe_adapter, "refund.created", {**REFUND, "status": status})[1] is Movement.REFUND
+    settled = {**REFUND, "balance_transaction": None}
+    assert moved(stripe_adapter, "refund.updated", settled)[1] is Movement.REFUND
+
+
+@pytest.mark.parametrize("status", ["failed", "canceled"])
+@pytest.mark.parametrize("event_type", [*REFUND_REPORTS, "refund.failed"])
+def test_a_failed_refund_gives_the_money_back_as_a_fact_of_its_own(
+    stripe_adapter: Adapter, event_type: str, status: str
+) -> None:
+    failed = {**REFUND, "status": status, "failure_balance_transaction": "txn_2"}
+    assert moved(stripe_adapter, event_type, failed) == ("stripe:re_1:refund_failed", Movement.REFUND_FAILED, 400)
+
+
+def test_a_refund_that_failed_before_any_money_moved_moves_none(stripe_adapter: Adapter) -> None:
+    failed = {**REFUND, "status": "failed", "balance_transaction": None}
+    assert money(stripe_adapter, "refund.failed", failed) is None
+
+
+@pytest.mark.parametrize("event_type", ["charge.dispute.created", "charge.dispute.funds_withdrawn"])
+def test_a_dispute_takes_the_money_once(stripe_adapter: Adapter, event_type: str) -> None:
+    expected = ("stripe:dp_1:dispute_opened", Movement.DISPUTE_OPENED, 1000)
+    assert moved(stripe_adapter, event_type, DISPUTE) == expected
+
+
+@pytest.mark.parametrize("change", [{"status": "warning_needs_response"}, {"balance_transactions": []}])
+def test_an_inquiry_takes_no_money_until_it_is_withdrawn(stripe_adapter: Adapter, change: dict[str, Any]) -> None:
+    inquiry = {**DISPUTE, **change}
+    assert money(stripe_adapter, "charge.dispute.created", inquiry) is None
+    assert moved(stripe_adapter, "charge.dispute.funds_withdrawn", inquiry)[1] is Movement.DISPUTE_OPENED
+
+
+def test_a_dispute_gives_the_money_back_or_makes_the_loss_final(stripe_adapter: Adapter) -> None:
+    won = moved(stripe_adapter, "charge.dispute.funds_reinstated", {**DISPUTE, "status": "won"})
+    lost = moved(stripe_adapter, "charge.dispute.closed", {**DISPUTE, "status": "lost"})
+    assert won == ("stripe:dp_1:dispute_won", Movement.DISPUTE_WON, 1000)
+    assert lost == ("stripe:dp_1:dispute_lost", Movement.DISPUTE_LOST, 1000)
+
+
+@pytest.mark.parametrize(
+    "change", [{"status": "won"}, {"status": "warning_closed"}, {"status": "lost", "balance_transactions": []}]
+)
+def test_a_dispute_that_closes_otherwise_moves_nothing(stripe_adapter: Adapter, change: dict[str, Any]) -> None:
+    assert money(stripe_adapter, "charge.dispute.closed", {**DISPUTE, **change}) is None
+
+
+def test_a_payout_goes_out_and_comes_back(stripe_adapter: Adapter) -> None:
+    paid = moved(stripe_adapter, "payout.paid", PAYOUT)
+    failed = moved(stripe_adapter, "payout.failed", {**PAYOUT, "status": "failed"})
+    assert paid == ("stripe:po_1:payout_paid", Movement.PAYOUT_PAID, 5000)
+    assert failed == ("stripe:po_1:payout_failed", Movement.PAYOUT_FAILED, 5000)
+    fact = stripe_adapter.money(body("payout.paid", PAYOUT), "payout.paid")
+    assert fact is not None
+    assert fact.payment is None
+
+
+@pytest.mark.parametrize(
+    "event_type", ["charge.failed", "payment_intent.succeeded", "invoice.paid", "payout.created", "x"]
+)
+def test_other_types_move_nothing(stripe_adapter: Adapter, event_type: str) -> None:
+    assert money(stripe_adapter, event_type, CHARGE) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount_captured": "1000"},
+        {"amount_captured": 10.5},
+        {"amount_captured": True},
+        {"amount_captured": None},
+        {"amount_captured": 10**16},
+        {"currency": "us"},
+        {"currency": None},
+        {"currency": "dollars"},
+        {"id": ""},
+        {"id": 7},
+    ],
+)
+def test_money_that_cannot_be_trusted_loses_no_event_and_books_nothing(
+    stripe_adapter: Adapter, change: dict[str, Any]
+) -> None:
+    made = body("charge.succeeded", {**CHARGE, **change})
+    (event,) = stripe_adapter.events(Request(made, []), "live")
+    assert (event.event_key, event.fact_key) == ("stripe:evt_1:charge.succeeded", None)
+    with pytest.raises((MoneyInvalid, Unparseable)):
+        stripe_adapter.money(made, "charge.succeeded")
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"object": None}, {"object": "ch_1"}])
+def test_a_money_type_without_its_object_books_nothing(stripe_adapter: Adapter, data: Any) -> None:
+    made = json.dumps({"id": "evt_1", "type": "charge.succeeded", "data": data}).encode()
+    (event,) = stripe_adapter.events(Request(made, []), "live")
+    assert event.fact_key is None
+    with pytest.raises(Unparseable):
+        stripe_adapter.money(made, "charge.succeeded")
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "expected"),
+    [
+        ("jpy", 500, Money(500, "JPY")),
+        ("kwd", 1500, Money(1500, "KWD")),
+        ("isk", 50000, Money(500, "ISK")),
+        ("ugx", 50000, Money(500, "UGX")),
+        ("mga", 500, Money(50000, "MGA")),
+    ],
+)
+def test_amounts_become_minor_units_of_iso_4217(
+    stripe_adapter: Adapter, currency: str, amount: int, expected: Money
+) -> None:
+    fact = money(stripe_adapter, "charge.succeeded", {**CHARGE, "amount_captured": amount, "currency": currency})
+    assert fact is not None
+    assert fact.money == expected
+
+
+def test_an_amount_with_more_decimals_than_the_currency_has_is_not_rounded(stripe_adapter: Adapter) -> None:
+    with pytest.raises(MoneyInvalid, match="whole number"):
+        stripe_adapter.money(
+            body("charge.succeeded", {**CHARGE, "amount_captured": 50050, "currency": "isk"}), "charge.succeeded"
+        )
