@@ -52,7 +52,7 @@ def judge(
     restarts: int,
     verified: tuple[bool, str],
 ) -> Outcome:
-    """``quiet`` is the time between the kill and the return of the processor: left out of the latencies."""
+    """``quiet``: from the kill to when all was decided again; what was received or waited then has no latency here."""
     outcome = Outcome()
     rows = stack.rows(COLUMNS)
     by_key: dict[str, list[dict[str, Any]]] = {}
@@ -115,7 +115,7 @@ def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[d
     seconds = [
         one.seconds
         for one in first_decisions(stack.journal, "payments.events")
-        if one.event_key not in on_purpose and not quiet[0] <= one.received_at <= quiet[1]
+        if one.event_key not in on_purpose and not (one.committed_at >= quiet[0] and one.received_at <= quiet[1])
     ]
     p50, p99 = percentile(seconds, 0.5) or 0.0, percentile(seconds, 0.99) or 0.0
     outcome.holds(

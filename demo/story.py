@@ -24,7 +24,7 @@ from load.traffic import Traffic, Webhook
 
 RATE_PER_S = 60.0
 KILL_AT = 0.4
-EMPTY_REDIS_AT = 0.7
+BACK_AT = 0.6
 BACK_S_MAX = 60.0
 DECIDED_S_MAX = 60.0
 RETRIED_S_MAX = 20.0
@@ -72,23 +72,24 @@ class Demo:
             f"Posting {len(posts)} signed webhooks of Stripe, Adyen and a Standard Webhooks sender at "
             f"{RATE_PER_S:.0f}/s, {len(cast.redelivered)} of them redeliveries …"
         )
-        first = int(len(posts) * KILL_AT)
-        second = int(len(posts) * EMPTY_REDIS_AT)
-        self._post(posts[:first])
+        before, meanwhile, after = _parts(posts)
+        self._post(before)
         epoch = self._stack.processor_status()["epoch"]
         self._killed_at = self._clock.now()
         pid = self._stack.kill("processor")
         self._say(f"… kill -9 of the processor (pid {pid}) in the middle; webhooks keep coming …")
-        self._post(posts[first:second])
+        self._post(meanwhile)
+        self._restarts = int(wait_for(lambda: self._stack.processor_status().get("epoch", 0) > epoch, BACK_S_MAX))
+        self._decided([*before, *meanwhile])
+        back_at = self._clock.now()
+        self._say("… the processor came back by itself and has decided all of it; the rest comes …")
+        half = len(after) // 2
+        self._post(after[:half])
         redis.Redis.from_url(self._stack.endpoints["redis"]).flushall()
-        self._say("… Redis emptied: it has forgotten every key; the rest comes, and old webhooks come again …")
-        self._post(posts[second:])
-        self._post(cast.after_redis_loss)
-        back = wait_for(lambda: self._stack.processor_status().get("epoch", 0) > epoch, BACK_S_MAX)
-        self._restarts = int(back)
+        self._say("… Redis emptied: it has forgotten every key; old webhooks come again …")
+        self._post([*after[half:], *cast.after_redis_loss])
         self._decided([*posts, *cast.after_redis_loss])
-        self._say("… the processor came back by itself and has decided all of it.")
-        return self._clock.now()
+        return back_at
 
     def _troubles(self, cast: Cast) -> None:
         self._say("The same webhooks on many connections at the same instant, and one id with two contents …")
@@ -147,6 +148,12 @@ class Demo:
 def run(data_dir: Path) -> int:
     """Exit code: 0 only if everything came out as it should."""
     return 0 if Demo(data_dir, Console()).run() else 1
+
+
+def _parts(posts: Sequence[Webhook]) -> tuple[Sequence[Webhook], Sequence[Webhook], Sequence[Webhook]]:
+    """Before the kill, while the processor is away, and after."""
+    away, back = int(len(posts) * KILL_AT), int(len(posts) * BACK_AT)
+    return posts[:away], posts[away:back], posts[back:]
 
 
 def _mixed(cast: Cast) -> list[Webhook]:

@@ -152,7 +152,7 @@ def test_a_processor_paused_before_its_successors_epoch_wakes_fenced(stack: Stac
     finally:
         second.terminate()
         second.wait(60)
-    assert "refused" in (stack.data_dir / "logs" / "processor.log").read_text("utf-8")
+    assert "refused" in (stack.data_dir / "run" / "logs" / "processor.log").read_text("utf-8")
 
 
 def start_second(stack: Stack) -> subprocess.Popen[bytes]:
