@@ -27,7 +27,8 @@ def history() -> list[JournalRow]:
     parked = {"decision": Decision.PARKED, "blocking": True, "entity_key": "e-waits", **body}
     return [
         row(1, fact_key="stripe:re_1:refund", fact_sha256="ab" * 32),
-        row(2, decision=Decision.RETRY, due_at=later, attempt=1, blocking=True, entity_key="e-waits", headers="{}", **body),
+        row(2, decision=Decision.RETRY, due_at=later, attempt=1, blocking=True, entity_key="e-waits", headers="{}",
+            **body),
         row(3, **parked),
         row(4, decision=Decision.DEAD, error_class="EventConflict", event_key=row(1).event_key, **body),
         row(5, decision=Decision.DUPLICATE, event_key=row(1).event_key),

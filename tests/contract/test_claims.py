@@ -1,0 +1,229 @@
+"""The claim protocol, row by row and against a model: in memory, on fakeredis, and on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import fakeredis
+import pytest
+import redis.asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.clock import ManualClock
+from ingest.claims import ClaimKey, Claims, ClaimState, MemoryClaims
+from ingest.redis_claims import RedisClaims
+from stack.ports import free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import running
+
+LEASE_S = 0.3
+CONFIRMED_S = 1_000.0
+ANN, BOB = b"a" * 16, b"b" * 16
+CONTENT, OTHER = "11" * 32, "22" * 32
+Answer = TypeVar("Answer")
+_numbers = itertools.count()
+
+
+class Ground(Protocol):
+    """Where the suite runs: claims, and time that passes."""
+
+    def run(self, use: Callable[[Claims], Awaitable[Answer]]) -> Answer: ...
+    def pass_time(self, seconds: float) -> None: ...
+    def forget(self) -> None: ...
+
+
+class MemoryGround:
+    def __init__(self) -> None:
+        self._clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+        self._claims = MemoryClaims(self._clock, LEASE_S, CONFIRMED_S)
+
+    def run(self, use: Callable[[Claims], Awaitable[Answer]]) -> Answer:
+        return asyncio.run(_await(use(self._claims)))
+
+    def pass_time(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+    def forget(self) -> None:
+        self._claims.forget_all()
+
+
+class RedisGround:
+    """``open_client`` is called in each run's event loop; time passes by itself."""
+
+    def __init__(self, open_client: Callable[[], Any]) -> None:
+        self._open_client = open_client
+
+    def run(self, use: Callable[[Claims], Awaitable[Answer]]) -> Answer:
+        async def inside() -> Answer:
+            client = self._open_client()
+            try:
+                return await use(RedisClaims(client, LEASE_S, CONFIRMED_S))
+            finally:
+                await client.aclose()
+
+        return asyncio.run(inside())
+
+    def pass_time(self, seconds: float) -> None:
+        asyncio.run(asyncio.sleep(seconds))
+
+    def forget(self) -> None:
+        async def flush() -> None:
+            client = self._open_client()
+            await client.flushall()
+            await client.aclose()
+
+        asyncio.run(flush())
+
+
+async def _await(step: Awaitable[Answer]) -> Answer:
+    return await step
+
+
+@pytest.fixture(scope="module")
+def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("redis")
+    (port,) = free_ports(1)
+    with running(redis_server(folder, port, folder / "redis.log")):
+        yield redis_url(port)
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def ground(request: pytest.FixtureRequest) -> Ground:
+    if request.param == "memory":
+        return MemoryGround()
+    if request.param == "fakeredis":
+        server = fakeredis.FakeServer()
+        return RedisGround(lambda: fakeredis.FakeAsyncRedis(server=server))
+    url = request.getfixturevalue("real_redis")
+    return RedisGround(lambda: redis.asyncio.Redis.from_url(url))
+
+
+@pytest.fixture
+def key() -> ClaimKey:
+    return ClaimKey(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
+
+
+def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN) -> list[ClaimState]:
+    return ground.run(lambda claims: claims.claim(keys, owner))
+
+
+def confirm(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
+    ground.run(lambda claims: claims.confirm([key], owner))
+
+
+def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
+    ground.run(lambda claims: claims.release([key], owner))
+
+
+def other(key: ClaimKey) -> ClaimKey:
+    return ClaimKey(key.event_key, OTHER)
+
+
+def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(ground: Ground, key: ClaimKey) -> None:
+    assert claim(ground, [key]) == [ClaimState.CLAIMED]
+    assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
+    assert claim(ground, [other(key)], BOB) == [ClaimState.IN_FLIGHT]
+
+
+def test_confirmed_the_same_content_is_a_duplicate_and_other_content_a_conflict(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    confirm(ground, key)
+    assert claim(ground, [key], BOB) == [ClaimState.DUPLICATE]
+    assert claim(ground, [other(key)], BOB) == [ClaimState.CONFLICT]
+
+
+def test_a_claim_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    ground.pass_time(LEASE_S + 0.1)
+    assert claim(ground, [key], BOB) == [ClaimState.RECLAIMED]
+    assert claim(ground, [key], ANN) == [ClaimState.IN_FLIGHT]
+
+
+def test_an_owner_that_lost_its_claim_can_neither_confirm_nor_release_it(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    ground.pass_time(LEASE_S + 0.1)
+    claim(ground, [other(key)], BOB)
+    confirm(ground, key, ANN)
+    release(ground, key, ANN)
+    assert claim(ground, [key], ANN) == [ClaimState.IN_FLIGHT]
+    confirm(ground, other(key), BOB)
+    assert claim(ground, [other(key)], ANN) == [ClaimState.DUPLICATE]
+
+
+def test_released_it_is_free_at_once(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    release(ground, key)
+    assert claim(ground, [key], BOB) == [ClaimState.CLAIMED]
+
+
+def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    ground.forget()
+    confirm(ground, key)
+    assert claim(ground, [key], BOB) == [ClaimState.DUPLICATE]
+
+
+def test_several_keys_are_decided_each_by_itself_in_their_order(ground: Ground, key: ClaimKey) -> None:
+    more = [ClaimKey(f"{key.event_key}:{n}", CONTENT) for n in range(3)]
+    claim(ground, [more[1]])
+    confirm(ground, more[1])
+    assert claim(ground, more, BOB) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
+
+
+def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> None:
+    async def all_at_once(claims: Claims) -> list[list[ClaimState]]:
+        return await asyncio.gather(*(claims.claim([key], bytes([n]) * 16) for n in range(50)))
+
+    states = [state for [state] in ground.run(all_at_once)]
+    assert sorted(states) == [ClaimState.CLAIMED] + [ClaimState.IN_FLIGHT] * 49
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["claim", "confirm", "release", "wait", "forget"]),
+        st.sampled_from([ANN, BOB]),
+        st.sampled_from([CONTENT, OTHER]),
+    ),
+    max_size=25,
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=60, deadline=None)
+def test_redis_and_the_model_agree_on_every_history(steps: list[tuple[str, bytes, str]]) -> None:
+    """fakeredis runs the same scripts; its clock is the machine's, so leases here end by a lease of no length."""
+    model, server = MemoryGround(), fakeredis.FakeServer()
+    event_key = f"stripe:evt_{next(_numbers)}:charge.succeeded"
+
+    async def both() -> None:
+        client = fakeredis.FakeAsyncRedis(server=server)
+        live = RedisClaims(client, 1_000.0, CONFIRMED_S)
+        over = RedisClaims(client, -1.0, CONFIRMED_S)
+        lease_over = False
+        for step, owner, content in steps:
+            key = [ClaimKey(event_key, content)]
+            if step == "claim":
+                said = await (over if lease_over else live).claim(key, owner)
+                memory = model._claims
+                memory._lease_s = -1.0 if lease_over else 1_000.0
+                assert said == await memory.claim(key, owner), steps
+            elif step == "confirm":
+                await live.confirm(key, owner)
+                await model._claims.confirm(key, owner)
+            elif step == "release":
+                await live.release(key, owner)
+                await model._claims.release(key, owner)
+            elif step == "forget":
+                await client.flushall()
+                model.forget()
+            else:
+                lease_over = not lease_over
+        await client.aclose()
+
+    asyncio.run(both())

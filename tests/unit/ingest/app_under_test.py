@@ -1,0 +1,136 @@
+"""The receiver without servers: memory claims, a publisher that does as told, signed Stripe events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pybreaker
+from redis.exceptions import ConnectionError as RedisDown
+
+from core.clock import ManualClock, SystemClock
+from core.event import Headers
+from ingest.app import Receiver, create_app
+from ingest.claims import ClaimKey, ClaimState, MemoryClaims
+from ingest.guarded_claims import GuardedClaims
+from ingest.metrics import IngestMetrics
+from ingest.protocol import Protocol
+from ingest.publisher import Publisher
+from ingest.secrets import SecretFiles
+from ingest.settings import IngestSettings
+from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+class ListPublisher:
+    """What was published; ``fails`` names entities whose events Kafka doesn't take."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes, dict[str, str]]] = []
+        self.receipts: list[dict[str, Any]] = []
+        self.fails: set[bytes] = set()
+        self.gate: asyncio.Event | None = None
+
+    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+        if self.gate is not None:
+            await self.gate.wait()
+        if key in self.fails:
+            return False
+        self.records.append((key, value, {name: text.decode() for name, text in headers}))
+        return True
+
+    def note(self, topic: str, key: bytes, value: bytes) -> None:
+        self.receipts.append(json.loads(value))
+
+    async def reachable(self) -> bool:
+        return True
+
+    @property
+    def flags(self) -> list[str]:
+        return [headers["dedupe"] for *_, headers in self.records]
+
+
+class BreakableClaims(MemoryClaims):
+    """Memory claims that can be taken down, as Redis can."""
+
+    down = False
+
+    async def claim(self, keys: list[ClaimKey], owner: bytes) -> list[ClaimState]:  # type: ignore[override]
+        self._up()
+        return await super().claim(keys, owner)
+
+    async def confirm(self, keys: list[ClaimKey], owner: bytes) -> None:  # type: ignore[override]
+        self._up()
+        await super().confirm(keys, owner)
+
+    def _up(self) -> None:
+        if self.down:
+            raise RedisDown("gone")
+
+
+class Bench:
+    """One receiver and what the test asks of it."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.clock = ManualClock(NOW)
+        self.adapters = build_adapters(ProvidersSettings())
+        self.secrets = {name: adapter.new_secret() for name, adapter in self.adapters.items()}
+        for name, secret in self.secrets.items():
+            (folder / name).write_text(secret + "\n", "utf-8")
+        self.claims = BreakableClaims(self.clock, 30.0, 1e6)
+        self.publisher = ListPublisher()
+        self.settings = IngestSettings(**{"in_flight_wait_s": 0.2, **settings})
+        self._folder = folder
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+        app = create_app(self._opened)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://receiver") as client:
+                yield client
+
+    async def post(self, body: bytes, headers: dict[str, str], path: str = "/webhooks/stripe") -> httpx.Response:
+        async with self.client() as client:
+            return await client.post(path, content=body, headers=headers)
+
+    def stripe(self, event_id: str = "evt_1", amount: int = 500, **changes: Any) -> tuple[bytes, dict[str, str]]:
+        """A signed event of the payment ``pi_1``."""
+        whole: dict[str, Any] = {
+            "payment": "pi_1",
+            "account": "acct_1",
+            "amount_minor": amount,
+            "currency": "EUR",
+            "created": NOW,
+        }
+        body = stripe_event(event_id, "charge.succeeded", **(whole | changes))
+        return self.signed("stripe", body)
+
+    def adyen(self, *references: str, live: bool = True) -> tuple[bytes, dict[str, str]]:
+        items = [AdyenItem(ref, f"pay-{ref}", "Shop", "order-1", "CAPTURE", 700, "EUR", NOW) for ref in references]
+        return self.signed("adyen", adyen_notification(items, live))
+
+    def signed(self, provider: str, body: bytes) -> tuple[bytes, dict[str, str]]:
+        request = self.adapters[provider].sign(body, self.secrets[provider], NOW)
+        return request.body, request.headers
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
+        breaker = pybreaker.CircuitBreaker(fail_max=3, reset_timeout=3600)
+        metrics = IngestMetrics()
+        guarded = GuardedClaims(self.claims, breaker, 1.0)
+        protocol = Protocol(guarded, self.publisher, metrics, SystemClock(), self.settings.in_flight_wait_s)
+        secrets = SecretFiles(self._folder, self.clock)
+        yield (
+            Receiver(self.settings, self.adapters, secrets, protocol, self.publisher, metrics, self.clock),
+            self.publisher,
+        )
