@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: setup demo up down test test-faults lint bench load clean
+.PHONY: docs setup demo up down test test-faults lint bench load clean
 
 setup:
 	@/bin/sh stack/setup.sh
@@ -39,3 +39,6 @@ load: setup
 
 clean: down
 	@rm -rf .payhook/data .payhook/demo .payhook/load
+
+docs: setup
+	@$(PY) -m stack.settings_page > docs/settings.md

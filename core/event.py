@@ -14,6 +14,7 @@ from core.errors import Unparseable
 from core.keys import join_key, key_part
 
 SCHEMA_VERSION = 1
+POISON_TYPE = "poison"
 
 Mode: TypeAlias = Literal["live", "test"]
 Headers: TypeAlias = list[tuple[str, bytes]]
@@ -72,9 +73,9 @@ def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
     return Event(
         provider=provider,
         event_id=digest,
-        event_type="poison",
-        event_key=join_key(provider, digest, "poison"),
-        entity_key=join_key(provider, "poison", digest),
+        event_type=POISON_TYPE,
+        event_key=join_key(provider, digest, POISON_TYPE),
+        entity_key=join_key(provider, POISON_TYPE, digest),
         content_sha256=digest,
         content_version=0,
         body=body,

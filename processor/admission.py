@@ -10,10 +10,12 @@ from typing import Protocol
 
 from core.decision import Decision, ErrorKind
 from core.errors import Unparseable
-from journal.index import KnownEvent, KnownFact, OpenItem
+from core.event import POISON_TYPE
+from journal.index import KnownEvent, KnownFact
+from journal.open_item import OpenItem
 from processor.classify import Failure
 from processor.intake import Item
-from processor.verdict import CONFLICT_CLASS, die, duplicate, park
+from processor.verdict import CONFLICT_CLASS, POISON_CLASS, die, duplicate, park
 
 BEHIND = "behind an earlier event of its entity"
 
@@ -92,7 +94,7 @@ class Admission:
         elif not self._is_known(item):
             self._seen[item.row.event_key or ""] = item
             if item.poison is not None:
-                self._dead(item, "Poison", item.poison)
+                self._dead(item, POISON_CLASS, item.poison)
             else:
                 self._enqueue(item)
 
@@ -137,10 +139,13 @@ class Admission:
 
     def _take_up_beside(self, item: Item) -> None:
         """A replayed event that holds no place in its entity's queue: it runs behind what came since."""
+        if item.row.event_type == POISON_TYPE or item.row.event_key is None:
+            self._dead(item, POISON_CLASS, "it has no identity to be handled under: let the provider send it again")
+            return
         entity = item.row.entity_key or ""
-        known = self._index.known_event(item.row.event_key) if item.row.event_key else None
+        known = self._index.known_event(item.row.event_key)
         if known is None or not self._same_content(item, known.content8, known.content_version):
-            self._dead(item, CONFLICT_CLASS, conflict_text(item.row.event_key or ""))
+            self._dead(item, CONFLICT_CLASS, conflict_text(item.row.event_key))
         elif self._index.is_blocked(entity) and entity not in self.groups:
             item.row.decision = Decision.REPLAYED
             item.row.reason = "its entity waits for an earlier event"

@@ -18,8 +18,9 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.work import WorkItem
 from journal.bodies import BodyStore
-from journal.index import Index, OpenItem
+from journal.index import Index
 from journal.marks import Marks
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter

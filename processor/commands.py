@@ -10,7 +10,8 @@ from typing import Protocol
 from core.decision import Decision, ErrorKind
 from core.keys import join_key
 from dlq.commands import Command, CommandInvalid, Target, decode
-from journal.index import KnownEvent, OpenItem
+from journal.index import KnownEvent
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.admission import again
 from processor.classify import Failure

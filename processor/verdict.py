@@ -13,6 +13,7 @@ from processor.retry import RetryPolicy
 from processor.settings import DeadHead
 
 CONFLICT_CLASS = "EventConflict"
+POISON_CLASS = "Poison"
 FACT_CONFLICT_CLASS = "FactConflict"
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.event import Dedupe, poison_event, to_headers
 from processor.intake import OffsetHole
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, ignored
 
@@ -97,6 +98,28 @@ def test_a_command_delivered_twice_or_raced_by_another_has_one_effect(engine):
     engine.command(1, 1, "c3")
     engine.batch()
     assert engine.decisions(head) == ["dead", "replayed", "dead"]
+
+
+def test_replayed_poison_dies_again_and_is_never_handled(engine):
+    poison = poison_event("stripe", b"{", "live", "no JSON")
+    engine.send(EVENTS, poison.body, to_headers(poison, engine.clock.now(), Dedupe.CLAIMED))
+    engine.batch()
+    engine.command(1, 1)
+    engine.batch()
+    engine.advance(0)
+    assert engine.decisions(poison.event_key) == ["dead", "replayed", "dead"]
+    assert engine.handler.calls == []
+
+
+def test_a_replayed_conflict_dies_again_while_the_first_content_holds_the_key(engine):
+    key = engine.post("evt_1")
+    engine.post("evt_1", content="changed")
+    engine.batch()
+    engine.command(2, 2)
+    engine.batch()
+    engine.advance(0)
+    assert engine.decisions(key) == ["applied", "dead", "replayed", "dead"]
+    assert engine.handler.calls == [key]
 
 
 def test_a_malformed_command_dies_and_moves_nothing(engine):

@@ -1,0 +1,62 @@
+"""The page of all settings, made from the code: ``python -m stack.settings_page > docs/settings.md``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from stack.settings import Settings
+
+_HEAD = """\
+# Settings
+
+Made from the code by `make docs`; don't edit. A setting stands in `payhook.toml` under its section (`[ingest]`,
+`[processor.ledger]`, …) or in the environment as `PAYHOOK_` and its name in capitals, sections joined by `__`:
+`ingest.port` is `PAYHOOK_INGEST__PORT`. The environment wins. A wrong or unknown one is named at start.
+
+Secrets aren't settings: they are files, one a provider, in `secrets/` of the data folder.
+
+| setting | default | what it is |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    return _HEAD + "".join(f"| `{name}` | {default} | {what} |\n" for name, default, what in _rows(Settings, ""))
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _rows(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    value: Any = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "none: must be set"
+    if isinstance(value, Path):
+        return "`.payhook/data`"
+    if isinstance(value, (dict, tuple)):
+        return "none" if not value else f"`{json.dumps(value, default=str)}`"
+    return f"`{value}`" if value not in ("", None) else "none"
+
+
+def main() -> int:
+    sys.stdout.write(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
