@@ -75,6 +75,7 @@ def main() -> int:
     except Exception:
         log.exception("the stream ended")
         return 1
+    batches.close()
     return 0
 
 

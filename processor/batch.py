@@ -35,6 +35,7 @@ from processor.settle import Settling
 log = logging.getLogger(__name__)
 
 PROBE_S_FIRST = 1.0
+CLOSE_S_MAX = 5.0
 
 
 class IndexBehind(PayhookError):
@@ -60,6 +61,7 @@ class DeadLetters(Protocol):
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
     def passed(self, seq: int) -> None: ...
     def poll(self) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,11 @@ class Batches:
         if due:
             self._decide([], self._marks, due)
 
+    def close(self) -> None:
+        """After the last batch: dead letters get their time, and the index is free for the next writer."""
+        self._dead_letters.close(CLOSE_S_MAX)
+        self._index.close()
+
     def _decide(self, records: Sequence[KafkaRecord], marks: Marks, due: Sequence[OpenItem]) -> None:
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
@@ -196,6 +203,8 @@ class Batches:
         settling = self._handle(admission)
         handled_s = self._clock.monotonic() - started
         rows, bodies = self._rows(admission, settling, commands)
+        if not rows:
+            return
         self._commit(rows, bodies, marks)
         committed_s = self._clock.monotonic() - started
         self._derive(rows, bodies)
@@ -305,7 +314,7 @@ class Batches:
 
     def _tried_before(self) -> bool:
         try:
-            return bool(json.loads(self._trying.read_text("utf-8"))["seq"] == self.seq and self.seq > 0)
+            return bool(json.loads(self._trying.read_text("utf-8"))["seq"] == self.seq)
         except (OSError, ValueError, KeyError):
             return False
 

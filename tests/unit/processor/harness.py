@@ -129,6 +129,9 @@ class ListDeadLetters:
     def poll(self) -> None:
         """Nothing is under way."""
 
+    def close(self, timeout_s: float) -> None:
+        """Nothing is left."""
+
 
 class Same:
     """An adapter whose content hash is the body's."""
