@@ -53,6 +53,10 @@ def test_the_index_of_the_secret_that_signed_is_told(stripe_adapter: Adapter, no
         assert stripe_adapter.verify(made, ["whsec_new", "whsec_old"], now) == index
 
 
+def test_of_a_secret_that_is_listed_twice_the_first_counts(stripe_adapter: Adapter, now: datetime) -> None:
+    assert stripe_adapter.verify(request(header(now)), ["whsec_new", SECRET, SECRET], now) == 1
+
+
 def test_one_good_signature_of_several_is_enough_while_a_secret_rolls(stripe_adapter: Adapter, now: datetime) -> None:
     bad = "0" * 64
     assert stripe_adapter.verify(request(f"{header(now)},v1={bad}"), [SECRET], now) == 0
