@@ -21,6 +21,14 @@ from stack.supervisor import State
 from stack.up import go_down, go_up, stay_up
 
 ASK_TIMEOUT_S = 10.0
+PROCESSOR_FIGURES = {
+    "epoch": "epoch",
+    "seq": "decisions",
+    "open": "open events",
+    "dead": "dead events",
+    "blocked": "blocked",
+}
+"""What of the processor's status is shown to people, and how it is called; --json has all of it."""
 
 
 @click.command()
@@ -128,13 +136,17 @@ def _print_status(said: dict[str, Any]) -> None:
     if not said["up"]:
         click.echo("not running: `payhook up --detach` starts it")
         return
+    processor, lag = said.get("processor", {}), said.get("lag")
     table = Table(show_header=False, box=None, pad_edge=False)
     row(table, "ready", "yes" if said["ready"] else "no")
+    row(table, "receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready")
+    row(table, "processor", "ready" if processor.get("ready") else "not ready")
+    for name, shown in PROCESSOR_FIGURES.items():
+        if processor.get(name) is not None:
+            row(table, shown, processor[name])
+    if lag is not None:
+        row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
+    row(table, "pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items()))
     if "problem" in said:
         row(table, "problem", said["problem"])
-    row(table, "receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready")
-    for name, value in said.get("processor", {}).items():
-        row(table, f"processor {name}", str(value))
-    for name, pid in said["endpoints"]["pids"].items():
-        row(table, f"pid {name}", str(pid))
     Console(soft_wrap=True).print(table)

@@ -9,6 +9,7 @@ import httpx
 import uvicorn
 
 from console.app import Watched, create_app
+from console.lag import KafkaLag
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
@@ -28,21 +29,24 @@ def main() -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    lag = KafkaLag(settings.kafka.bootstrap_servers)
     async with httpx.AsyncClient(trust_env=False) as client:
-        app = create_app(_watched(settings), client, SystemClock())
+        app = create_app(_watched(settings, lag), client, SystemClock())
         config = uvicorn.Config(
             app, host=settings.console.host, port=settings.console.port, access_log=False, log_config=None
         )
         await uvicorn.Server(config).serve()
+    lag.close()
 
 
-def _watched(settings: Settings) -> Watched:
+def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local = "http://127.0.0.1"
     ports = {"ingest": settings.ingest.metrics_port, "processor": settings.processor.metrics_port}
     return Watched(
         ingest_ready_url=f"{local}:{settings.ingest.port}/readyz",
         processor_status=Layout(settings.data_dir).processor_status,
         metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
+        lag=lag.read,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from console.exposition import CONTENT_TYPE, Scrape, merge
+from console.lag import Marks
 from core.clock import Clock, from_rfc3339
 
 ASK_TIMEOUT_S = 2.0
@@ -23,11 +25,12 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics."""
+    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts."""
 
     ingest_ready_url: str
     processor_status: Path
     metrics: Mapping[str, str]
+    lag: Callable[[Marks], dict[str, int] | None]
 
 
 def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> FastAPI:
@@ -49,7 +52,9 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
 
     @app.get("/status")
     async def status() -> JSONResponse:
-        return JSONResponse(await read_status(watched, client, clock.now()))
+        read = await read_status(watched, client, clock.now())
+        lag = await asyncio.to_thread(watched.lag, read["processor"].get("marks", {}))
+        return JSONResponse({**read, "lag": lag})
 
     @app.get("/metrics")
     async def metrics() -> Response:

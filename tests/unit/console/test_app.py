@@ -12,10 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.app import Watched, create_app
+from console.lag import Marks
 from core.clock import ManualClock
 
 NOW = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
-STATUS = {"pid": 1, "at": "2026-01-31T12:00:09.500000Z", "ready": True, "epoch": 3, "dead": 0}
+STATUS = {"pid": 1, "at": "2026-01-31T12:00:09.500000Z", "ready": True, "marks": {"events": {"0": 7, "1": 9}}}
 INGEST = "# HELP a_total A\n# TYPE a_total counter\na_total 3\n# HELP shared S\n# TYPE shared gauge\nshared 1\n"
 PROCESSOR = '# HELP b B\n# TYPE b gauge\nb{stream="ledger"} 2\n# HELP shared S\n# TYPE shared gauge\nshared 5\n'
 
@@ -26,19 +27,22 @@ class Listener:
     def __init__(self, folder: Path) -> None:
         self.status_file = folder / "processor-ledger.json"
         self.ingest_ready = 200
+        self.end = 20
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
 
     def get(self, path: str) -> httpx.Response:
         return asyncio.run(self._get(path))
 
     async def _get(self, path: str) -> httpx.Response:
-        watched = Watched(
-            "http://i/readyz", self.status_file, {"ingest": "http://m/ingest", "processor": "http://m/processor"}
-        )
+        metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
+        watched = Watched("http://i/readyz", self.status_file, metrics, self._lag)
         async with httpx.AsyncClient(transport=httpx.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as caller:
                 return await caller.get(path)
+
+    def _lag(self, marks: Marks) -> dict[str, int] | None:
+        return {topic: self.end - sum(partitions.values()) for topic, partitions in marks.items()}
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/readyz":
@@ -70,6 +74,7 @@ def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener)
         "ready": True,
         "ingest": {"ready": True},
         "processor": {**STATUS, "age_s": 0.5},
+        "lag": {"events": 4},
     }
 
 
@@ -90,7 +95,7 @@ def test_an_old_word_of_the_processor_is_not_believed(listener: Listener) -> Non
     listener.status_file.write_text(json.dumps({**STATUS, "at": "2026-01-31T11:59:39.000000Z"}))
     assert listener.get("/readyz").status_code == 503
     said = listener.get("/status").json()["processor"]
-    assert (said["ready"], said["age_s"], said["epoch"]) == (False, 31.0, 3)
+    assert (said["ready"], said["age_s"], said["pid"]) == (False, 31.0, 1)
 
 
 def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

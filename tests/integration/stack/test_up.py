@@ -1,0 +1,145 @@
+"""`payhook up`, `status` and `down` on the whole stack: one start, then everything that may befall it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from stack.kafka import broker_answers
+from stack.ports import is_listening
+from stack.redis import redis_answers
+
+pytestmark = pytest.mark.timeout(300)
+WAIT_S = 60.0
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PAYHOOK_")}
+
+
+def payhook(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+        timeout=300,
+        check=False,
+    )
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, "it never came to hold"
+        time.sleep(0.1)
+
+
+def endpoints(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "endpoints.json").read_text())
+    return read
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Every process whose command names the data folder, and what those started."""
+    named = [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or [])]
+    started = [child for one in named for child in one.children(recursive=True)]
+    return [*{one.pid: one for one in (*named, *started)}.values()]
+
+
+def port_of(url: str) -> int:
+    return int(url.removesuffix("/0").rpartition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a stack that is up."""
+    made = tmp_path_factory.mktemp("stack")
+    said = payhook("up", "--detach", "--data", str(made))
+    try:
+        assert said.returncode == 0, said.stderr
+        yield made
+    finally:
+        payhook("down", "--data", str(made))
+
+
+def test_up_returns_when_everything_answers(folder: Path) -> None:
+    found = endpoints(folder)
+    assert set(found) == {"ingest", "ops", "kafka", "redis", "journal", "pids"}
+    assert set(found["pids"]) == {"ingest", "processor", "kafka", "redis"}
+    assert all(psutil.pid_exists(pid) for pid in found["pids"].values())
+    with urllib.request.urlopen(f"{found['ops']}/readyz") as answer:
+        assert answer.status == 200
+    assert broker_answers(port_of(found["kafka"]))
+    assert redis_answers(found["redis"])
+    assert (Path(found["journal"]) / "_delta_log").is_dir()
+    assert {path.name for path in (folder / "secrets").iterdir()} == {"stripe", "adyen", "standardwebhooks"}
+
+
+def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
+    said = payhook("status", "--json", "--data", str(folder))
+    assert said.returncode == 0, said.stdout
+    status = json.loads(said.stdout)
+    assert (status["up"], status["ready"]) == (True, True)
+    assert status["endpoints"] == endpoints(folder)
+    assert status["lag"] == {"payments.events": 0, "payments.control": 0}
+
+
+def test_up_again_changes_nothing(folder: Path) -> None:
+    before = endpoints(folder)
+    assert payhook("up", "--detach", "--data", str(folder)).returncode == 0
+    assert endpoints(folder) == before
+    foreground = payhook("up", "--data", str(folder))
+    assert foreground.returncode == 1
+    assert "a stack already runs on" in foreground.stderr
+
+
+@pytest.mark.parametrize("name", ["ingest", "redis", "kafka"])
+def test_a_killed_process_comes_back_where_it_was(folder: Path, name: str) -> None:
+    before = endpoints(folder)
+    os.kill(before["pids"][name], signal.SIGKILL)
+    wait_for(lambda: endpoints(folder)["pids"].get(name) not in (None, before["pids"][name]))
+    wait_for(lambda: is_listening(port_of(before[name])))
+    after = endpoints(folder)
+    assert {key: after[key] for key in after if key != "pids"} == {key: before[key] for key in before if key != "pids"}
+
+
+def test_redis_comes_back_with_what_it_knew(folder: Path) -> None:
+    found = endpoints(folder)
+    client = redis.Redis.from_url(found["redis"])
+    client.set("kept", "yes")
+    # BGREWRITEAOF's new file holds the key at once; the everysec flush would take its second.
+    client.bgrewriteaof()
+    wait_for(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
+    os.kill(found["pids"]["redis"], signal.SIGKILL)
+    wait_for(lambda: endpoints(folder)["pids"].get("redis") not in (None, found["pids"]["redis"]))
+    wait_for(lambda: redis_answers(found["redis"]))
+    assert client.get("kept") == b"yes"
+    client.close()
+
+
+def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(folder: Path) -> None:
+    [supervisor] = [one for one in processes_of(folder) if "stack.up" in one.cmdline()]
+    all_of_it = processes_of(folder)
+    assert any("java" in one.name() for one in all_of_it)
+    supervisor.kill()
+    if sys.platform == "linux":
+        _, alive = psutil.wait_procs(all_of_it, timeout=20)
+        assert alive == []
+    assert payhook("up", "--detach", "--data", str(folder)).returncode == 0
+    everything = processes_of(folder)
+    down = payhook("down", "--data", str(folder))
+    assert (down.returncode, down.stdout) == (0, "stopped\n")
+    assert [one for one in everything if one.is_running()] == []
+    assert not (folder / "endpoints.json").exists()
+    assert payhook("status", "--data", str(folder)).returncode == 1
