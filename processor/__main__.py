@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
 
 from prometheus_client import start_http_server
 
@@ -17,8 +16,9 @@ from processor.metrics import ProcessorMetrics
 from processor.spark import open_session
 from processor.status import StatusFile
 from processor.stream import Stream
-from processor.wiring import Places, open_ledger_stream
+from processor.wiring import STREAM, Places, open_ledger_stream
 from stack.jars import spark_jars
+from stack.layout import Layout
 from stack.settings import load_settings
 
 log = logging.getLogger("processor")
@@ -32,15 +32,23 @@ def main() -> int:
     configure_logging()
     settings = load_settings()
     clock = SystemClock()
-    data_dir = Path(settings.data_dir)
-    places = Places.under(data_dir)
+    layout = Layout(settings.data_dir)
+    places = Places(
+        journal=layout.journal,
+        bodies=layout.bodies,
+        postings=layout.postings,
+        index=layout.index,
+        checkpoint=layout.root / "checkpoints" / STREAM,
+        status=layout.processor_status,
+        trying=layout.run / f"trying-{STREAM}.json",
+    )
     status = StatusFile(places.status, clock)
     status.remove()
     metrics = ProcessorMetrics(clock)
     if settings.processor.metrics_port:
         start_http_server(settings.processor.metrics_port, "127.0.0.1", metrics.registry)
     session = open_session(
-        "payhook", settings.processor.master, settings.processor.driver_memory, spark_jars(), data_dir
+        "payhook", settings.processor.master, settings.processor.driver_memory, spark_jars(), layout.root
     )
     batches = open_ledger_stream(
         session,
@@ -63,7 +71,7 @@ def main() -> int:
             told = batches.status()
             metrics.dead_open.set(told["dead"])
             metrics.parked.set(told["open"])
-            status.write({"ready": True, "stream": "ledger", **told})
+            status.write({"ready": True, "stream": STREAM, **told})
 
     stream = Stream(session, batches, clock, places.checkpoint, on_batch)
     signal.signal(signal.SIGTERM, lambda *_: stream.stop())

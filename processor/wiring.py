@@ -45,7 +45,7 @@ STREAM = "ledger"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where one stream keeps what it writes, under the data folder."""
+    """Where one stream keeps what it writes. ``checkpoint`` and ``trying`` are disposable."""
 
     journal: Path
     bodies: Path
@@ -54,18 +54,6 @@ class Places:
     checkpoint: Path
     status: Path
     trying: Path
-
-    @classmethod
-    def under(cls, data_dir: Path) -> Places:
-        return cls(
-            journal=data_dir / "lake" / "journal" / STREAM,
-            bodies=data_dir / "lake" / "bodies",
-            postings=data_dir / "lake" / "postings",
-            index=data_dir / "index" / STREAM,
-            checkpoint=data_dir / "checkpoints" / STREAM,
-            status=data_dir / "run" / f"processor-{STREAM}.json",
-            trying=data_dir / "run" / f"trying-{STREAM}.json",
-        )
 
 
 def open_ledger_stream(
