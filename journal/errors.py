@@ -50,3 +50,29 @@ class BodyMissing(PayhookError):
     def __init__(self, body_sha256: str) -> None:
         self.body_sha256 = body_sha256
         super().__init__(f"the body {body_sha256} of an open event is missing; restore the table of bodies")
+
+
+class RowsOutOfOrder(PayhookError):
+    """Rows were given to something derived that doesn't stand right before them."""
+
+    def __init__(self, seq: int, first_seq: int) -> None:
+        self.seq = seq
+        self.first_seq = first_seq
+        super().__init__(f"rows from seq {first_seq} don't follow seq {seq}; start again, so that it catches up")
+
+
+class IndexHeld(PayhookError):
+    """A living process owns the folder of this writer's epoch."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        super().__init__(f"index {folder} belongs to a living process; give each journal a folder of its own")
+
+
+class IndexBroken(PayhookError):
+    """The index on disk can't be read or written."""
+
+    def __init__(self, folder: str, problem: str) -> None:
+        self.folder = folder
+        self.problem = problem
+        super().__init__(f"index {folder}: {problem}. Start again: a damaged index is made anew from the journal")

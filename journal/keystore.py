@@ -1,0 +1,179 @@
+"""RocksDB in a folder that one living process owns: taken over, made anew, or read beside its owner."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+
+from journal.errors import IndexBroken, IndexHeld
+
+log = logging.getLogger(__name__)
+
+BLOCK_CACHE_BYTES = 128 << 20
+BLOOM_BITS_PER_KEY = 10
+WRITE_BUFFER_BYTES = 32 << 20
+OPEN_FILES_MAX = 256
+
+_OWNER, _BROKEN = "OWNER", "BROKEN"
+_LOST = ("Corruption", "No such file")
+
+
+class KeyStore:
+    """Byte keys in order, written in atomic batches.
+
+    The owner holds a lock on a file in the folder for as long as it lives, paused or not; the folder may be renamed
+    under it. A read that finds damage marks the folder, so that the next owner makes it anew.
+    """
+
+    def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:
+        self._folder = folder
+        self._db = db
+        self._owner = owner
+
+    @classmethod
+    def take_over(cls, root: Path, epoch: int) -> KeyStore:
+        """Owns ``root/epoch-<epoch>``: the newest folder that no living process owns, renamed, or an empty one.
+
+        :raises IndexHeld: a living process owns a folder of this very epoch
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        mine = root / f"epoch-{epoch:08}"
+        newest, *others = _ownerless(root) or [_begin(root)]
+        for folder, descriptor in others:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+        folder, owner = newest
+        if folder != mine:
+            try:
+                folder.rename(mine)
+            except OSError as taken:
+                os.close(owner)
+                raise IndexHeld(str(mine)) from taken
+        return cls(mine, _open_or_begin(mine), owner)
+
+    @classmethod
+    def read_only(cls, root: Path) -> KeyStore:
+        """The newest folder as it is now, beside its owner.
+
+        :raises ValueError: there is none
+        """
+        newest = max(root.glob("epoch-*"))
+        # All files are opened at once: the owner may drop them at any time.
+        return cls(newest, Rdict(str(newest), _options(-1), access_type=AccessType.read_only(False)), None)
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            found: bytes | None = self._db.get(key)
+        except Exception as failed:
+            raise self._broken(failed) from failed
+        return found
+
+    def write(self, batch: WriteBatch) -> None:
+        """All of it or nothing."""
+        try:
+            self._db.write(batch)
+        except Exception as failed:
+            raise self._broken(failed) from failed
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """The keys that begin with ``prefix``, in order."""
+        try:
+            cursor = self._db.iter()
+            cursor.seek(prefix)
+            while cursor.valid():
+                key = cursor.key()
+                if not key.startswith(prefix):
+                    return
+                yield key
+                cursor.next()
+            cursor.status()
+        except Exception as failed:
+            raise self._broken(failed) from failed
+
+    def begin_anew(self) -> None:
+        """Forgets everything."""
+        self._db.close()
+        _wipe(self._folder)
+        self._db = Rdict(str(self._folder), _options())
+
+    def close(self) -> None:
+        """Ends the ownership; what was written stays."""
+        self._db.close()
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
+
+    def _broken(self, failed: Exception) -> IndexBroken:
+        if self._owner is not None and any(sign in str(failed) for sign in _LOST):
+            (self._folder / _BROKEN).touch()
+        return IndexBroken(str(self._folder), str(failed))
+
+
+def _ownerless(root: Path) -> list[tuple[Path, int]]:
+    """Folders whose owner is dead, newest first, each locked by its descriptor."""
+    locked = ((folder, _lock(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))
+    return [(folder, descriptor) for folder, descriptor in locked if descriptor is not None]
+
+
+def _begin(root: Path) -> tuple[Path, int]:
+    """A folder that is owned before it gets the name under which others look for ownerless ones."""
+    folder = root / f"new-{uuid.uuid4().hex}"
+    folder.mkdir()
+    descriptor = _lock(folder)
+    assert descriptor is not None
+    return folder, descriptor
+
+
+def _lock(folder: Path) -> int | None:
+    """Locks the folder's owner file; None when a living process holds it or took the folder away meanwhile."""
+    path = folder / _OWNER
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _open_or_begin(folder: Path) -> Rdict:
+    if not (folder / _BROKEN).exists():
+        try:
+            return Rdict(str(folder), _options())
+        except Exception:
+            log.exception("the index in %s can't be opened: it is made anew", folder)
+    _wipe(folder)
+    return Rdict(str(folder), _options())
+
+
+def _wipe(folder: Path) -> None:
+    """Everything but the owner's file, which holds the lock."""
+    for path in folder.iterdir():
+        if path.name != _OWNER:
+            path.unlink()
+
+
+def _options(open_files_max: int = OPEN_FILES_MAX) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    table.set_cache_index_and_filter_blocks(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_open_files(open_files_max)
+    options.set_keep_log_file_num(2)
+    return options
