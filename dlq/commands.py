@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -65,8 +65,10 @@ class Command:
 class Producer(Protocol):
     """What sending asks of a Kafka producer (confluent_kafka's)."""
 
-    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Any) -> None: ...
-    def flush(self, timeout: float) -> int: ...
+    @property
+    def produce(self) -> Callable[..., None]: ...
+    @property
+    def flush(self) -> Callable[[float], int]: ...
 
 
 def replay(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:

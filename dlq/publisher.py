@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -27,10 +27,14 @@ RETRY_S_FIRST = 0.5
 class Producer(Protocol):
     """What publishing asks of a Kafka producer (confluent_kafka's)."""
 
-    def produce(self, topic: str, **record: Any) -> None: ...
-    def poll(self, timeout: float) -> int: ...
-    def flush(self, timeout: float) -> int: ...
-    def purge(self) -> None: ...
+    @property
+    def produce(self) -> Callable[..., None]: ...
+    @property
+    def poll(self) -> Callable[[float], int]: ...
+    @property
+    def flush(self) -> Callable[[float], int]: ...
+    @property
+    def purge(self) -> Callable[[], None]: ...
 
 
 class Rows(Protocol):

@@ -9,39 +9,53 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+SMALL_ROWS_MAX = 200_000
+"""Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
+
+ROWS_PER_SHUFFLE_PARTITION = 1_000_000
+
 
 def open_read_session(
-    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, shuffle_partitions: int = 2
+    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, rows: int = 0
 ) -> SparkSession:
-    """A session with Delta and Kafka as sources; ``work_dir`` takes Spark's scratch files."""
+    """A session with Delta and Kafka as sources, laid out for a journal of about so many ``rows``.
+
+    ``work_dir`` takes Spark's scratch files.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     scratch = work_dir / "spark-read"
     scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in _conf(driver_memory, jars, scratch, shuffle_partitions).items():
+    for key, value in _conf(driver_memory, jars, scratch, rows).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path, shuffle_partitions: int) -> dict[str, str]:
+def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path, rows: int) -> dict[str, str]:
+    small = rows <= SMALL_ROWS_MAX
+    jvm = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}"
     return {
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": f"{jvm} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else jvm,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        # Every query reads nearly all files: picking them by their statistics would cost a job each.
+        "spark.databricks.delta.stats.skipping": "false",
+        "spark.databricks.delta.snapshotPartitions": "1" if small else "8",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.codegen.wholeStage": str(not small).lower(),
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
+        "spark.sql.shuffle.partitions": str(max(2, rows // ROWS_PER_SHUFFLE_PARTITION)),
         # A journal has one small file a batch: reading them must not cost a task each.
         "spark.sql.files.openCostInBytes": str(256 << 10),
         "spark.sql.session.timeZone": "UTC",

@@ -19,8 +19,7 @@ class PostingsEqualJournal:
             """
             SELECT line.*, sum(weight) AS journal_minus_postings FROM (
                 SELECT struct(
-                           seq, at AS line, event_key, fact_key, entity_key, provider,
-                           split(filter(lines, one -> one.account LIKE 'merchant:%')[0].account, ':')[1] AS merchant,
+                           seq, at AS line, event_key, fact_key, entity_key, provider, merchant,
                            posting.account, posting.side, posting.amount_minor, posting.currency,
                            occurred_at, decided_at) AS line,
                        1 AS weight
@@ -54,7 +53,7 @@ class IndexEqualsJournal:
         if index.seq > evidence.seq:
             ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}
             return Finding(self.name, self.sentence, (ahead,), figures)
-        found = look_up(evidence.session, root, evidence.sample_max)
+        found = look_up(evidence.session, root, evidence.sample_max, evidence.seq)
         offenders = list(found.offenders)
         counted = {"event": index.event_count(), "open": index.open_count(), "dead": index.dead_count()}
         for kind, held in counted.items():

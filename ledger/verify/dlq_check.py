@@ -58,7 +58,7 @@ def _records(evidence: Evidence) -> DataFrame:
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         topic = session.createDataFrame([], "partition int, seq bigint, record_sha256 string")
     else:
-        header = f"filter(headers, h -> h.key = '{SEQ_HEADER}')[0].value"
+        header = f"get(filter(headers, h -> h.key = '{SEQ_HEADER}'), 0).value"
         topic = evidence.kafka.frame(session, evidence.dlq_topic).selectExpr(
             "partition",
             f"coalesce(TRY_CAST(CAST({header} AS string) AS bigint), {NO_SEQ}) AS seq",

@@ -17,6 +17,9 @@ from journal.index import Index
 OPEN_TRIES_MAX = 5
 OPEN_AGAIN_S = 0.2
 
+HERE_ROWS_MAX = 50_000
+"""5 MB of keys: fewer than this aren't worth the start of Python workers."""
+
 _RESULT = "kind string, looked_up bigint, problem string, key string"
 _RESULT_SCHEMA = pa.schema(
     [("kind", pa.string()), ("looked_up", pa.int64()), ("problem", pa.string()), ("key", pa.string())]
@@ -31,8 +34,11 @@ class LookedUp:
     offenders: list[dict[str, Any]]
 
 
-def look_up(session: SparkSession, root: Path, sample_max: int) -> LookedUp:
-    """Every event key, fact and open item of the view ``indexed``, looked up in the index: one job."""
+def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> LookedUp:
+    """Every event key, fact and open item of the view ``indexed``, looked up in the index: one job.
+
+    ``rows`` of the journal are looked at; a few are looked up here, many on the executors.
+    """
     wanted = session.sql(
         """
         SELECT 'event' AS kind, event_key AS key, content_sha256 AS value, CAST(content_version AS bigint) AS number
@@ -48,7 +54,11 @@ def look_up(session: SparkSession, root: Path, sample_max: int) -> LookedUp:
         WHERE waits
         """
     )
-    answers = wanted.mapInArrow(partial(_look_up, str(root), sample_max), _RESULT).toArrow().to_pylist()
+    look_up_part = partial(_look_up, str(root), sample_max)
+    if rows <= HERE_ROWS_MAX:
+        answers = [answer for part in look_up_part(iter(wanted.toArrow().to_batches())) for answer in part.to_pylist()]
+    else:
+        answers = wanted.mapInArrow(look_up_part, _RESULT).toArrow().to_pylist()
     counts = {"event": 0, "fact": 0, "open": 0, "dead": 0}
     for answer in answers:
         counts[answer["kind"]] += answer["looked_up"]

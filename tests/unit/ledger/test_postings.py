@@ -41,7 +41,8 @@ def row(seq: int, decision: Decision = Decision.APPLIED, booking: tuple[Posting,
 
 def lines(path: Path) -> list[dict[str, Any]]:
     table = DeltaTable(str(path)).to_pyarrow_dataset().to_table()
-    return table.sort_by([("seq", "ascending"), ("line", "ascending")]).to_pylist()
+    found: list[dict[str, Any]] = table.sort_by([("seq", "ascending"), ("line", "ascending")]).to_pylist()
+    return found
 
 
 def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""Verification beside a real broker, index and postings of their real writers included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from ledger.verify.kafka import KafkaUnreachable, RealKafka
+from stack.ports import LOOPBACK, free_ports
+
+
+@pytest.fixture
+def produce(kafka_broker: str) -> Callable[..., None]:
+    producer = Producer({"bootstrap.servers": kafka_broker, "acks": "all"})
+
+    def send(topic: str, partition: int, value: bytes | None, **headers: bytes) -> None:
+        producer.produce(topic, value=value, partition=partition, headers=list(headers.items()))
+        assert producer.flush(10) == 0
+
+    return send
+
+
+def test_the_ends_of_partitions_and_the_age_of_a_record(
+    kafka_broker: str, make_topic: Callable[[str, int], str], produce: Callable[..., None]
+) -> None:
+    topic = make_topic("events", 2)
+    before = datetime.now(UTC).replace(microsecond=0)
+    produce(topic, 1, b"a")
+    produce(topic, 1, b"b")
+    kafka = RealKafka(kafka_broker)
+    assert kafka.ends([topic, "no-such-topic"]) == {topic: {0: (0, 0), 1: (0, 2)}}
+    written = kafka.timestamp(topic, 1, 1)
+    assert written is not None and before <= written <= datetime.now(UTC)
+
+
+def test_the_dead_letter_topic_as_spark_reads_it(
+    kafka_broker: str, make_topic: Callable[[str, int], str], produce: Callable[..., None], spark: SparkSession
+) -> None:
+    topic = make_topic("dlq.ledger", 2)
+    produce(topic, 0, b"body", seq=b"7")
+    produce(topic, 1, None, seq=b"8")
+    rows = RealKafka(kafka_broker).frame(spark, topic).toArrow().sort_by("partition").to_pylist()
+    assert [(row["partition"], row["value"]) for row in rows] == [(0, b"body"), (1, None)]
+    assert rows[0]["headers"] == [{"key": "seq", "value": b"7"}]
+
+
+def test_a_kafka_that_does_not_answer_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in flight can't be known then, so nothing is claimed."""
+    monkeypatch.setattr("ledger.verify.kafka.ANSWER_S_MAX", 0.5)
+    (port,) = free_ports(1)
+    with pytest.raises(KafkaUnreachable, match="doesn't answer"):
+        RealKafka(f"{LOOPBACK}:{port}").ends(["payments.events"])
