@@ -23,7 +23,7 @@ from stack.settings import load_settings
 
 log = logging.getLogger("processor")
 
-WARM_BATCHES = 4
+WARM_BATCHES = 2
 """Ready is said after so many: the first ones load what every later one finds loaded."""
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from core.clock import SystemClock
-from load.client import RunningStack
+from load.client import RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
@@ -52,3 +53,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One stack for the module's tests; `payhook down` ends it."""
     with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
         yield Stack(data_dir)
+
+
+def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:
+    """How often each of the webhooks' events was applied."""
+    wanted = {key for webhook in webhooks for key in webhook.event_keys}
+    rows = stack.rows(["event_key", "decision"])
+    return Counter(row["event_key"] for row in rows if row["event_key"] in wanted and row["decision"] == "applied")
+
+
+def assert_once(stack: Stack, webhooks: list[Webhook]) -> None:
+    """Every event of the webhooks took effect exactly once."""
+    stack.decide(webhooks)
+    wanted = dict.fromkeys((key for webhook in webhooks for key in webhook.event_keys), 1)
+    assert wait_for(lambda: effects(stack, webhooks) == wanted, DECIDED_S), effects(stack, webhooks)

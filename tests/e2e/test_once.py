@@ -7,33 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
-from pathlib import Path
 
 import pytest
 import redis
 
 from load.client import wait_for
-from load.embedded import embedded_stack
-from load.traffic import Webhook
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import Stack, assert_once
 
 BACK_S = 60.0
 pytestmark = pytest.mark.timeout(300)
-
-
-def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:
-    """How often each of the webhooks' events was applied."""
-    wanted = {key for webhook in webhooks for key in webhook.event_keys}
-    rows = stack.rows(["event_key", "decision"])
-    return Counter(row["event_key"] for row in rows if row["event_key"] in wanted and row["decision"] == "applied")
-
-
-def assert_once(stack: Stack, webhooks: list[Webhook]) -> None:
-    """Every event of the webhooks took effect exactly once."""
-    stack.decide(webhooks)
-    wanted = dict.fromkeys((key for webhook in webhooks for key in webhook.event_keys), 1)
-    assert wait_for(lambda: effects(stack, webhooks) == wanted, BACK_S), effects(stack, webhooks)
 
 
 def back(stack: Stack, epoch: int) -> None:
@@ -165,41 +147,3 @@ def start_second(stack: Stack) -> subprocess.Popen[bytes]:
     }
     log = (stack.data_dir / "second.log").open("ab")
     return subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
-
-
-POINTS = (
-    "ingest.between_publish_and_confirm",
-    "processor.after_read",
-    "processor.after_handlers",
-    "processor.before_commit",
-    "processor.after_commit",
-    "processor.after_index",
-    "processor.after_postings",
-)
-
-
-def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fired = tmp_path / "fired"
-    fired.mkdir()
-    monkeypatch.setenv("PAYHOOK_TESTING", "1")
-    monkeypatch.setenv("PAYHOOK_CRASH_AT", ",".join(POINTS))
-    monkeypatch.setenv("PAYHOOK_CRASH_ONCE", str(fired))
-    for point in POINTS[1:]:
-        (fired / point).touch()
-    with embedded_stack(tmp_path / "stack") as data_dir:
-        stack = Stack(data_dir)
-        webhooks: list[Webhook] = []
-        for point in POINTS:
-            (fired / point).unlink(missing_ok=True)
-            fresh = [*stack.captures(5, point.replace(".", "-"))]
-            poison = stack.traffic.signed("stripe", b'{"id": ' + point.encode())
-            wait_for(lambda fresh=fresh, poison=poison: accepted(stack, [*fresh, poison]), BACK_S)  # type: ignore[misc]
-            webhooks += fresh
-            assert wait_for(lambda point=point: (fired / point).exists(), BACK_S), f"{point} never fired"  # type: ignore[misc]
-        assert_once(stack, webhooks)
-        stack.verify()
-
-
-def accepted(stack: Stack, webhooks: list[Webhook]) -> bool:
-    """Delivers until every one is answered 200, as a provider does."""
-    return {answer.status for answer in stack.post(*webhooks)} == {200}
