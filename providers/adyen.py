@@ -26,7 +26,7 @@ from typing import Any
 
 from core import strict_json
 from core.errors import Unparseable
-from core.event import Event, Mode
+from core.event import Event, Mode, poison_event
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
@@ -95,7 +95,15 @@ class AdyenAdapter:
     def events(self, request: Request, mode: Mode) -> list[Event]:
         items = _items(request.document)
         _check_mode(request.document, mode)
-        return [self._event(item, body, mode) for item, body in zip(items, _item_bodies(request.body), strict=True)]
+        bodies = _item_bodies(request.body)
+        return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
+
+    def _event_or_poison(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
+        """An item that can't be named costs only itself, not the others of its request."""
+        try:
+            return self._event(item, body, mode)
+        except Unparseable as unreadable:
+            return poison_event(NAME, body, mode, unreadable.problem)
 
     def _event(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
         reference, code = text(item, "pspReference"), text(item, "eventCode")

@@ -125,7 +125,8 @@ class Adapter(Protocol):
         raises when it is handled.
 
         :param mode: the endpoint's; where the provider signs its live flag, the flag decides
-        :raises Unparseable: signed, and not readable as the provider's events: poison
+        :raises Unparseable: signed, and not readable as the provider's events: poison. Where only some of a
+            request's events are, they are returned as poison events beside the good ones
         :raises ModeMismatch: an unsigned live flag disagrees with the endpoint
         """
 

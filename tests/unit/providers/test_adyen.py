@@ -344,9 +344,21 @@ def test_the_unsigned_live_flag_must_agree_with_the_endpoint(
         {"success": "TRUE"},
     ],
 )
-def test_an_item_without_its_names_is_poison(adyen_adapter: Adapter, changed: dict[str, Any]) -> None:
+def test_an_item_without_its_names_is_poison_and_costs_only_itself(
+    adyen_adapter: Adapter, changed: dict[str, Any]
+) -> None:
+    whole = body(item(pspReference="A"), item(**changed), item(pspReference="B"))
+    first, bad, last = adyen_adapter.events(Request(whole, []), "live")
+    assert [first.event_id, last.event_id] == ["A", "B"]
+    assert bad.poison is not None
+    assert json.loads(bad.body) == {"NotificationRequestItem": item(**changed)}
+    assert bad.event_key == f"adyen:{hashlib.sha256(bad.body).hexdigest()}:poison"
+    assert adyen_adapter.content_sha256(bad.body, bad.content_version) == bad.content_sha256
+
+
+def test_what_is_no_notification_at_all_is_poison_as_a_whole(adyen_adapter: Adapter) -> None:
     with pytest.raises(Unparseable):
-        adyen_adapter.events(Request(body(item(**changed)), []), "live")
+        adyen_adapter.events(Request(b'{"live":"true","notificationItems":[]}', []), "live")
 
 
 def test_a_redelivery_has_the_same_content_under_another_date_and_key(adyen_adapter: Adapter) -> None:
