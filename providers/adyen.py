@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import secrets as random_secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +41,7 @@ from providers.fields import (
 from providers.port import Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
 from providers.signature import matching, secret_error, sha256_mac
+from providers.slices import array_items
 
 NAME = "adyen"
 ITEMS = "notificationItems"
@@ -95,7 +95,7 @@ class AdyenAdapter:
     def events(self, request: Request, mode: Mode) -> list[Event]:
         items = _items(request.document)
         _check_mode(request.document, mode)
-        bodies = _item_bodies(request.body)
+        bodies = array_items(request.body, ITEMS)
         return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
 
     def _event_or_poison(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
@@ -294,36 +294,3 @@ def _content(item: Mapping[str, Any], version: int) -> str:
         kept = {name: value for name, value in extra.items() if name != "hmacSignature"}
         item = {**item, "additionalData": kept}
     return content_hash(item, LEFT_OUT[version])
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-_read_value = json.JSONDecoder().raw_decode
-
-
-def _item_bodies(body: bytes) -> Iterator[bytes]:
-    """The exact bytes of each wrapper, in order; the body was read strictly before."""
-    whole = body.decode("utf-8")
-    at = _skip(whole, _key_value(whole, ITEMS) + 1)
-    while whole[at] != "]":
-        _, end = _read_value(whole, at)
-        yield whole[at:end].encode("utf-8")
-        at = _skip(whole, end)
-        if whole[at] == ",":
-            at = _skip(whole, at + 1)
-
-
-def _key_value(whole: str, wanted: str) -> int:
-    """Where the value of a key of the top object starts."""
-    at = _skip(whole, _skip(whole, 0) + 1)
-    while True:
-        key, at = _read_value(whole, at)
-        at = _skip(whole, _skip(whole, at) + 1)
-        if key == wanted:
-            return at
-        _, at = _read_value(whole, at)
-        at = _skip(whole, _skip(whole, at) + 1)
-
-
-def _skip(whole: str, at: int) -> int:
-    found = _SPACE.match(whole, at)
-    return found.end() if found else at
