@@ -38,7 +38,7 @@ def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypat
         webhooks: list[Webhook] = []
         for point in POINTS:
             (fired / point).unlink(missing_ok=True)
-            fresh = [*stack.captures(5, point.replace(".", "-"))]
+            fresh = stack.captures(5, point.replace(".", "-").replace("_", "-"))
             poison = stack.traffic.signed("stripe", b'{"id": ' + point.encode())
             wait_for(lambda fresh=fresh, poison=poison: accepted(stack, [*fresh, poison]), BACK_S)  # type: ignore[misc]
             webhooks += fresh
