@@ -68,8 +68,7 @@ def up(place: Place, detach: bool) -> None:
 @with_place
 def down(place: Place) -> None:
     """Stop everything that `payhook up` started, in order. The data stays."""
-    go_down(place.settings.data_dir)
-    click.echo("stopped")
+    click.echo("stopped" if go_down(place.settings.data_dir) else "nothing was running")
 
 
 @click.command()

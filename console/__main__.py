@@ -43,7 +43,7 @@ def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local = "http://127.0.0.1"
     ports = {"ingest": settings.ingest.metrics_port, "processor": settings.processor.metrics_port}
     return Watched(
-        ingest_ready_url=f"{local}:{settings.ingest.port}/readyz",
+        ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
         processor_status=Layout(settings.data_dir).processor_status,
         metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
         lag=lag.read,

@@ -34,14 +34,15 @@ def identity(pid: int) -> Identity:
         return {"pid": pid, "started": 0.0}
 
 
-def end_leftovers(layout: Layout) -> None:
-    """Kills the recorded children that still run, each with its whole session."""
+def end_leftovers(layout: Layout) -> bool:
+    """Kills the recorded children that still run, each with its whole session; says whether there were any."""
     left = [process for process in map(_alive, _recorded(layout)) if process is not None]
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     psutil.wait_procs(left, timeout=END_WAIT_S)
     layout.supervisor.unlink(missing_ok=True)
+    return bool(left)
 
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:

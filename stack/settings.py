@@ -73,6 +73,7 @@ class ConsoleSettings(BaseModel):
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
     port: int = Field(8081, ge=0, le=65535, description="port of the management listener")
+    ingest_url: str = Field("", description="where the receiver answers; empty: its own port on loopback")
 
 
 class Settings(BaseSettings):

@@ -27,7 +27,7 @@ from providers.registry import build_adapters
 from stack import leftovers
 from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints
-from stack.errors import NotUp, ServerNotUp, StackNotUp
+from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_merchants, make_secrets
 from stack.layout import Layout
 from stack.settings import Settings, load_settings
@@ -109,25 +109,19 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
         raise
 
 
-def go_down(data_dir: Path) -> None:
-    """Stops the stack in order; returns when nothing of it is left.
-
-    :raises NotUp: nothing runs there
-    """
+def go_down(data_dir: Path) -> bool:
+    """Stops the stack in order; returns, when nothing of it is left, whether anything ran."""
     layout = Layout(data_dir)
     supervisor = leftovers.recorded_supervisor(layout)
     if supervisor is None:
-        was_there = layout.supervisor.exists()
-        leftovers.end_leftovers(layout)
-        if not was_there:
-            raise NotUp(data_dir)
-        return
+        return leftovers.end_leftovers(layout)
     supervisor.send_signal(signal.SIGCONT)
     supervisor.terminate()
     _, alive = psutil.wait_procs([supervisor], timeout=DOWN_S_MAX)
     if alive:
         supervisor.kill()
     leftovers.end_leftovers(layout)
+    return True
 
 
 def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Popen[bytes]:

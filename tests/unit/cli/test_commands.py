@@ -91,7 +91,12 @@ def test_status_of_nothing_is_no_and_tells_how_to_start(tmp_path: Path) -> None:
     assert json.loads(as_json.output) == {"up": False, "ready": False}
 
 
-@pytest.mark.parametrize("words", [["down"], ["verify"], ["dlq", "replay", "1"]])
+def test_down_of_nothing_is_no_error(tmp_path: Path) -> None:
+    said = payhook("down", "--data", str(tmp_path))
+    assert (said.exit_code, said.output) == (0, "nothing was running\n")
+
+
+@pytest.mark.parametrize("words", [["send", "-", "--provider", "stripe"], ["verify"], ["dlq", "replay", "1"]])
 def test_without_a_stack_a_command_says_so_in_one_sentence(words: list[str], tmp_path: Path) -> None:
     said = payhook(*words, "--data", str(tmp_path))
     assert said.exit_code == 1

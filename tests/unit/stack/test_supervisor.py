@@ -228,8 +228,9 @@ def test_leftovers_are_ended_but_never_a_stranger_that_got_the_same_pid(folder: 
             {"pid": stranger.pid, "started": 12.0},
         ]
         Layout(folder).supervisor.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
-        end_leftovers(Layout(folder))
+        assert end_leftovers(Layout(folder))
         mine.wait(5)
+        assert not end_leftovers(Layout(folder))
         assert stranger.poll() is None
     finally:
         for process in (mine, stranger):
