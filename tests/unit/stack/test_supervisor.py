@@ -148,7 +148,9 @@ def test_a_process_that_never_comes_up_ends_the_start_with_its_last_words(folder
 
 
 def test_a_paused_process_is_left_alone_and_still_stops(folder: Path) -> None:
-    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor"))
+    listens = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
+    listens += f"open({str(folder / 'up')!r}, 'w').close()\ntime.sleep(600)"
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor", listens, (folder / "up").exists))
     step_until(supervisor, lambda: supervisor.all_answer)
     found = read_endpoints(folder)
     assert found is not None
@@ -217,7 +219,7 @@ time.sleep(600)
     assert not any(child.is_running() for child in children)
 
 
-def test_leftovers_are_ended_but_never_a_stranger_that_got_the_same_pid(folder: Path) -> None:
+def test_the_next_supervisor_ends_leftovers_but_never_a_stranger_that_got_the_same_pid(folder: Path) -> None:
     mine = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
     stranger = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
     try:
@@ -228,8 +230,8 @@ def test_leftovers_are_ended_but_never_a_stranger_that_got_the_same_pid(folder: 
             {"pid": stranger.pid, "started": 12.0},
         ]
         Layout(folder).supervisor.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
-        assert end_leftovers(Layout(folder))
-        mine.wait(5)
+        with sole_supervisor(Layout(folder)):
+            mine.wait(5)
         assert not end_leftovers(Layout(folder))
         assert stranger.poll() is None
     finally:
