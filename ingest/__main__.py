@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from prometheus_client import start_http_server
 from redis.asyncio import Redis
 
 from core.clock import Clock, SystemClock
+from core.errors import PayhookError
 from core.log import configure_logging
 from ingest.app import Receiver, create_app
 from ingest.guarded_claims import GuardedClaims
@@ -26,6 +30,8 @@ from ingest.settings import IngestSettings
 from providers.registry import build_adapters
 from stack.settings import Settings, load_settings
 
+log = logging.getLogger(__name__)
+
 GRACE_S = 10
 SECONDS_A_DAY = 86_400
 REDIS_CONNECTIONS_MAX = 16
@@ -35,7 +41,12 @@ SOCKET_TIMEOUTS = 4
 
 def main() -> None:
     configure_logging()
-    settings = load_settings()
+    try:
+        settings = load_settings()
+        secret_files(settings, SystemClock()).check(build_adapters(settings.providers))
+    except PayhookError as wrong:
+        log.critical("%s", wrong)
+        sys.exit(2)
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
         start_http_server(settings.ingest.metrics_port, "127.0.0.1", metrics.registry)
@@ -65,21 +76,34 @@ async def open_receiver(
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest = settings.ingest
     redis = _redis(settings.redis.url, ingest)
-    publisher = KafkaPublisher(Producer(producer_settings(settings.kafka.bootstrap_servers, ingest.publish_timeout_ms)))
+    producer = Producer(producer_settings(settings.kafka.bootstrap_servers, ingest.publish_timeout_ms))
+    publisher = KafkaPublisher(producer, clock)
     serving = asyncio.create_task(publisher.serve())
+    serving.add_done_callback(_end_without_it)
     claims = RedisClaims(redis, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
     breaker = pybreaker.CircuitBreaker(fail_max=ingest.redis_failures_max, reset_timeout=ingest.redis_reset_s)
     guarded = GuardedClaims(claims, breaker, ingest.redis_timeout_ms / 1000)
     protocol = Protocol(guarded, publisher, metrics, clock, ingest.in_flight_wait_s)
-    secrets = SecretFiles(Path(ingest.secrets_dir or settings.data_dir / "secrets"), clock)
-    metrics.receipts_dropped_from(lambda: publisher.dropped)
-    receiver = Receiver(ingest, build_adapters(settings.providers), secrets, protocol, publisher, metrics, clock)
+    metrics.read_from(lambda: publisher.dropped, lambda: guarded.failures, lambda: guarded.refusing)
+    adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
+    receiver = Receiver(ingest, adapters, secrets, protocol, publisher, metrics, clock)
     try:
         yield receiver, publisher
     finally:
         serving.cancel()
         await publisher.close(GRACE_S)
         await redis.aclose()
+
+
+def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
+    return SecretFiles(Path(settings.ingest.secrets_dir), clock)
+
+
+def _end_without_it(serving: asyncio.Task[None]) -> None:
+    """Nobody would hear of a delivery any more: end gracefully, and be started again."""
+    if not serving.cancelled() and (failed := serving.exception()) is not None:
+        log.critical("delivery reports end: %s", failed, exc_info=failed)
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _redis(url: str, settings: IngestSettings) -> Redis:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
@@ -13,8 +13,15 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from core.clock import Clock
 from core.errors import SettingError, Unparseable
-from core.event import Event, Mode, poison_event
-from ingest.errors import Refused, in_flight, not_configured, not_published, unknown_provider
+from core.event import Event, poison_event
+from ingest.errors import (
+    Refused,
+    in_flight,
+    not_configured,
+    not_published,
+    unknown_endpoint,
+    unknown_provider,
+)
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol, Taken
 from ingest.publisher import Publisher
@@ -28,6 +35,9 @@ from providers.port import Request as Webhook
 log = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
+ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""It names a file of secrets."""
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 MESSAGE_CHARS_MAX = 300
 
 
@@ -71,12 +81,14 @@ class Receiver:
         adapter = self._adapters.get(provider)
         if adapter is None:
             raise unknown_provider(provider, sorted(self._adapters))
+        if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
+            raise unknown_endpoint()
         body = await read_body(request, self._settings.body_bytes_max, self._settings.read_deadline_s)
         received_at = self._clock.now()
         webhook = Webhook(body, request.scope["headers"])
         self._verify(adapter, webhook, endpoint)
-        events = self._events(adapter, webhook, self._mode(provider, endpoint))
-        taken = await self._protocol.take(events, received_at, request.headers.get("traceparent"))
+        events = self._events(adapter, webhook)
+        taken = await self._protocol.take(events, received_at, traceparent(request))
         return self._answer(adapter, taken)
 
     def _verify(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
@@ -92,20 +104,24 @@ class Receiver:
             raise not_configured(problem, self._settings.retry_after_s) from None
         self._metrics.secrets.labels(adapter.name, str(index)).inc()
 
-    def _events(self, adapter: Adapter, webhook: Webhook, mode: Mode) -> list[Event]:
+    def _events(self, adapter: Adapter, webhook: Webhook) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
+        mode = self._settings.mode
         try:
-            return adapter.events(webhook, mode)
+            events = adapter.events(webhook, mode)
+            for event in events:
+                if event.mode != mode:
+                    raise ModeMismatch(mode, event.mode)
+            return events
         except Unparseable as unreadable:
             log.warning("%s sent signed bytes that can't be read: %s", adapter.name, unreadable)
             return [poison_event(adapter.name, webhook.body, mode, unreadable.problem)]
         except ModeMismatch as mismatch:
             raise Refused(422, "mode_mismatch", str(mismatch)) from None
-
-    def _mode(self, provider: str, endpoint: str | None) -> Mode:
-        modes = self._settings.endpoint_modes
-        named = f"{provider}/{endpoint}" if endpoint is not None else provider
-        return modes.get(named, modes.get(provider, "live"))
+        except Exception as bug:
+            # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
+            log.exception("the adapter of %s failed on signed bytes", adapter.name)
+            return [poison_event(adapter.name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
 
     def _answer(self, adapter: Adapter, taken: Taken) -> Response:
         accepted = adapter.accepted()
@@ -122,9 +138,17 @@ class Receiver:
         return Response(accepted.body, accepted.status, headers, accepted.content_type)
 
 
+def traceparent(request: Request) -> str | None:
+    """The caller's trace (W3C Trace Context), if it is one."""
+    given = request.headers.get("traceparent")
+    return given if given is not None and TRACEPARENT.fullmatch(given) else None
+
+
 def error_answer(refused: Refused) -> Response:
     """``{"error": {"code", "message"}}``; never more of the request than its kind."""
-    headers = {"Retry-After": str(refused.retry_after_s)} if refused.retry_after_s is not None else {}
+    headers = {"Connection": "close"} if refused.closes else {}
+    if refused.retry_after_s is not None:
+        headers["Retry-After"] = str(refused.retry_after_s)
     content = {"error": {"code": refused.outcome, "message": refused.problem[:MESSAGE_CHARS_MAX]}}
     return JSONResponse(content, refused.status, headers)
 
@@ -160,7 +184,7 @@ def create_app(open_receiver: Callable[[], AbstractAsyncContextManager[tuple[Rec
     @app.get("/readyz")
     async def readyz(request: Request) -> Response:
         publisher: Publisher = request.app.state.publisher
-        ready = await asyncio.shield(publisher.reachable())
+        ready = await publisher.reachable()
         return PlainTextResponse("ready\n" if ready else "Kafka doesn't answer\n", 200 if ready else 503)
 
     return app

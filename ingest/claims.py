@@ -15,6 +15,8 @@ from core.keys import hash16
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
+PENDING_KEPT_S = 3_600
+"""A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
 
 
 class ClaimState(StrEnum):
@@ -65,11 +67,12 @@ class Claims(Protocol):
 class _Held:
     content8: bytes
     owner: bytes | None
-    until: float
+    lease_until: float
+    kept_until: float
 
 
 class MemoryClaims:
-    """The same protocol in a dictionary: for tests, and to say in ten lines what the script does."""
+    """The same protocol in a dictionary: for tests, and to say in ten lines what the scripts do."""
 
     def __init__(self, clock: Clock, lease_s: float, confirmed_s: float) -> None:
         self._clock = clock
@@ -82,14 +85,14 @@ class MemoryClaims:
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         for key in keys:
-            held = self._held.get(key.key16)
+            held = self._get(key.key16)
             if held is None or held.owner == owner:
                 until = self._clock.monotonic() + self._confirmed_s
-                self._held[key.key16] = _Held(key.content8, None, until)
+                self._held[key.key16] = _Held(key.content8, None, until, until)
 
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         for key in keys:
-            held = self._held.get(key.key16)
+            held = self._get(key.key16)
             if held is not None and held.owner == owner:
                 del self._held[key.key16]
 
@@ -98,12 +101,19 @@ class MemoryClaims:
         self._held.clear()
 
     def _claim(self, key: ClaimKey, owner: bytes) -> ClaimState:
-        now = self._clock.monotonic()
-        held = self._held.get(key.key16)
-        if held is not None and held.owner is None and held.until > now:
+        held = self._get(key.key16)
+        if held is not None and held.owner is None:
             return ClaimState.DUPLICATE if held.content8 == key.content8 else ClaimState.CONFLICT
-        if held is not None and held.owner is not None and held.until > now:
+        now = self._clock.monotonic()
+        if held is not None and held.lease_until > now:
             return ClaimState.IN_FLIGHT
-        taken_over = held is not None and held.owner is not None
-        self._held[key.key16] = _Held(key.content8, owner, now + self._lease_s)
-        return ClaimState.RECLAIMED if taken_over else ClaimState.CLAIMED
+        until = now + self._lease_s
+        self._held[key.key16] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
+        return ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED
+
+    def _get(self, key16: bytes) -> _Held | None:
+        held = self._held.get(key16)
+        if held is not None and held.kept_until <= self._clock.monotonic():
+            del self._held[key16]
+            return None
+        return held

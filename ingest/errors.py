@@ -6,30 +6,45 @@ from core.errors import PayhookError
 
 
 class Refused(PayhookError):
-    """A request that gets an error answer; ``outcome`` is its word in receipts and metrics."""
+    """A request that gets an error answer; ``outcome`` is its word in receipts and metrics.
 
-    def __init__(self, status: int, outcome: str, problem: str, retry_after_s: int | None = None) -> None:
+    ``closes``: the body wasn't read to its end, and what is left of it isn't worth reading.
+    """
+
+    def __init__(
+        self, status: int, outcome: str, problem: str, retry_after_s: int | None = None, closes: bool = False
+    ) -> None:
         self.status = status
         self.outcome = outcome
         self.problem = problem
         self.retry_after_s = retry_after_s
+        self.closes = closes
         super().__init__(problem)
 
 
 def unknown_provider(provider: str, known: list[str]) -> Refused:
-    return Refused(404, "unknown_provider", f"no provider {provider[:64]!r}; known are {', '.join(known)}")
+    return Refused(404, "unknown_provider", f"no provider {provider[:64]!r}; known are {', '.join(known)}", closes=True)
+
+
+def unknown_endpoint() -> Refused:
+    return Refused(404, "unknown_endpoint", "an endpoint's name is 1 to 64 letters, digits, _ and -", closes=True)
 
 
 def too_large(bytes_max: int) -> Refused:
-    return Refused(413, "too_large", f"the body is larger than {bytes_max} bytes")
+    return Refused(413, "too_large", f"the body is larger than {bytes_max} bytes", closes=True)
 
 
 def too_slow(seconds: float) -> Refused:
-    return Refused(408, "too_slow", f"the body wasn't there within {seconds:g} s; send it again")
+    return Refused(408, "too_slow", f"the body wasn't there within {seconds:g} s; send it again", closes=True)
+
+
+def cut_off() -> Refused:
+    return Refused(400, "cut_off", "the connection ended before the body did", closes=True)
 
 
 def encoded(encoding: str) -> Refused:
-    return Refused(415, "encoded", f"Content-Encoding {encoding[:32]!r} isn't taken: signatures are over plain bytes")
+    problem = f"Content-Encoding {encoding[:32]!r} isn't taken: signatures are over plain bytes"
+    return Refused(415, "encoded", problem, closes=True)
 
 
 def in_flight() -> Refused:

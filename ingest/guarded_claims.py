@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pybreaker
 from redis.exceptions import RedisError
@@ -25,6 +25,12 @@ class GuardedClaims:
         self._breaker = breaker
         self._timeout_s = timeout_s
         self.failures = 0
+        breaker.add_listener(_StateLog())
+
+    @property
+    def refusing(self) -> bool:
+        """Whether Redis isn't even asked for now."""
+        return bool(self._breaker.current_state == pybreaker.STATE_OPEN)
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState] | None:
         return await self._guard(self._claims.claim(keys, owner))
@@ -48,6 +54,14 @@ class GuardedClaims:
             log.warning("Redis can't be asked: %s %s", type(failed).__name__, failed)
         self.failures += 1
         return None
+
+
+class _StateLog(pybreaker.CircuitBreakerListener):
+    """Says when Redis is given up, and when it is back."""
+
+    def state_change(self, _breaker: Any, _old: Any, new: Any) -> None:
+        level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
+        log.log(level, "the breaker to Redis is %s", new.name)
 
 
 async def _done(step: Awaitable[None]) -> bool:

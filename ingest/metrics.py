@@ -43,12 +43,28 @@ class IngestMetrics:
             buckets=SECONDS_BUCKETS,
             registry=self.registry,
         )
+        self.publish_seconds = Histogram(
+            "payhook_kafka_publish_seconds",
+            "One request's events to Kafka's acknowledgement",
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
         self._receipts_dropped = Gauge(
             "payhook_ingest_receipts_dropped",
             "Receipts that Kafka didn't take, since the start",
             registry=self.registry,
         )
+        self._redis_failures = Gauge(
+            "payhook_redis_failures", "Steps that Redis couldn't be asked, since the start", registry=self.registry
+        )
+        self._redis_refusing = Gauge(
+            "payhook_redis_breaker_open", "1 while Redis isn't even asked", registry=self.registry
+        )
 
-    def receipts_dropped_from(self, count: Callable[[], float]) -> None:
-        """Asks ``count`` whenever the metrics are read."""
-        self._receipts_dropped.set_function(count)
+    def read_from(
+        self, dropped: Callable[[], float], failures: Callable[[], float], refusing: Callable[[], float]
+    ) -> None:
+        """Asks these whenever the metrics are read."""
+        self._receipts_dropped.set_function(dropped)
+        self._redis_failures.set_function(failures)
+        self._redis_refusing.set_function(refusing)

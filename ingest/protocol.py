@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from core.clock import Clock
+from core.clock import Clock, Deadline
 from core.crash import crash_point
 from core.event import Dedupe, Event, to_headers
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
@@ -28,10 +28,14 @@ _FLAGS = {
 
 @dataclass(slots=True)
 class Taking:
-    """One distinct event of a request and what became of it. ``flag`` is set where it must be published."""
+    """One distinct event of a request and what became of it. ``flag`` is set where it must be published.
+
+    ``beside``: the request's first event of the same key, where this one has other content.
+    """
 
     event: Event
     key: ClaimKey
+    beside: Taking | None = None
     state: ClaimState | None = None
     flag: Dedupe | None = None
     published: bool = False
@@ -83,40 +87,44 @@ class Protocol:
         self._topic = topic
 
     async def take(self, events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
-        """Claims all, publishes what must be, confirms what Kafka acknowledged, releases the rest."""
+        """Claims all, publishes what must be, confirms what Kafka acknowledged, releases the rest.
+
+        What another request holds is asked for again, with this request's own content, until the wait is over;
+        what is claimed here is settled before that, so that two requests of the same events don't wait for each other.
+        """
         takings = distinct(events)
         owner = os.urandom(OWNER_BYTES)
-        await self._claim(takings, owner)
-        await self._wait_for_others(takings, owner)
-        await self._publish(takings, received_at, traceparent)
-        crash_point("ingest.between_publish_and_confirm")
-        await self._settle(takings, owner)
-        return Taken(takings)
+        wait = Deadline(self._clock, self._in_flight_wait_s)
+        open_takings = takings
+        while True:
+            await self._claim(open_takings, owner)
+            await self._publish(open_takings, owner, received_at, traceparent)
+            open_takings = [taking for taking in open_takings if taking.state is ClaimState.IN_FLIGHT]
+            if not open_takings or wait.passed:
+                return Taken(takings)
+            await asyncio.sleep(min(ASK_AGAIN_S, wait.remaining_s))
 
     async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """One round trip for all; an event that was claimed in this request with other content is a conflict."""
-        asked = [taking for taking in takings if taking.state is None or taking.state is ClaimState.IN_FLIGHT]
+        """One round trip for all; a key's second content within the request follows what its first was told."""
+        asked = [taking for taking in takings if taking.beside is None]
         began = self._clock.monotonic()
-        states = await self._claims.claim([taking.key for taking in asked], owner) if asked else []
+        states = await self._claims.claim([taking.key for taking in asked], owner)
         self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
         for number, taking in enumerate(asked):
-            if states is None:
-                taking.state, taking.flag = None, Dedupe.DEFERRED
-            else:
-                taking.state, taking.flag = states[number], _FLAGS.get(states[number])
+            taking.state = None if states is None else states[number]
+            taking.flag = Dedupe.DEFERRED if states is None else _FLAGS.get(states[number])
+        for taking in takings:
+            if taking.beside is not None:
+                in_flight = taking.beside.state is ClaimState.IN_FLIGHT
+                taking.state = ClaimState.IN_FLIGHT if in_flight else ClaimState.CONFLICT
+                taking.flag = None if in_flight else Dedupe.CONFLICT
 
-    async def _wait_for_others(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """While another request holds a key: asks again, with this request's own content."""
-        until = self._clock.monotonic() + self._in_flight_wait_s
-        while any(taking.state is ClaimState.IN_FLIGHT for taking in takings):
-            left = until - self._clock.monotonic()
-            if left <= 0:
-                return
-            await asyncio.sleep(min(ASK_AGAIN_S, left))
-            await self._claim([taking for taking in takings if taking.state is ClaimState.IN_FLIGHT], owner)
-
-    async def _publish(self, takings: Sequence[Taking], received_at: datetime, traceparent: str | None) -> None:
+    async def _publish(
+        self, takings: Sequence[Taking], owner: bytes, received_at: datetime, traceparent: str | None
+    ) -> None:
         flagged = [(taking, taking.flag) for taking in takings if taking.flag is not None]
+        if not flagged:
+            return
         records = [
             (
                 taking.event.entity_key.encode(),
@@ -125,13 +133,17 @@ class Protocol:
             )
             for taking, flag in flagged
         ]
-        for (taking, _), published in zip(
-            flagged, await publish_all(self._publisher, self._topic, records), strict=True
-        ):
+        began = self._clock.monotonic()
+        acknowledged = await publish_all(self._publisher, self._topic, records)
+        self._metrics.publish_seconds.observe(self._clock.monotonic() - began)
+        for (taking, _), published in zip(flagged, acknowledged, strict=True):
             taking.published = published
+        crash_point("ingest.between_publish_and_confirm")
+        await self._settle([taking for taking, _ in flagged], owner)
 
     async def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
-        own = [taking for taking in takings if taking.flag in (Dedupe.CLAIMED, Dedupe.RECLAIMED)]
+        """A deferred event is settled too: where the time-out hid a claim that was made, it ends here."""
+        own = [taking for taking in takings if taking.flag is not Dedupe.CONFLICT]
         confirmed = [taking.key for taking in own if taking.published]
         released = [taking.key for taking in own if not taking.published]
         if confirmed:
@@ -141,14 +153,12 @@ class Protocol:
 
 
 def distinct(events: Sequence[Event]) -> list[Taking]:
-    """One taking for copies of an event within a request; the same key with other content is flagged a conflict."""
+    """One taking for copies of an event within a request; the same key with other content stands beside its first."""
     takings: dict[tuple[str, str], Taking] = {}
-    contents: dict[str, str] = {}
+    firsts: dict[str, Taking] = {}
     for event in events:
         same = (event.event_key, event.content_sha256)
-        if same in takings:
-            continue
-        taking = takings[same] = Taking(event, ClaimKey(*same))
-        if contents.setdefault(event.event_key, event.content_sha256) != event.content_sha256:
-            taking.state, taking.flag = ClaimState.CONFLICT, Dedupe.CONFLICT
+        if same not in takings:
+            taking = takings[same] = Taking(event, ClaimKey(*same), firsts.get(event.event_key))
+            firsts.setdefault(event.event_key, taking)
     return list(takings.values())

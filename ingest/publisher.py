@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from core.clock import Clock
+from core.errors import PayhookError
 from core.event import Headers
 
 log = logging.getLogger(__name__)
@@ -16,6 +18,16 @@ log = logging.getLogger(__name__)
 BUSY_POLL_S = 0.001
 IDLE_POLL_S = 0.02
 METADATA_S = 1.0
+REACHABLE_FOR_S = 1.0
+"""So long an answer about Kafka holds: whoever asks more often costs nothing."""
+
+
+class ProducerBroken(PayhookError):
+    """librdkafka gave the producer up for good; nothing more can be published by it."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the Kafka producer is broken and the receiver must start again: {problem}")
 
 
 def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]:
@@ -52,10 +64,14 @@ class Publisher(Protocol):
 class KafkaPublisher:
     """`Publisher` on librdkafka; delivery reports come in on the event loop, from `serve`."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, clock: Clock) -> None:
         self._producer = producer
+        self._clock = clock
         self._outstanding = 0
         self._more = asyncio.Event()
+        self._broken: str | None = None
+        self._asked: asyncio.Task[bool] | None = None
+        self._asked_at = 0.0
         self.dropped = 0
 
     async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
@@ -77,8 +93,11 @@ class KafkaPublisher:
             self.dropped += 1
 
     async def serve(self) -> None:
-        """Runs for as long as the receiver does: polls often while something is outstanding."""
-        while True:
+        """Runs for as long as the receiver does: polls often while something is outstanding.
+
+        :raises ProducerBroken: start again with another producer
+        """
+        while self._broken is None:
             self._producer.poll(0)
             if self._outstanding:
                 await asyncio.sleep(BUSY_POLL_S)
@@ -88,9 +107,16 @@ class KafkaPublisher:
                 await asyncio.wait_for(self._more.wait(), IDLE_POLL_S)
             except TimeoutError:
                 continue
+        raise ProducerBroken(self._broken)
 
     async def reachable(self) -> bool:
-        """Whether the broker tells its metadata."""
+        """Whether the broker tells its metadata; asked once a second at most, whoever asks."""
+        now = self._clock.monotonic()
+        if self._asked is None or (self._asked.done() and now - self._asked_at >= REACHABLE_FOR_S):
+            self._asked, self._asked_at = asyncio.create_task(self._ask()), now
+        return await asyncio.shield(self._asked)
+
+    async def _ask(self) -> bool:
         try:
             await asyncio.to_thread(self._producer.list_topics, timeout=METADATA_S)
         except KafkaException:
@@ -106,8 +132,14 @@ class KafkaPublisher:
     ) -> bool:
         try:
             self._producer.produce(topic, value, key=key, headers=list(headers), on_delivery=delivered)
-        except (BufferError, KafkaException) as refused:
+        except BufferError:
+            log.warning("%s takes nothing: the queue to Kafka is full", topic)
+            return False
+        except KafkaException as refused:
             log.warning("%s takes nothing: %s", topic, refused)
+            if refused.args[0].code() == KafkaError._FATAL:  # noqa: SLF001  the library's public name
+                self._broken = str(refused)
+                self._more.set()
             return False
         self._outstanding += 1
         self._more.set()

@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.requests import ClientDisconnect, Request
 
-from ingest.errors import Refused, encoded, too_large, too_slow
+from ingest.errors import cut_off, encoded, too_large, too_slow
 
 DIGITS_MAX = 12
 
@@ -34,5 +34,5 @@ async def read_body(request: Request, bytes_max: int, deadline_s: float) -> byte
     except TimeoutError:
         raise too_slow(deadline_s) from None
     except ClientDisconnect:
-        raise Refused(400, "cut_off", "the connection ended before the body did") from None
+        raise cut_off() from None
     return b"".join(parts)

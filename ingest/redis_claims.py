@@ -15,10 +15,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from ingest.claims import ClaimKey, ClaimState
-
-PENDING_KEPT_MS = 3_600_000
-"""A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
+from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState
 
 _NOW = """
 local time = redis.call('TIME')
@@ -76,7 +73,7 @@ class RedisClaims:
         self._hashes: dict[str, str] = {}
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        arguments = [(owner, key.content8, self._lease_ms, self._lease_ms + PENDING_KEPT_MS) for key in keys]
+        arguments = [(owner, key.content8, self._lease_ms, self._lease_ms + PENDING_KEPT_S * 1000) for key in keys]
         return [ClaimState(answer.decode()) for answer in await self._call(CLAIM, keys, arguments)]
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock
 from core.errors import PayhookError
+from providers.port import Adapter
 
 LOOK_AGAIN_S = 1.0
 SECRETS_MAX = 8
@@ -34,19 +36,40 @@ class SecretFiles:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self._read: dict[Path, _Read] = {}
+        self._names: frozenset[str] = frozenset()
+        self._listed_at: float | None = None
+        self._read: dict[str, _Read] = {}
 
     def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
-        """
+        """The secrets that a request may be signed with.
+
         :raises SecretsMissing: there is none, or the file can't be read
         """
-        path = self._folder / provider
-        if endpoint is not None and (own := self._folder / f"{provider}.{endpoint}").exists():
-            path = own
-        known = self._read.get(path)
+        own = f"{provider}.{endpoint}"
+        return self._secrets(own if endpoint is not None and own in self._listed() else provider)
+
+    def check(self, adapters: Mapping[str, Adapter]) -> None:
+        """For the start: every file that is there must hold secrets of its provider's form.
+
+        :raises SecretsMissing: an empty file, or one that can't be read
+        :raises SettingError: a secret of another form
+        """
+        for name in sorted(self._listed()):
+            provider = name.partition(".")[0]
+            for secret in self._secrets(name) if provider in adapters else ():
+                adapters[provider].check_secret(secret)
+
+    def _listed(self) -> frozenset[str]:
+        now = self._clock.monotonic()
+        if self._listed_at is None or now - self._listed_at >= LOOK_AGAIN_S:
+            self._names, self._listed_at = frozenset(_names(self._folder)), now
+        return self._names
+
+    def _secrets(self, name: str) -> tuple[str, ...]:
+        known = self._read.get(name)
         now = self._clock.monotonic()
         if known is None or now - known.looked_at >= LOOK_AGAIN_S:
-            known = self._read[path] = self._look(path, known, now)
+            known = self._read[name] = self._look(self._folder / name, known, now)
         return known.secrets
 
     def _look(self, path: Path, known: _Read | None, now: float) -> _Read:
@@ -62,3 +85,10 @@ class SecretFiles:
         if not 1 <= len(secrets) <= SECRETS_MAX:
             raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
         return _Read(secrets, stamp, now)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []

@@ -21,9 +21,7 @@ class IngestSettings(BaseModel):
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
     metrics_port: int = Field(0, ge=0, le=65535, description="loopback port of the receiver's metrics; 0 for none")
     secrets_dir: str = Field("", description="folder of the providers' secrets; empty: secrets in the data folder")
-    endpoint_modes: dict[str, LIVE_OR_TEST] = Field(
-        default_factory=dict, description="test or live by endpoint (PROVIDER or PROVIDER/ENDPOINT); live unless named"
-    )
+    mode: LIVE_OR_TEST = Field("live", description="live or test traffic: one ledger never takes both")
     body_bytes_max: int = Field(
         1 << 20, ge=1_024, description="largest body; the largest one seen of a provider is 115 KB"
     )

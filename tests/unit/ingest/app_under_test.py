@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,11 @@ class BreakableClaims(MemoryClaims):
 
     down = False
 
-    async def claim(self, keys: list[ClaimKey], owner: bytes) -> list[ClaimState]:  # type: ignore[override]
+    async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
         self._up()
         return await super().claim(keys, owner)
 
-    async def confirm(self, keys: list[ClaimKey], owner: bytes) -> None:  # type: ignore[override]
+    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         self._up()
         await super().confirm(keys, owner)
 

@@ -1,0 +1,241 @@
+"""Claim → publish → confirm, where requests meet each other and where Redis only half answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pybreaker
+import pytest
+
+from core.clock import ManualClock, SystemClock
+from core.event import Dedupe, Event
+from ingest.claims import ClaimKey, ClaimState, MemoryClaims
+from ingest.guarded_claims import GuardedClaims
+from ingest.metrics import IngestMetrics
+from ingest.protocol import Protocol, Taken
+from tests.unit.ingest.app_under_test import ListPublisher
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+OTHER_OWNER = b"o" * 16
+CONTENT, OTHER_CONTENT = "11" * 32, "22" * 32
+
+
+def event(event_id: str, content: str = CONTENT, entity: str = "stripe:acct:pi_1") -> Event:
+    return Event(
+        provider="stripe",
+        event_id=event_id,
+        event_type="charge.succeeded",
+        event_key=f"stripe:{event_id}:charge.succeeded",
+        entity_key=entity,
+        content_sha256=content,
+        content_version=1,
+        body=b"{}",
+        mode="live",
+        account="acct",
+    )
+
+
+def key(one: Event) -> ClaimKey:
+    return ClaimKey(one.event_key, one.content_sha256)
+
+
+class Ground:
+    """A receiver's protocol over claims that every receiver shares."""
+
+    def __init__(self, claims: MemoryClaims | None = None, wait_s: float = 0.15, timeout_s: float = 1.0) -> None:
+        self.clock = ManualClock(NOW)
+        self.claims = claims or MemoryClaims(self.clock, 30.0, 1e6)
+        self.publisher = ListPublisher()
+        breaker = pybreaker.CircuitBreaker(fail_max=1_000, reset_timeout=3_600)
+        guarded = GuardedClaims(self.claims, breaker, timeout_s)
+        self.protocol = Protocol(guarded, self.publisher, IngestMetrics(), SystemClock(), wait_s)
+
+    async def take(self, *events: Event) -> Taken:
+        return await self.protocol.take(events, NOW, None)
+
+    async def state(self, one: Event) -> ClaimState:
+        """What another receiver would be told; asked with an owner who leaves no trace behind."""
+        [state] = await self.claims.claim([key(one)], OTHER_OWNER)
+        await self.claims.release([key(one)], OTHER_OWNER)
+        return state
+
+
+def outcomes(taken: Taken) -> list[str]:
+    return [taking.outcome for taking in taken.takings]
+
+
+def test_one_key_with_two_contents_in_a_request_publishes_both_the_second_as_a_conflict() -> None:
+    ground = Ground()
+    first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
+    taken = asyncio.run(ground.take(first, second, first, second))
+    assert outcomes(taken) == ["claimed", "conflict"]
+    assert ground.publisher.flags == ["claimed", "conflict"]
+    assert asyncio.run(ground.state(first)) is ClaimState.DUPLICATE
+
+
+def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() -> None:
+    ground = Ground()
+    first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(first)], OTHER_OWNER)
+        return await ground.take(first, second)
+
+    taken = asyncio.run(meet())
+    assert (taken.in_flight, outcomes(taken)) == (True, ["in_flight", "in_flight"])
+    assert ground.publisher.records == []
+
+
+def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> None:
+    """Neither holds what the other waits for: what a request has claimed, it settles before it waits."""
+    ground = Ground(wait_s=1.0)
+    one, two = event("evt_1"), event("evt_2")
+
+    class Interleaved(MemoryClaims):
+        """Each request's first claim gets one key only, as when two scripts interleave."""
+
+        async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
+            said = []
+            for asked in keys:
+                said += await super().claim([asked], owner)
+                await asyncio.sleep(0.01)
+            return said
+
+    ground = Ground(Interleaved(ground.clock, 30.0, 1e6), wait_s=1.0)
+
+    async def both() -> list[Taken]:
+        return list(await asyncio.gather(ground.take(one, two), ground.take(two, one)))
+
+    for taken in asyncio.run(both()):
+        assert (taken.failed, taken.in_flight) == (False, False)
+    assert len(ground.publisher.records) == 2
+
+
+def test_a_request_that_waited_asks_with_its_own_content_and_may_be_told_a_conflict() -> None:
+    ground = Ground()
+    theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(theirs)], OTHER_OWNER)
+        taking = asyncio.create_task(ground.take(ours))
+        await asyncio.sleep(0.02)
+        await ground.claims.confirm([key(theirs)], OTHER_OWNER)
+        return await taking
+
+    assert outcomes(asyncio.run(meet())) == ["conflict"]
+
+
+def test_a_request_that_waited_takes_over_what_was_released() -> None:
+    ground = Ground()
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
+        taking = asyncio.create_task(ground.take(event("evt_1")))
+        await asyncio.sleep(0.02)
+        await ground.claims.release([key(event("evt_1"))], OTHER_OWNER)
+        return await taking
+
+    assert outcomes(asyncio.run(meet())) == ["claimed"]
+
+
+def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
+    ground = Ground()
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
+        taking = asyncio.create_task(ground.take(event("evt_1")))
+        await asyncio.sleep(0.02)
+        ground.clock.advance(31)
+        return await taking
+
+    assert outcomes(asyncio.run(meet())) == ["reclaimed"]
+    assert ground.publisher.flags == ["reclaimed"]
+
+
+class LateClaims(MemoryClaims):
+    """A Redis that does as asked and answers the claim too late."""
+
+    async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
+        said = await super().claim(keys, owner)
+        if owner != OTHER_OWNER:
+            await asyncio.sleep(1.0)
+        return said
+
+
+@pytest.mark.parametrize(("acknowledged", "left"), [(True, ClaimState.DUPLICATE), (False, ClaimState.CLAIMED)])
+def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
+    acknowledged: bool, left: ClaimState
+) -> None:
+    one = event("evt_1")
+    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6), timeout_s=0.05)
+    if not acknowledged:
+        ground.publisher.fails.add(one.entity_key.encode())
+    taken = asyncio.run(ground.take(one))
+    assert (taken.failed, taken.takings[0].flag) == (not acknowledged, Dedupe.DEFERRED)
+    assert asyncio.run(ground.state(one)) is left
+
+
+def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() -> None:
+    theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
+    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6), timeout_s=0.05)
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(theirs)], OTHER_OWNER)
+        taken = await ground.take(ours)
+        await ground.claims.confirm([key(theirs)], OTHER_OWNER)
+        return taken
+
+    assert outcomes(asyncio.run(meet())) == ["deferred"]
+    assert asyncio.run(ground.state(theirs)) is ClaimState.DUPLICATE
+    assert asyncio.run(ground.state(ours)) is ClaimState.CONFLICT
+
+
+def test_of_a_batch_each_event_is_settled_by_what_kafka_said_of_it() -> None:
+    ground = Ground()
+    taken_one, lost, known = event("evt_1"), event("evt_2", entity="stripe:acct:pi_2"), event("evt_3")
+    asyncio.run(ground.take(known))
+    ground.publisher.fails.add(b"stripe:acct:pi_2")
+    taken = asyncio.run(ground.take(taken_one, lost, known))
+    assert (taken.failed, outcomes(taken)) == (True, ["claimed", "not_published", "duplicate"])
+    assert asyncio.run(ground.state(taken_one)) is ClaimState.DUPLICATE
+    assert asyncio.run(ground.state(lost)) is ClaimState.CLAIMED
+
+
+def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
+    ground = Ground()
+    known = event("evt_1")
+    other = replace(known, content_sha256=OTHER_CONTENT)
+
+    async def twice() -> None:
+        await ground.take(known)
+        await ground.take(other)
+        await ground.take(other)
+
+    asyncio.run(twice())
+    assert ground.publisher.flags == ["claimed", "conflict", "conflict"]
+    assert asyncio.run(ground.state(known)) is ClaimState.DUPLICATE
+
+
+def test_a_breaker_that_opened_asks_redis_no_more_until_its_time() -> None:
+    class Down(MemoryClaims):
+        asked = 0
+
+        async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> Any:
+            self.asked += 1
+            raise OSError("gone")
+
+    async def many() -> tuple[int, bool]:
+        claims = Down(ManualClock(NOW), 30.0, 1e6)
+        guarded = GuardedClaims(claims, pybreaker.CircuitBreaker(fail_max=3, reset_timeout=0.1), 1.0)
+        for _ in range(10):
+            assert await guarded.claim([key(event("evt_1"))], OTHER_OWNER) is None
+        refusing = guarded.refusing
+        await asyncio.sleep(0.12)
+        await guarded.claim([key(event("evt_1"))], OTHER_OWNER)
+        return claims.asked, refusing
+
+    assert asyncio.run(many()) == (4, True)
