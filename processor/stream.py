@@ -59,12 +59,12 @@ class Stream:
         self._end(query)
 
     def _end(self, query: StreamingQuery) -> None:
-        finished = self._in_batch.acquire(timeout=STOP_WAIT_S_MAX)
+        """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
+        if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
+            self._in_batch.release()
         failure, own = self._failure, query.exception() if not query.isActive else None
         if query.isActive and failure is None:
             query.stop()
-        if finished:
-            self._in_batch.release()
         if failure is not None:
             raise failure
         if own is not None:
