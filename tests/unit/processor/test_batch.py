@@ -3,6 +3,7 @@
 import pytest
 
 from core.event import Dedupe, poison_event, to_headers
+from processor.batch import IndexBehind
 from processor.intake import OffsetHole
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, ignored
 
@@ -206,6 +207,18 @@ def test_an_entity_with_more_waiting_events_than_a_batch_takes_is_drained_over_s
         engine.advance(0)
     assert engine.handler.calls == [keys[0], *keys, late]
     assert all(engine.decisions(key)[-1] == "applied" for key in [*keys, late])
+
+
+def test_a_batch_is_refused_while_the_index_lacks_the_last_commit(engine, monkeypatch):
+    engine.post("evt_1")
+    with monkeypatch.context() as lost:
+        lost.setattr(engine.index, "apply", lambda rows, bodies: None)
+        engine.batch()
+    engine.post("evt_1")
+    with pytest.raises(IndexBehind) as behind:
+        engine.batch()
+    assert (behind.value.index_seq, behind.value.journal_seq) == (0, 1)
+    assert len(engine.journal.rows) == 1
 
 
 def test_a_restart_between_two_tries_forgets_nothing(engine):
