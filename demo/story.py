@@ -95,9 +95,9 @@ class Demo:
         self._say("The same webhooks on many connections at the same instant, and one id with two contents …")
         copies = [webhook for webhook in cast.at_once for _ in range(10)]
         self._answers += asyncio.run(post_at_once(self._ingest, copies))
-        self._post([cast.first_content, cast.other_content])
+        self._post_in_turn([cast.first_content, cast.other_content])
         self._say("A body that can't be read, a type that nobody handles, a merchant nobody knows, a closed one …")
-        self._post([cast.poison, cast.unknown_type, *cast.waiting, *cast.closed])
+        self._post_in_turn([cast.poison, cast.unknown_type, *cast.waiting, *cast.closed])
         self._decided([*cast.at_once, cast.unknown_type, *cast.waiting, *cast.closed])
         head = cast.waiting[0].event_keys[0]
         wait_for(lambda: "retry" in self._said_of(head), RETRIED_S_MAX)
@@ -126,6 +126,11 @@ class Demo:
     def _post(self, webhooks: Sequence[Webhook]) -> None:
         seconds = len(webhooks) / RATE_PER_S
         self._answers += asyncio.run(post_at_rate(self._ingest, lambda n: webhooks[n], RATE_PER_S, seconds + 1e-9))
+
+    def _post_in_turn(self, webhooks: Sequence[Webhook]) -> None:
+        """Each after the answer to the one before, so that Kafka holds them in this order."""
+        for webhook in webhooks:
+            self._answers += asyncio.run(post_at_once(self._ingest, [webhook]))
 
     def _decided(self, webhooks: Sequence[Webhook]) -> None:
         try:
