@@ -19,11 +19,14 @@ class PostingsEqualJournal:
             """
             SELECT line.*, sum(weight) AS journal_minus_postings FROM (
                 SELECT struct(
-                           seq, at AS line, event_key, fact_key, entity_key, provider, merchant,
+                           seq, at AS line, event_key, fact_key, entity_key, provider,
+                           split_part(get(filter(parsed, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2)
+                               AS merchant,
                            posting.account, posting.side, posting.amount_minor, posting.currency,
                            occurred_at, decided_at) AS line,
                        1 AS weight
-                FROM booked LATERAL VIEW posexplode(lines) AS at, posting
+                FROM booked LATERAL VIEW explode(array(lines)) AS parsed
+                            LATERAL VIEW posexplode(parsed) AS at, posting
                 WHERE books AND postings IS NOT NULL
                 UNION ALL
                 SELECT struct(

@@ -74,8 +74,6 @@ class Evidence:
     """
 
     session: SparkSession
-    journal_path: str
-    bodies_path: str
     state: JournalState
     kafka: Kafka
     dlq_topic: str
@@ -128,10 +126,8 @@ def journal_view(rows: DataFrame) -> DataFrame:
 
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
     ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
-    ``merchant``: whom they concern, as `ledger.accounts.merchant_of` says it.
+    Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
     """
-    lines = fn.from_json("postings", POSTINGS_TYPE)
-    merchants = fn.filter(lines, lambda line: line["account"].startswith("merchant:"))
     decision, first = fn.col("decision"), fn.col("first")
     conflict = (decision == Decision.DEAD.value) & (fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS)
     is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
@@ -141,8 +137,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
             "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
             "closes": ~is_open & (decision != Decision.REVERSED.value),
             "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
-            "lines": lines,
-            "merchant": fn.split_part(fn.get(merchants, fn.lit(0))["account"], fn.lit(":"), fn.lit(2)),
+            "lines": fn.from_json("postings", POSTINGS_TYPE),
         }
     )
 

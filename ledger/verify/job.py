@@ -160,8 +160,6 @@ def _gather(
         journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
     return Evidence(
         session=session,
-        journal_path=str(lake.journal),
-        bodies_path=str(lake.bodies),
         state=state,
         kafka=kafka,
         dlq_topic=dlq_topic,

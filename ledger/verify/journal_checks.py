@@ -111,13 +111,14 @@ class Balanced:
     def check(self, evidence: Evidence) -> Finding:
         offenders = evidence.sample(
             """
-            SELECT seq, event_key, decision, postings FROM journal
+            SELECT seq, event_key, decision, postings
+            FROM journal LATERAL VIEW explode(array(lines)) AS parsed
             WHERE postings IS NOT NULL AND (NOT books OR NOT coalesce(
-                   size(lines) > 1
-                   AND forall(lines, line -> line.account IS NOT NULL AND line.currency IS NOT NULL
+                   size(parsed) > 1
+                   AND forall(parsed, line -> line.account IS NOT NULL AND line.currency IS NOT NULL
                                              AND line.side IN ('debit', 'credit') AND line.amount_minor > 0)
-                   AND forall(array_distinct(transform(lines, line -> line.currency)), code ->
-                       aggregate(lines, 0L, (sum, line) -> sum + CASE
+                   AND forall(array_distinct(transform(parsed, line -> line.currency)), code ->
+                       aggregate(parsed, 0L, (sum, line) -> sum + CASE
                            WHEN line.currency <> code THEN 0L
                            WHEN line.side = 'debit' THEN line.amount_minor
                            ELSE -line.amount_minor END) = 0L),
