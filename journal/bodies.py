@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
 )
-HASHES_PER_LOOKUP_MAX = 5_000
+CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 hours"}
+FILES_PER_READ = 64
+"""Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
 
 
 class BodyStore:
@@ -26,7 +30,7 @@ class BodyStore:
         self._handle = DeltaTable(path)
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
-        """Writes bodies, durable on return; an empty list writes nothing."""
+        """Writes bodies, committed on return; an empty list writes nothing."""
         if not bodies:
             return
         hashes, raw = zip(*bodies, strict=True)
@@ -34,26 +38,32 @@ class BodyStore:
         write_deltalake(self._handle, table, mode="append")
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
-        """The bodies that are there, by hash. A scan: for recovery and single look-ups, not for batches."""
+        """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches."""
+        wanted = set(hashes)
         found: dict[str, bytes] = {}
-        wanted = sorted(set(hashes))
-        for at in range(0, len(wanted), HASHES_PER_LOOKUP_MAX):
-            some = pa.array(wanted[at : at + HASHES_PER_LOOKUP_MAX], pa.string())
-            scanner = (
-                DeltaTable(self._path)
-                .to_pyarrow_dataset()
-                .scanner(columns=["body_sha256", "body"], filter=pc.field("body_sha256").isin(some))
-            )
-            for batch in scanner.to_batches():
+        files = _newest_first(DeltaTable(self._path)) if wanted else iter(())
+        while wanted and (some := list(islice(files, FILES_PER_READ))):
+            first = some[0]
+            dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
+            is_wanted = pc.field("body_sha256").isin(pa.array(sorted(wanted), pa.string()))
+            for batch in dataset.scanner(columns=BODIES_SCHEMA.names, filter=is_wanted).to_batches():
                 found.update(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+            wanted -= found.keys()
         return found
+
+
+def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    fragments = {fragment.path: fragment for fragment in table.to_pyarrow_dataset().get_fragments()}
+    newest = actions.sort_by([("modification_time", "descending")])["path"].to_pylist()
+    return (fragments[path] for path in newest)
 
 
 def _create(path: str) -> None:
     if "://" not in path:
         Path(path).mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(path, BODIES_SCHEMA, name="bodies", configuration={"delta.checkpointInterval": "100"})
+        DeltaTable.create(path, BODIES_SCHEMA, name="bodies", configuration=CONFIGURATION)
     except DeltaError:
         if not DeltaTable.is_deltatable(path):
             raise

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
 
 from journal.chain import ChainHead
 from journal.marks import Marks, marks_from_json
 from journal.scan import scan
-
-HISTORY_STEPS = (10, 200, None)
-"""Maintenance commits say nothing of a journal's state: look back a little, then further, then at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,31 @@ class JournalState:
 
 
 def read_state(path: str, version: int) -> JournalState:
-    """The state at ``version``, by a handle of its own.
+    """The state at ``version``, by nobody's handle.
+
+    The log's entries are read as files: in deltalake 1.6.6 ``history()`` of a table at an older version hands out later
+    commits too, under wrong numbers. Maintenance commits say nothing of a journal's state and are passed over.
 
     :raises JournalBroken: the log doesn't tell it, and the rows can't
     """
-    table = DeltaTable(path, version=version)
-    for limit in HISTORY_STEPS:
-        for commit in table.history(limit):
-            if commit.get("version", version) <= version and "payhook.marks" in commit:
-                return _from_commit(commit, version)
-    return _from_rows(table, version)
+    log = PyFileSystem(DeltaStorageHandler(path))
+    for number in range(version, -1, -1):
+        commit = _commit_info(log, number)
+        if commit is None:
+            break
+        if "payhook.marks" in commit:
+            return _from_commit(commit, version)
+    return _from_rows(DeltaTable(path, version=version), version)
+
+
+def _commit_info(log: PyFileSystem, version: int) -> dict[str, Any] | None:
+    """What a commit says of itself; None when the log no longer has it."""
+    try:
+        with log.open_input_file(f"_delta_log/{version:020}.json") as entry:
+            actions = [json.loads(line) for line in entry.read().splitlines() if line]
+    except FileNotFoundError:
+        return None
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
 
 def _from_commit(commit: dict[str, Any], version: int) -> JournalState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ BODY = b"the body"
 
 def history() -> list[JournalRow]:
     """A journal in which every kind of state is left over."""
-    body = {"body_sha256": sha("the body")}
+    body: dict[str, Any] = {"body_sha256": sha("the body")}
     later = NOW + timedelta(seconds=5)
-    parked = {"decision": Decision.PARKED, "blocking": True, "entity_key": "e-waits", **body}
+    parked: dict[str, Any] = {"decision": Decision.PARKED, "blocking": True, "entity_key": "e-waits", **body}
     return [
         row(1, fact_key="stripe:re_1:refund", fact_sha256="ab" * 32),
         row(2, decision=Decision.RETRY, due_at=later, attempt=1, blocking=True, entity_key="e-waits", headers="{}",

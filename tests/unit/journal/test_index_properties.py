@@ -1,0 +1,168 @@
+"""The index is a function of the journal's rows: however they came, and whatever was lost meanwhile."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.decision import OPEN_DECISIONS, Decision
+from journal.index import Index
+from journal.schema import JournalRow
+from tests.unit.journal.histories import bodies, histories, portions
+from tests.unit.journal.rows import NOW, sha
+
+cuts = st.lists(st.integers(0, 30), max_size=6)
+WAITS = {Decision.RETRY, Decision.PARKED, Decision.REPLAYED}
+
+
+@dataclass
+class ListReader:
+    """A journal in memory, as far as the index reads it."""
+
+    rows: Sequence[JournalRow]
+    chunk: int = 7
+    table_id: str = "table-1"
+
+    @property
+    def last_seq(self) -> int:
+        return self.rows[-1].seq if self.rows else 0
+
+    def rows_after(self, seq: int) -> Iterator[list[JournalRow]]:
+        for at in range(seq, len(self.rows), self.chunk):
+            yield list(self.rows[at : at + self.chunk])
+
+    def row_hash_at(self, seq: int) -> str | None:
+        return self.rows[seq - 1].row_hash
+
+
+@dataclass
+class DictBodies:
+    """A store of bodies in memory. ``asked`` are the hashes that were wanted."""
+
+    held: dict[str, bytes]
+    asked: list[str] = field(default_factory=list)
+
+    def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
+        wanted = list(hashes)
+        self.asked += wanted
+        return {sha256: self.held[sha256] for sha256 in wanted if sha256 in self.held}
+
+
+def content(index: Index) -> dict[bytes, bytes | None]:
+    """Every key and value, but for which table it is of."""
+    return {key: index._store.get(key) for key in index._store.keys(b"") if key != b"t"}
+
+
+def in_a_folder(check: Callable[[Path], None]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check(Path(folder))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=histories(), ours=cuts, lost_from=st.integers(0, 30), chunk=st.integers(1, 30))
+def test_rebuilt_and_interrupted_indexes_equal_the_one_that_followed_along(
+    rows: list[JournalRow], ours: list[int], lost_from: int, chunk: int
+) -> None:
+    """One follows batch by batch, one is made from the journal, one lost its last writes and catches up."""
+
+    def check(folder: Path) -> None:
+        followed, rebuilt, behind = (Index.open(folder / name, 1) for name in ("followed", "rebuilt", "behind"))
+        for portion in portions(rows, ours):
+            followed.apply(portion, bodies())
+        rebuilt.catch_up(ListReader(rows, chunk), DictBodies(bodies()))  # type: ignore[arg-type]
+        behind.catch_up(ListReader(rows[: lost_from % len(rows)]), DictBodies(bodies()))  # type: ignore[arg-type]
+        behind.catch_up(ListReader(rows, chunk), DictBodies(bodies()))  # type: ignore[arg-type]
+        assert content(rebuilt) == content(followed) == content(behind)
+        for index in (followed, rebuilt, behind):
+            index.close()
+
+    in_a_folder(check)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=histories(), ours=cuts)
+def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[JournalRow], ours: list[int]) -> None:
+    """A model over dictionaries: last rows by item, keys by their holders."""
+
+    def check(folder: Path) -> None:
+        index = Index.open(folder, 1)
+        for portion in portions(rows, ours):
+            index.apply(portion, bodies())
+        last = {row.item_seq: row for row in rows}
+        waits = {
+            seq: row
+            for seq, row in last.items()
+            if row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
+        }
+        assert (index.seq, index.open_count()) == (rows[-1].seq, len(waits))
+        assert index.dead_count() == sum(row.decision is Decision.DEAD for row in waits.values())
+        assert {item.row.item_seq: item.last_seq for item in index.open_items()} == {
+            seq: row.seq for seq, row in waits.items()
+        }
+        assert all(item.body == bodies()[item.row.body_sha256 or ""] for item in index.open_items())
+        for entity in {row.entity_key or "" for row in rows}:
+            queue = sorted(seq for seq, row in waits.items() if row.blocking and row.entity_key == entity)
+            assert [item.row.item_seq for item in index.blocking(entity, 100)] == queue
+            assert index.is_blocked(entity) == bool(queue)
+            assert [item.row.item_seq for item in index.blocking(entity, 1)] == queue[:1]
+        due = sorted(
+            (row.due_at, seq)
+            for seq, row in waits.items()
+            if row.decision in WAITS and row.due_at is not None and row.due_at <= NOW
+        )
+        assert [item.row.item_seq for item in index.due(NOW, 100)] == [seq for _, seq in due]
+        _keys_are_right(index, rows)
+        index.close()
+
+    in_a_folder(check)
+
+
+def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
+    events: dict[str, tuple[str, int]] = {}
+    conflicts: set[tuple[str, str]] = set()
+    facts: dict[str, str] = {}
+    for row in rows:
+        if row.decision is Decision.APPLIED and row.fact_key is not None:
+            facts[row.fact_key] = row.fact_sha256 or ""
+        if not row.first or row.event_key is None or row.decision is Decision.DUPLICATE:
+            continue
+        if row.error_class == "EventConflict":
+            conflicts.add((row.event_key, row.content_sha256 or ""))
+        else:
+            events[row.event_key] = (row.content_sha256 or "", row.content_version or 0)
+    for number in range(6):
+        key = f"stripe:evt_{number}:x"
+        known = index.known_event(key)
+        told = None if known is None else (known.content8.hex(), known.content_version)
+        wanted = events.get(key)
+        assert told == (None if wanted is None else (wanted[0][:16], wanted[1]))
+        for text in range(4):
+            sha256 = sha(f"content {text}")
+            assert index.known_conflict(key, sha256) == ((key, sha256) in conflicts)
+    for number in range(3):
+        fact = index.known_fact(f"fact-{number}")
+        wanted_fact = facts.get(f"fact-{number}")
+        assert (fact and fact.fact8.hex()) == (wanted_fact and wanted_fact[:16])
+    assert index.event_count() == len(events)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=histories(size_max=12), moment=st.integers(-4, 4))
+def test_what_is_due_grows_with_time_and_never_holds_what_is_dead(rows: list[JournalRow], moment: int) -> None:
+    def check(folder: Path) -> None:
+        index = Index.open(folder, 1)
+        index.apply(rows, bodies())
+        now = NOW + timedelta(seconds=moment)
+        due = index.due(now, 100)
+        assert all(item.row.decision in WAITS and item.row.due_at is not None for item in due)
+        assert all(item.row.due_at is not None and item.row.due_at <= now for item in due)
+        assert index.due(now, 2) == due[:2]
+        index.close()
+
+    in_a_folder(check)

@@ -1,0 +1,100 @@
+"""Rows, their table and their hashes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.decision import Decision, ErrorKind
+from journal.open_item import OpenItem, pack, unpack
+from journal.schema import JOURNAL_SCHEMA, JournalRow, from_arrow, row_hash, row_hashes, stamped, to_arrow
+from tests.unit.journal.rows import row
+
+texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+counts = st.integers(1, 2**63 - 1)
+small = st.integers(0, 2**31 - 1)
+times = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+
+TYPES: dict[pa.DataType, st.SearchStrategy[object]] = {
+    pa.string(): texts,
+    pa.bool_(): st.booleans(),
+    pa.int64(): counts,
+    pa.int32(): small,
+    pa.timestamp("us", tz="UTC"): times,
+}
+MEANT = {
+    "decision": st.sampled_from(list(Decision)),
+    "error_kind": st.none() | st.sampled_from(list(ErrorKind)),
+    "topic": st.just("payments.events"),
+    "row_hash": st.just("0" * 64),
+}
+any_row = st.builds(
+    JournalRow,
+    **{
+        field.name: MEANT.get(field.name, TYPES[field.type] | st.none() if field.nullable else TYPES[field.type])
+        for field in JOURNAL_SCHEMA
+    },
+)
+
+
+def test_rows_and_table_have_the_same_columns() -> None:
+    assert {field.name for field in fields(JournalRow)} == set(JOURNAL_SCHEMA.names)
+
+
+@given(st.lists(any_row, max_size=4))
+def test_rows_survive_the_way_through_arrow(rows: list[JournalRow]) -> None:
+    table = to_arrow(rows)
+    assert table.schema == JOURNAL_SCHEMA
+    assert from_arrow(table) == rows
+
+
+@given(st.lists(any_row, min_size=1, max_size=4))
+def test_hashes_of_a_table_are_those_of_its_rows(rows: list[JournalRow]) -> None:
+    assert row_hashes(to_arrow(rows)) == [row_hash(one) for one in rows]
+
+
+@given(any_row, st.binary(max_size=8))
+def test_an_open_item_survives_its_storage(one: JournalRow, body: bytes) -> None:
+    item = OpenItem(one, body, 7)
+    assert unpack(pack(item)) == item
+
+
+@pytest.mark.parametrize("name", [name for name in JOURNAL_SCHEMA.names if name != "row_hash"])
+def test_every_column_counts_for_the_hash(name: str) -> None:
+    one = row(5)
+    value = getattr(one, name)
+    others = {bool: not value, int: 99, datetime: one.decided_at + timedelta(microseconds=1)}
+    kind = datetime if name.endswith("_at") else int if name in ("cause_seq", "content_version") else type(value)
+    other = {"decision": Decision.DEAD, "error_kind": ErrorKind.NRE}.get(name) or others.get(kind, "other")
+    changed = copy.copy(one)
+    setattr(changed, name, other)
+    assert row_hash(changed) != row_hash(one)
+
+
+def test_a_hash_is_what_it_always_was() -> None:
+    """Journals outlive the code that wrote them: this value may never change."""
+    assert row_hash(row(1)) == "41a783aeed1691ddcde16afa366a026ad6a9ee9965f73623212dab71a93cb9d0"
+
+
+def test_a_stamped_row_is_hashed_with_its_epoch_and_batch() -> None:
+    one = row(3)
+    table = stamped([one], epoch=4, batch_seq=3)
+    assert (one.epoch, one.batch_seq, one.row_hash) == (4, 3, row_hash(one))
+    assert from_arrow(table) == [one]
+
+
+def test_a_time_is_the_same_moment_whatever_its_zone() -> None:
+    here = row(1, decided_at=row(1).decided_at.astimezone(timezone(timedelta(hours=5))))
+    assert row_hash(here) == row_hash(row(1)) == row_hashes(to_arrow([here]))[0]
+
+
+def test_columns_that_were_not_read_have_their_defaults() -> None:
+    needed = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
+    [read] = from_arrow(to_arrow([row(1, reason="why")]).select(needed))
+    assert (read.seq, read.reason, read.event_key) == (1, None, None)
