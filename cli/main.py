@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import NoReturn
+
 import click
 
 from cli.dlq_commands import dlq
@@ -35,5 +39,17 @@ for command in (up, down, status, demo, verify, send, ledger, dlq):
     main.add_command(command)
 
 
+def run() -> NoReturn:
+    """The console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
+    code = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    main()
+    run()
