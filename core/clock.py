@@ -75,7 +75,7 @@ def from_micros(micros: int) -> datetime:
 
 def to_rfc3339(moment: datetime) -> str:
     """``2026-01-31T12:00:00.000000Z``: fixed width, so that text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def from_rfc3339(text: str) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -19,11 +20,12 @@ from redis.asyncio import Redis
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
-from ingest.app import Receiver, create_app
-from ingest.guarded_claims import GuardedClaims
+from ingest.app import create_app
+from ingest.gate import RedisGate
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
+from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
 from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
@@ -48,6 +50,9 @@ def main() -> None:
         log.critical("%s", wrong)
         sys.exit(2)
     metrics = IngestMetrics()
+    # What is made up to here stays: the collector needn't look at it again during requests.
+    gc.collect()
+    gc.freeze()
     if settings.ingest.metrics_port:
         start_http_server(settings.ingest.metrics_port, "127.0.0.1", metrics.registry)
 
@@ -80,11 +85,11 @@ async def open_receiver(
     publisher = KafkaPublisher(producer, clock)
     serving = asyncio.create_task(publisher.serve())
     serving.add_done_callback(_end_without_it)
-    claims = RedisClaims(redis, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
     breaker = pybreaker.CircuitBreaker(fail_max=ingest.redis_failures_max, reset_timeout=ingest.redis_reset_s)
-    guarded = GuardedClaims(claims, breaker, ingest.redis_timeout_ms / 1000)
-    protocol = Protocol(guarded, publisher, metrics, clock, ingest.in_flight_wait_s)
-    metrics.read_from(lambda: publisher.dropped, lambda: guarded.failures, lambda: guarded.refusing)
+    gate = RedisGate(breaker, ingest.redis_timeout_ms / 1000)
+    claims = RedisClaims(redis, gate, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
+    protocol = Protocol(claims, publisher, metrics, clock, ingest.in_flight_wait_s)
+    metrics.read_from(lambda: publisher.dropped, lambda: gate.failures, lambda: gate.refusing)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
     receiver = Receiver(ingest, adapters, secrets, protocol, publisher, metrics, clock)
     try:

@@ -11,12 +11,21 @@ from enum import StrEnum
 from typing import Protocol
 
 from core.clock import Clock
+from core.errors import PayhookError
 from core.keys import hash16
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
 PENDING_KEPT_S = 3_600
 """A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
+
+
+class ClaimsUnavailable(PayhookError):
+    """The store of claims can't be asked; whether anything was done there isn't known. The journal decides."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 class ClaimState(StrEnum):
@@ -36,22 +45,22 @@ class ClaimState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """An event key and the content that the claimer has for it (hex SHA-256)."""
+    """An event key's hash, and the head of the content's hash that the claimer has for it."""
 
-    event_key: str
-    content_sha256: str
+    key16: bytes
+    content8: bytes
 
-    @property
-    def key16(self) -> bytes:
-        return hash16(self.event_key)
-
-    @property
-    def content8(self) -> bytes:
-        return bytes.fromhex(self.content_sha256)[:CONTENT_BYTES]
+    @classmethod
+    def of(cls, event_key: str, content_sha256: str) -> ClaimKey:
+        """``content_sha256`` in hex."""
+        return cls(hash16(event_key), bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
 
 class Claims(Protocol):
-    """The protocol's three steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own."""
+    """The protocol's three steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own.
+
+    Each raises `ClaimsUnavailable` where the store can't be asked in time.
+    """
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
         """Decides each key atomically, in order."""

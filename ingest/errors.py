@@ -12,13 +12,20 @@ class Refused(PayhookError):
     """
 
     def __init__(
-        self, status: int, outcome: str, problem: str, retry_after_s: int | None = None, closes: bool = False
+        self,
+        status: int,
+        outcome: str,
+        problem: str,
+        retry_after_s: int | None = None,
+        closes: bool = False,
+        allow: str | None = None,
     ) -> None:
         self.status = status
         self.outcome = outcome
         self.problem = problem
         self.retry_after_s = retry_after_s
         self.closes = closes
+        self.allow = allow
         super().__init__(problem)
 
 
@@ -28,6 +35,10 @@ def unknown_provider(provider: str, known: list[str]) -> Refused:
 
 def unknown_endpoint() -> Refused:
     return Refused(404, "unknown_endpoint", "an endpoint's name is 1 to 64 letters, digits, _ and -", closes=True)
+
+
+def wrong_method() -> Refused:
+    return Refused(405, "wrong_method", "webhooks are posted", closes=True, allow="POST")
 
 
 def too_large(bytes_max: int) -> Refused:

@@ -49,6 +49,7 @@ class IngestMetrics:
             buckets=SECONDS_BUCKETS,
             registry=self.registry,
         )
+        self._children: dict[tuple[str, ...], Counter] = {}
         self._receipts_dropped = Gauge(
             "payhook_ingest_receipts_dropped",
             "Receipts that Kafka didn't take, since the start",
@@ -60,6 +61,28 @@ class IngestMetrics:
         self._redis_refusing = Gauge(
             "payhook_redis_breaker_open", "1 while Redis isn't even asked", registry=self.registry
         )
+
+    def answered(self, provider: str, status: int, seconds: float) -> None:
+        """One request, whatever became of it."""
+        self._one("answers", self.answers, provider, str(status)).inc()
+        self.request_seconds.observe(seconds)
+
+    def refused(self, provider: str, reason: str) -> None:
+        self._one("refusals", self.refusals, provider, reason).inc()
+
+    def verified(self, provider: str, index: int) -> None:
+        self._one("secrets", self.secrets, provider, str(index)).inc()
+
+    def took(self, provider: str, outcome: str) -> None:
+        """One event of a verified request."""
+        self._one("events", self.events, provider, outcome).inc()
+
+    def _one(self, name: str, metric: Counter, *labels: str) -> Counter:
+        """`labels` locks and builds; each set of labels here is one of few, so it is asked for once."""
+        child = self._children.get((name, *labels))
+        if child is None:
+            child = self._children[(name, *labels)] = metric.labels(*labels)
+        return child
 
     def read_from(
         self, dropped: Callable[[], float], failures: Callable[[], float], refusing: Callable[[], float]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,7 @@ from datetime import datetime
 from core.clock import Clock, Deadline
 from core.crash import crash_point
 from core.event import Dedupe, Event, to_headers
-from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
-from ingest.guarded_claims import GuardedClaims
+from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable
 from ingest.metrics import IngestMetrics
 from ingest.publisher import Publisher, publish_all
 
@@ -72,7 +72,7 @@ class Protocol:
 
     def __init__(
         self,
-        claims: GuardedClaims,
+        claims: Claims,
         publisher: Publisher,
         metrics: IngestMetrics,
         clock: Clock,
@@ -108,7 +108,10 @@ class Protocol:
         """One round trip for all; a key's second content within the request follows what its first was told."""
         asked = [taking for taking in takings if taking.beside is None]
         began = self._clock.monotonic()
-        states = await self._claims.claim([taking.key for taking in asked], owner)
+        try:
+            states = await self._claims.claim([taking.key for taking in asked], owner)
+        except ClaimsUnavailable:
+            states = None
         self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
         for number, taking in enumerate(asked):
             taking.state = None if states is None else states[number]
@@ -142,14 +145,18 @@ class Protocol:
         await self._settle([taking for taking, _ in flagged], owner)
 
     async def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """A deferred event is settled too: where the time-out hid a claim that was made, it ends here."""
+        """A deferred event is settled too: where the time-out hid a claim that was made, it ends here.
+
+        What can't be settled is taken over after its lease, and the journal tells the copies apart.
+        """
         own = [taking for taking in takings if taking.flag is not Dedupe.CONFLICT]
         confirmed = [taking.key for taking in own if taking.published]
         released = [taking.key for taking in own if not taking.published]
-        if confirmed:
-            await self._claims.confirm(confirmed, owner)
-        if released:
-            await self._claims.release(released, owner)
+        with contextlib.suppress(ClaimsUnavailable):
+            if confirmed:
+                await self._claims.confirm(confirmed, owner)
+            if released:
+                await self._claims.release(released, owner)
 
 
 def distinct(events: Sequence[Event]) -> list[Taking]:
@@ -159,6 +166,6 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
     for event in events:
         same = (event.event_key, event.content_sha256)
         if same not in takings:
-            taking = takings[same] = Taking(event, ClaimKey(*same), firsts.get(event.event_key))
+            taking = takings[same] = Taking(event, ClaimKey.of(*same), firsts.get(event.event_key))
             firsts.setdefault(event.event_key, taking)
     return list(takings.values())

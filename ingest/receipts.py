@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
+
+import orjson
 
 from core.clock import to_rfc3339
 from core.event import Event
@@ -39,4 +40,4 @@ class Receipts:
         self._note(provider, {"provider": provider, "outcome": reason, "status": status, "at": to_rfc3339(at)})
 
     def _note(self, key: str, receipt: dict[str, object]) -> None:
-        self.publisher.note(self.topic, key.encode(), json.dumps(receipt, separators=(",", ":")).encode())
+        self.publisher.note(self.topic, key.encode(), orjson.dumps(receipt))

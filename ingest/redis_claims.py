@@ -8,14 +8,21 @@ done.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState
+from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable
+from ingest.gate import RedisGate
+
+PIPELINES_MAX = 2
+"""At once; while so many are under way the next one fills up, so that load makes pipelines longer, not more."""
+
+_STATES = {state.value.encode(): state for state in ClaimState}
 
 _NOW = """
 local time = redis.call('TIME')
@@ -53,76 +60,99 @@ return 'ok'
 """
 
 
+_Command: TypeAlias = tuple[str, bytes, tuple[Any, ...]]
+"""Script, key, arguments."""
+
+
 @dataclass(slots=True)
-class _Call:
-    script: str
-    key: bytes
-    arguments: tuple[Any, ...]
-    answer: asyncio.Future[bytes]
+class _Step:
+    """One request's step, waiting for its place in a pipeline."""
+
+    commands: list[_Command]
+    answers: asyncio.Future[list[bytes]]
 
 
 class RedisClaims:
-    """`Claims` on a Redis client that was opened by the caller with its own time-outs."""
+    """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole."""
 
-    def __init__(self, redis: Redis, lease_s: float, confirmed_s: float) -> None:
+    def __init__(self, redis: Redis, gate: RedisGate, lease_s: float, confirmed_s: float) -> None:
         self._redis = redis
+        self._gate = gate
         self._lease_ms = int(lease_s * 1000)
         self._confirmed_ms = int(confirmed_s * 1000)
-        self._waiting: list[_Call] = []
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._waiting: list[_Step] = []
+        self._running: set[asyncio.Task[None]] = set()
         self._hashes: dict[str, str] = {}
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        arguments = [(owner, key.content8, self._lease_ms, self._lease_ms + PENDING_KEPT_S * 1000) for key in keys]
-        return [ClaimState(answer.decode()) for answer in await self._call(CLAIM, keys, arguments)]
+        kept_ms = self._lease_ms + PENDING_KEPT_S * 1000
+        answers = await self._ask([(CLAIM, key.key16, (owner, key.content8, self._lease_ms, kept_ms)) for key in keys])
+        return [_STATES[answer] for answer in answers]
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._call(CONFIRM, keys, [(owner, key.content8, self._confirmed_ms) for key in keys])
+        await self._ask([(CONFIRM, key.key16, (owner, key.content8, self._confirmed_ms)) for key in keys])
 
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._call(RELEASE, keys, [(owner,) for _ in keys])
+        await self._ask([(RELEASE, key.key16, (owner,)) for key in keys])
 
-    async def _call(self, script: str, keys: Sequence[ClaimKey], arguments: Sequence[tuple[Any, ...]]) -> list[bytes]:
-        """Joins the pipeline that leaves at the end of this turn of the event loop."""
-        if not keys:
+    async def _ask(self, commands: list[_Command]) -> list[bytes]:
+        """Joins the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
+        if not commands:
             return []
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_soon(self._flush)
-        calls = [
-            _Call(script, key.key16, values, loop.create_future()) for key, values in zip(keys, arguments, strict=True)
-        ]
-        self._waiting += calls
-        return list(await asyncio.gather(*(call.answer for call in calls)))
+            loop.call_soon(self._leave)
+        step = _Step(commands, loop.create_future())
+        self._waiting.append(step)
+        return await step.answers
 
-    def _flush(self) -> None:
-        calls, self._waiting = self._waiting, []
-        task = asyncio.get_running_loop().create_task(self._run(calls))
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
+    def _leave(self) -> None:
+        if not self._waiting or len(self._running) >= PIPELINES_MAX:
+            return
+        steps, self._waiting = self._waiting, []
+        task = asyncio.get_running_loop().create_task(self._run(steps))
+        self._running.add(task)
+        task.add_done_callback(self._returned)
 
-    async def _run(self, calls: list[_Call]) -> None:
+    def _returned(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._leave()
+
+    async def _run(self, steps: list[_Step]) -> None:
+        commands = [command for step in steps for command in step.commands]
         try:
-            answers = await self._pipeline(calls)
-            if any(isinstance(answer, NoScriptError) for answer in answers):
-                await self._load()
-                answers = await self._pipeline(calls)
+            answers = iter(await self._gate.through(lambda: self._pipeline(commands)))
         except Exception as failed:
-            answers = [failed] * len(calls)
-        for call, answer in zip(calls, answers, strict=True):
-            if call.answer.done():
-                continue
-            if isinstance(answer, BaseException):
-                call.answer.set_exception(answer)
-            else:
-                call.answer.set_result(answer)
+            for step in steps:
+                if not step.answers.done():
+                    # One of its own for each: an exception that is raised in many places gathers all their traces.
+                    own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
+                    step.answers.set_exception(own)
+            return
+        for step in steps:
+            told = list(itertools.islice(answers, len(step.commands)))
+            if not step.answers.done():
+                step.answers.set_result(told)
 
-    async def _pipeline(self, calls: Sequence[_Call]) -> list[Any]:
+    async def _pipeline(self, commands: Sequence[_Command]) -> list[bytes]:
+        """
+        :raises RedisError: one of them failed; others may have been done
+        """
         if not self._hashes:
             await self._load()
+        answers = await self._send(commands)
+        if any(isinstance(answer, NoScriptError) for answer in answers):
+            await self._load()
+            answers = await self._send(commands)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    async def _send(self, commands: Sequence[_Command]) -> list[Any]:
         pipeline = self._redis.pipeline(transaction=False)
-        for call in calls:
-            pipeline.evalsha(self._hashes[call.script], 1, call.key, *call.arguments)
+        for script, key, arguments in commands:
+            pipeline.evalsha(self._hashes[script], 1, key, *arguments)
         return list(await pipeline.execute(raise_on_error=False))
 
     async def _load(self) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import fakeredis
+import pybreaker
 import pytest
 import redis.asyncio
 
 from core.clock import ManualClock
-from ingest.claims import ClaimKey, Claims, ClaimState, MemoryClaims
+from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryClaims
+from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
 from stack.ports import free_ports
 from stack.redis import redis_server, redis_url
@@ -24,6 +26,7 @@ LEASE_S = 0.3
 CONFIRMED_S = 1_000.0
 ANN, BOB = b"a" * 16, b"b" * 16
 CONTENT, OTHER = "11" * 32, "22" * 32
+GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
 Answer = TypeVar("Answer")
 _numbers = itertools.count()
 
@@ -61,7 +64,7 @@ class RedisGround:
         async def inside() -> Answer:
             client = self._open_client()
             try:
-                return await use(RedisClaims(client, LEASE_S, CONFIRMED_S))
+                return await use(RedisClaims(client, GATE, LEASE_S, CONFIRMED_S))
             finally:
                 await client.aclose()
 
@@ -104,7 +107,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 @pytest.fixture
 def key() -> ClaimKey:
-    return ClaimKey(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
+    return ClaimKey.of(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
 
 
 def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN) -> list[ClaimState]:
@@ -120,7 +123,7 @@ def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
 
 
 def other(key: ClaimKey) -> ClaimKey:
-    return ClaimKey(key.event_key, OTHER)
+    return ClaimKey(key.key16, bytes.fromhex(OTHER)[:CONTENT_BYTES])
 
 
 def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(ground: Ground, key: ClaimKey) -> None:
@@ -168,7 +171,7 @@ def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground
 
 
 def test_several_keys_are_decided_each_by_itself_in_their_order(ground: Ground, key: ClaimKey) -> None:
-    more = [ClaimKey(f"{key.event_key}:{n}", CONTENT) for n in range(3)]
+    more = [ClaimKey.of(f"{key.key16.hex()}:{n}", CONTENT) for n in range(3)]
     claim(ground, [more[1]])
     confirm(ground, more[1])
     assert claim(ground, more, BOB) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]

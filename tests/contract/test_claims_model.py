@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import fakeredis
+import pybreaker
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,12 +18,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from core.clock import ManualClock
 from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState, MemoryClaims
+from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
 
 LEASE_S = 30.0
 CONFIRMED_S = 691_200.0
 EVENT_KEY = "stripe:evt_1:charge.succeeded"
 CONTENT, OTHER = "11" * 32, "22" * 32
+GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
 CONTENTS = st.sampled_from([CONTENT, OTHER])
 PUBLISHED = (ClaimState.CLAIMED, ClaimState.RECLAIMED, ClaimState.CONFLICT)
 START = datetime(2026, 1, 31, tzinfo=UTC)
@@ -66,7 +69,7 @@ class RedisStore:
 
     def __init__(self, _clock: ManualClock) -> None:
         self._client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
-        self.claims = RedisClaims(self._client, LEASE_S, CONFIRMED_S)
+        self.claims = RedisClaims(self._client, GATE, LEASE_S, CONFIRMED_S)
 
     async def forget(self) -> None:
         await self._client.flushall()
@@ -133,7 +136,7 @@ class ClaimHistory(RuleBasedStateMachine):
         """Confirm or release, as the receiver does; a conflict and a duplicate have nothing to settle."""
         if request.state not in (None, ClaimState.CLAIMED, ClaimState.RECLAIMED):
             return
-        keys = [ClaimKey(EVENT_KEY, request.content)]
+        keys = [ClaimKey.of(EVENT_KEY, request.content)]
         if request.acknowledged:
             self.runner.run(self.claims.confirm(keys, request.owner))
             if (key := self.live_key()) is None or key.owner == request.owner:
@@ -166,7 +169,7 @@ class ClaimHistory(RuleBasedStateMachine):
     @invariant()
     def the_store_holds_what_the_model_does(self) -> None:
         key = self.live_key()
-        held = self.runner.run(self.store.held(ClaimKey(EVENT_KEY, CONTENT)))
+        held = self.runner.run(self.store.held(ClaimKey.of(EVENT_KEY, CONTENT)))
         assert held == (key and (key.owner, bytes.fromhex(key.content)[:CONTENT_BYTES]))
 
     @invariant()
@@ -174,7 +177,7 @@ class ClaimHistory(RuleBasedStateMachine):
         assert self.taken <= 1 or not self.undisturbed
 
     def ask(self, request: Request) -> None:
-        [said] = self.runner.run(self.claims.claim([ClaimKey(EVENT_KEY, request.content)], request.owner))
+        [said] = self.runner.run(self.claims.claim([ClaimKey.of(EVENT_KEY, request.content)], request.owner))
         assert said == self.expected(request)
         request.state = said
         if said in (ClaimState.CLAIMED, ClaimState.RECLAIMED):

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pybreaker
-from redis.exceptions import ConnectionError as RedisDown
 
 from core.clock import ManualClock, SystemClock
 from core.event import Headers
-from ingest.app import Receiver, create_app
-from ingest.claims import ClaimKey, ClaimState, MemoryClaims
-from ingest.guarded_claims import GuardedClaims
+from ingest.app import create_app
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.publisher import Publisher
+from ingest.receiver import Receiver
 from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
@@ -74,7 +72,7 @@ class BreakableClaims(MemoryClaims):
 
     def _up(self) -> None:
         if self.down:
-            raise RedisDown("gone")
+            raise ClaimsUnavailable("gone")
 
 
 class Bench:
@@ -125,10 +123,8 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
-        breaker = pybreaker.CircuitBreaker(fail_max=3, reset_timeout=3600)
         metrics = IngestMetrics()
-        guarded = GuardedClaims(self.claims, breaker, 1.0)
-        protocol = Protocol(guarded, self.publisher, metrics, SystemClock(), self.settings.in_flight_wait_s)
+        protocol = Protocol(self.claims, self.publisher, metrics, SystemClock(), self.settings.in_flight_wait_s)
         secrets = SecretFiles(self._folder, self.clock)
         yield (
             Receiver(self.settings, self.adapters, secrets, protocol, self.publisher, metrics, self.clock),

@@ -119,7 +119,7 @@ def test_a_copy_with_other_content_that_waited_is_told_a_conflict_by_its_own_con
 
 def test_a_copy_that_waited_in_vain_is_told_to_come_again(bench: Bench) -> None:
     event_key = "stripe:evt_1:charge.succeeded"
-    asyncio.run(bench.claims.claim([ClaimKey(event_key, "ab" * 32)], b"o" * 16))
+    asyncio.run(bench.claims.claim([ClaimKey.of(event_key, "ab" * 32)], b"o" * 16))
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "1")
     bench.clock.advance(31)

@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-import pybreaker
 import pytest
 
 from core.clock import ManualClock, SystemClock
 from core.event import Dedupe, Event
-from ingest.claims import ClaimKey, ClaimState, MemoryClaims
-from ingest.guarded_claims import GuardedClaims
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol, Taken
 from tests.unit.ingest.app_under_test import ListPublisher
@@ -40,19 +37,17 @@ def event(event_id: str, content: str = CONTENT, entity: str = "stripe:acct:pi_1
 
 
 def key(one: Event) -> ClaimKey:
-    return ClaimKey(one.event_key, one.content_sha256)
+    return ClaimKey.of(one.event_key, one.content_sha256)
 
 
 class Ground:
     """A receiver's protocol over claims that every receiver shares."""
 
-    def __init__(self, claims: MemoryClaims | None = None, wait_s: float = 0.15, timeout_s: float = 1.0) -> None:
+    def __init__(self, claims: MemoryClaims | None = None, wait_s: float = 0.15) -> None:
         self.clock = ManualClock(NOW)
         self.claims = claims or MemoryClaims(self.clock, 30.0, 1e6)
         self.publisher = ListPublisher()
-        breaker = pybreaker.CircuitBreaker(fail_max=1_000, reset_timeout=3_600)
-        guarded = GuardedClaims(self.claims, breaker, timeout_s)
-        self.protocol = Protocol(guarded, self.publisher, IngestMetrics(), SystemClock(), wait_s)
+        self.protocol = Protocol(self.claims, self.publisher, IngestMetrics(), SystemClock(), wait_s)
 
     async def take(self, *events: Event) -> Taken:
         return await self.protocol.take(events, NOW, None)
@@ -162,7 +157,7 @@ class LateClaims(MemoryClaims):
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
         said = await super().claim(keys, owner)
         if owner != OTHER_OWNER:
-            await asyncio.sleep(1.0)
+            raise ClaimsUnavailable("late")
         return said
 
 
@@ -171,7 +166,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
     acknowledged: bool, left: ClaimState
 ) -> None:
     one = event("evt_1")
-    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6), timeout_s=0.05)
+    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
     if not acknowledged:
         ground.publisher.fails.add(one.entity_key.encode())
     taken = asyncio.run(ground.take(one))
@@ -181,7 +176,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
 
 def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() -> None:
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
-    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6), timeout_s=0.05)
+    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
 
     async def meet() -> Taken:
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
@@ -218,24 +213,3 @@ def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
     asyncio.run(twice())
     assert ground.publisher.flags == ["claimed", "conflict", "conflict"]
     assert asyncio.run(ground.state(known)) is ClaimState.DUPLICATE
-
-
-def test_a_breaker_that_opened_asks_redis_no_more_until_its_time() -> None:
-    class Down(MemoryClaims):
-        asked = 0
-
-        async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> Any:
-            self.asked += 1
-            raise OSError("gone")
-
-    async def many() -> tuple[int, bool]:
-        claims = Down(ManualClock(NOW), 30.0, 1e6)
-        guarded = GuardedClaims(claims, pybreaker.CircuitBreaker(fail_max=3, reset_timeout=0.1), 1.0)
-        for _ in range(10):
-            assert await guarded.claim([key(event("evt_1"))], OTHER_OWNER) is None
-        refusing = guarded.refusing
-        await asyncio.sleep(0.12)
-        await guarded.claim([key(event("evt_1"))], OTHER_OWNER)
-        return claims.asked, refusing
-
-    assert asyncio.run(many()) == (4, True)

@@ -1,0 +1,87 @@
+"""The breaker before Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pybreaker
+import pytest
+
+from ingest.claims import ClaimsUnavailable
+from ingest.gate import RedisGate
+
+
+class Redis:
+    """Round trips that answer, fail or hang."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.down = False
+        self.hangs = False
+
+    async def trip(self) -> str:
+        self.asked += 1
+        if self.down:
+            raise OSError("gone")
+        if self.hangs:
+            await asyncio.sleep(60)
+        return "said"
+
+
+def gate(reset_s: float = 60.0) -> RedisGate:
+    return RedisGate(pybreaker.CircuitBreaker(fail_max=3, reset_timeout=reset_s), timeout_s=0.05)
+
+
+async def refused(gate: RedisGate, redis: Redis) -> None:
+    with pytest.raises(ClaimsUnavailable):
+        await gate.through(redis.trip)
+
+
+def test_after_three_failures_redis_is_left_alone_until_its_time_and_then_asked_again() -> None:
+    async def history() -> None:
+        redis, closed = Redis(), gate(reset_s=0.1)
+        redis.down = True
+        for _ in range(10):
+            await refused(closed, redis)
+        assert (redis.asked, closed.refusing, closed.failures) == (3, True, 10)
+        redis.down = False
+        await asyncio.sleep(0.12)
+        assert await closed.through(redis.trip) == "said"
+        assert not closed.refusing
+
+    asyncio.run(history())
+
+
+def test_a_slow_redis_counts_as_down_and_nobody_waits_for_it_longer_than_the_time_out() -> None:
+    async def history() -> float:
+        redis, closed = Redis(), gate()
+        redis.hangs = True
+        began = time.monotonic()
+        await asyncio.gather(*(refused(closed, redis) for _ in range(50)))
+        assert closed.refusing
+        return time.monotonic() - began
+
+    assert asyncio.run(history()) < 0.5
+
+
+def test_slow_round_trips_overlap_the_breaker_holds_no_lock_meanwhile() -> None:
+    async def history() -> float:
+        open_gate = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+
+        async def slow() -> None:
+            await asyncio.sleep(0.1)
+
+        began = time.monotonic()
+        await asyncio.gather(*(open_gate.through(slow) for _ in range(10)))
+        return time.monotonic() - began
+
+    assert asyncio.run(history()) < 0.5
+
+
+def test_a_bug_is_not_taken_for_a_redis_that_is_down() -> None:
+    async def bug() -> None:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        asyncio.run(gate().through(bug))
