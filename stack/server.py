@@ -78,9 +78,8 @@ class Running:
                 raise ServerNotUp(self.server.name, f"ended with code {self.exit_code} at its start", self.server.log)
             if time.monotonic() > until:
                 self.kill()
-                raise ServerNotUp(
-                    self.server.name, f"didn't answer within {self.server.start_s:.0f} s", self.server.log
-                )
+                problem = f"didn't answer within {self.server.start_s:g} s"
+                raise ServerNotUp(self.server.name, problem, self.server.log)
             time.sleep(POLL_S)
 
     def ask_to_end(self) -> None:

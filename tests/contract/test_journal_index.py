@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from core.decision import Decision
 from journal.bodies import BodyStore
-from journal.errors import BodyMissing
+from journal.errors import BodyMissing, RowsOutOfOrder
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -99,15 +101,76 @@ def test_a_closed_index_is_taken_over_by_the_next_writer(tmp_path: Path, journal
     assert_reflects_history(second)
 
 
-def test_an_index_of_another_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
-    index = Index.open(tmp_path / "index", 1)
+def caught_up(root: Path, journal: str, bodies: BodyStore, epoch: int = 1) -> Index:
+    index = Index.open(root, epoch)
     index.catch_up(JournalReader(journal), bodies)
+    return index
+
+
+def test_an_index_of_another_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    index = caught_up(tmp_path / "index", journal, bodies)
     other = str(tmp_path / "other")
     writer = JournalWriter.create_or_open(other, "ledger")
     writer.begin_epoch(STARTS)
     writer.commit([row(1, event_key="adyen:x:CAPTURE:true")], marks(1), 0)
     index.catch_up(JournalReader(other), bodies)
     assert (index.seq, index.open_count(), index.event_count()) == (1, 0, 1)
+
+
+def test_an_index_ahead_of_its_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    """The journal was restored from a copy that lacks the last commit."""
+    copy = tmp_path / "copy"
+    shutil.copytree(journal, copy)
+    writer = JournalWriter.create_or_open(journal, "ledger")
+    writer.begin_epoch(STARTS)
+    writer.commit([row(8, offset=6)], marks(7), 0)
+    index = caught_up(tmp_path / "index", journal, bodies)
+    assert index.seq == 8
+    index.catch_up(JournalReader(str(copy)), bodies)
+    assert index.known_event(row(8, offset=6).event_key or "") is None
+    assert_reflects_history(index)
+
+
+def test_an_index_of_a_history_that_was_undone_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    """Restored from a copy, and by now as long as the history that the index followed: the same table, other rows."""
+    copy = str(tmp_path / "copy")
+    shutil.copytree(journal, copy)
+    for path, event_key in ((journal, "stripe:undone:x"), (copy, "stripe:kept:x")):
+        writer = JournalWriter.create_or_open(path, "ledger")
+        writer.begin_epoch(STARTS)
+        writer.commit([row(8, offset=6, event_key=event_key)], marks(7), 0)
+    index = caught_up(tmp_path / "index", journal, bodies)
+    assert index.known_event("stripe:undone:x") is not None
+    index.catch_up(JournalReader(copy), bodies)
+    assert index.known_event("stripe:undone:x") is None and index.known_event("stripe:kept:x") is not None
+
+
+def test_a_deleted_index_is_built_from_the_journal(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    caught_up(tmp_path / "index", journal, bodies).close()
+    shutil.rmtree(tmp_path / "index")
+    assert_reflects_history(caught_up(tmp_path / "index", journal, bodies, epoch=2))
+
+
+def test_an_index_that_lost_its_last_write_catches_up(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+    """The process ended between the journal's commit and the index's write."""
+    index = Index.open(tmp_path / "index", 1)
+    reader = JournalReader(journal, 4)
+    assert reader.last_seq == 3
+    index.catch_up(reader, bodies)
+    assert index.seq == 3
+    index.catch_up(JournalReader(journal), bodies)
+    assert_reflects_history(index)
+
+
+def test_rows_given_twice_change_nothing_and_a_gap_is_refused(tmp_path: Path) -> None:
+    index = Index.open(tmp_path / "index", 1)
+    index.apply(history()[:3], {sha("the body"): BODY})
+    index.apply(history()[1:], {sha("the body"): BODY})
+    index.apply(history(), {sha("the body"): BODY})
+    assert_reflects_history(index)
+    with pytest.raises(RowsOutOfOrder):
+        index.apply([row(9)], {})
+    assert index.seq == 7
 
 
 def test_a_damaged_index_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
@@ -134,3 +197,30 @@ def test_an_open_event_whose_body_is_gone_stops_the_start(tmp_path: Path, journa
     index = Index.open(tmp_path / "index", 1)
     with pytest.raises(BodyMissing):
         index.catch_up(JournalReader(journal), BodyStore(str(tmp_path / "no-bodies")))
+
+
+APPLIER = """
+import sys
+from pathlib import Path
+from journal.index import Index
+from tests.unit.journal.rows import row
+index = Index.open(Path(sys.argv[1]), 1)
+for batch in range(1_000_000):
+    seqs = range(batch * 20 + 1, batch * 20 + 21)
+    index.apply([row(seq, fact_key=f"fact-{seq}", fact_sha256="ab" * 32) for seq in seqs], {})
+    print(index.seq, flush=True)
+"""
+
+
+@pytest.mark.parametrize("batches", [1, 40, 400])
+def test_a_killed_writers_index_holds_whole_batches_and_says_which(tmp_path: Path, batches: int) -> None:
+    command = [sys.executable, "-c", APPLIER, str(tmp_path / "index")]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(batches)]
+        process.kill()
+        told += [int(line) for line in process.stdout.read().split()[:-1]]
+    index = Index.open(tmp_path / "index", 2)
+    assert index.seq % 20 == 0 and index.seq >= told[-1]
+    assert index.event_count() == index.seq
+    assert index.known_fact(f"fact-{index.seq}") is not None and index.known_fact(f"fact-{index.seq + 1}") is None

@@ -54,7 +54,15 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     """Every process whose command names the data folder, and what those started."""
     named = [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or [])]
     started = [child for one in named for child in one.children(recursive=True)]
-    return [*{one.pid: one for one in (*named, *started)}.values()]
+    return [one for one in {one.pid: one for one in (*named, *started)}.values() if not is_gone(one)]
+
+
+def is_gone(one: psutil.Process) -> bool:
+    """Ended, or waiting for its parent to take note: a Python worker of Spark's may be either at any moment."""
+    try:
+        return bool(one.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def port_of(url: str) -> int:

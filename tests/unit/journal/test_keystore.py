@@ -1,0 +1,209 @@
+"""Who owns an index folder, and what becomes of it when its owner dies, pauses, or finds it damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rocksdict import WriteBatch
+
+from journal.errors import IndexBroken, IndexHeld
+from journal.keystore import KeyStore
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def put(store: KeyStore, **pairs: str) -> None:
+    batch = WriteBatch(raw_mode=True)
+    for key, value in pairs.items():
+        batch.put(key.encode(), value.encode())
+    store.write(batch)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from rocksdict import WriteBatch
+from journal.keystore import KeyStore
+store = KeyStore.take_over(Path(sys.argv[1]), int(sys.argv[2]))
+
+def put(key, value):
+    batch = WriteBatch(raw_mode=True)
+    batch.put(key, value)
+    store.write(batch)
+
+put(b"k", b"from the other process")
+print("ready", flush=True)
+sys.stdin.readline()
+put(b"late", b"x")
+print((store.get(b"k") or b"").decode(), flush=True)
+"""
+
+
+@contextmanager
+def owner_process(root: Path, epoch: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", OWNER, str(root), str(epoch)]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_folder_of_a_dead_owner_is_taken_over_with_what_is_in_it(tmp_path: Path) -> None:
+    with owner_process(tmp_path, 1) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        store = KeyStore.take_over(tmp_path, 2)
+    assert store.get(b"k") == b"from the other process"
+    assert names(tmp_path) == ["epoch-00000002"]
+
+
+def test_a_paused_owner_keeps_its_folder_and_finds_it_whole_when_it_wakes(tmp_path: Path) -> None:
+    with owner_process(tmp_path, 1) as process:
+        process.send_signal(signal.SIGSTOP)
+        successor = KeyStore.take_over(tmp_path, 2)
+        assert successor.get(b"k") is None
+        assert names(tmp_path) == ["epoch-00000001", "epoch-00000002"]
+        process.send_signal(signal.SIGCONT)
+        told, _ = process.communicate("go\n", timeout=30)
+    assert told == "from the other process\n"
+    assert successor.get(b"late") is None
+    successor.close()
+    KeyStore.take_over(tmp_path, 3)
+    assert names(tmp_path) == ["epoch-00000003"]
+
+
+def test_of_two_owners_in_one_process_too_only_a_closed_one_gives_its_folder_away(tmp_path: Path) -> None:
+    first = KeyStore.take_over(tmp_path, 1)
+    put(first, k="first")
+    second = KeyStore.take_over(tmp_path, 2)
+    assert second.get(b"k") is None
+    first.close()
+    second.close()
+    third = KeyStore.take_over(tmp_path, 3)
+    assert third.get(b"k") is None, "the newest folder is taken, not the older one"
+    assert names(tmp_path) == ["epoch-00000003"]
+
+
+def test_an_epoch_that_is_owned_already_is_refused(tmp_path: Path) -> None:
+    first = KeyStore.take_over(tmp_path, 1)
+    put(first, k="first")
+    with pytest.raises(IndexHeld):
+        KeyStore.take_over(tmp_path, 1)
+    assert first.get(b"k") == b"first"
+
+
+def test_a_folder_of_a_later_epoch_is_taken_over_when_its_owner_is_dead(tmp_path: Path) -> None:
+    """The journal was made anew and counts its epochs from 1 again: a reader must not find the old folder newest."""
+    old = KeyStore.take_over(tmp_path, 9)
+    put(old, k="old")
+    old.close()
+    assert KeyStore.take_over(tmp_path, 1).get(b"k") == b"old"
+    assert names(tmp_path) == ["epoch-00000001"]
+
+
+def test_a_folder_removed_under_its_owner_is_not_taken_for_owned(tmp_path: Path) -> None:
+    first = KeyStore.take_over(tmp_path, 1)
+    shutil.rmtree(tmp_path)
+    second = KeyStore.take_over(tmp_path, 2)
+    assert second.get(b"k") is None
+    first.close()
+
+
+def test_what_was_written_is_read_again_after_a_close_and_keys_come_in_order(tmp_path: Path) -> None:
+    store = KeyStore.take_over(tmp_path, 1)
+    put(store, ab="1", aa="2", b="3", a="4")
+    store.close()
+    again = KeyStore.take_over(tmp_path, 2)
+    assert list(again.keys(b"a")) == [b"a", b"aa", b"ab"]
+    again.begin_anew()
+    assert list(again.keys(b"")) == []
+
+
+def test_a_reader_beside_the_owner_sees_what_was_written(tmp_path: Path) -> None:
+    store = KeyStore.take_over(tmp_path, 1)
+    put(store, k="v")
+    beside = KeyStore.read_only(tmp_path)
+    assert beside.get(b"k") == b"v"
+    beside.close()
+    put(store, k="w")
+    assert store.get(b"k") == b"w"
+    assert KeyStore.take_over(tmp_path, 2).get(b"k") is None, "the reader didn't give the owner's folder away"
+
+
+def test_there_is_nothing_to_read_where_there_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        KeyStore.read_only(tmp_path)
+
+
+# damage
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
+def filled(root: Path) -> None:
+    """One sorted file on disk, with more than one block."""
+    store = KeyStore.take_over(root, 1)
+    for chunk in range(20):
+        put(store, **{f"key-{chunk:03}-{n:03}": f"{n}" * 40 for n in range(100)})
+    store._db.flush()
+    store.close()
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, garble])
+@pytest.mark.parametrize("files", ["*.sst", "MANIFEST-*", "CURRENT"])
+def test_a_damaged_folder_ends_up_empty_or_whole_never_in_between(
+    tmp_path: Path, files: str, damage: Callable[[Path], None]
+) -> None:
+    """At the start where it shows at the start; else a read marks it, and the next start makes it anew."""
+    filled(tmp_path)
+    for path in tmp_path.rglob(files):
+        damage(path)
+    store = KeyStore.take_over(tmp_path, 2)
+    try:
+        held = len(list(store.keys(b"key")))
+    except IndexBroken:
+        store.close()
+        store = KeyStore.take_over(tmp_path, 3)
+        held = len(list(store.keys(b"key")))
+    assert held in (0, 2000)
+    put(store, k="v")
+    assert store.get(b"k") == b"v"
+
+
+def test_damage_found_by_a_look_up_is_an_error_and_not_an_unknown_key(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for path in tmp_path.rglob("*.sst"):
+        content = bytearray(path.read_bytes())
+        content[: len(content) // 2] = os.urandom(len(content) // 2)
+        path.write_bytes(content)
+    store = KeyStore.take_over(tmp_path, 2)
+    with pytest.raises(IndexBroken):
+        store.get(b"key-000-000")
+    with pytest.raises(IndexBroken):
+        list(store.keys(b"key-000"))
+    store.close()
+    assert KeyStore.take_over(tmp_path, 3).get(b"key-000-000") is None
