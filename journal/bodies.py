@@ -12,6 +12,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from journal.errors import JournalBroken
+
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
 )
@@ -38,7 +40,10 @@ class BodyStore:
         write_deltalake(self._handle, table, mode="append")
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
-        """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches."""
+        """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.
+
+        :raises JournalBroken: a file can't be read
+        """
         wanted = set(hashes)
         found: dict[str, bytes] = {}
         files = _newest_first(DeltaTable(self._path)) if wanted else iter(())
@@ -46,8 +51,11 @@ class BodyStore:
             first = some[0]
             dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
             is_wanted = pc.field("body_sha256").isin(pa.array(sorted(wanted), pa.string()))
-            for batch in dataset.scanner(columns=BODIES_SCHEMA.names, filter=is_wanted).to_batches():
-                found.update(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+            try:
+                read = dataset.to_table(columns=BODIES_SCHEMA.names, filter=is_wanted)
+            except (OSError, pa.ArrowException) as unreadable:
+                raise JournalBroken(self._path, f"bodies can't be read: {unreadable}") from unreadable
+            found.update(zip(read["body_sha256"].to_pylist(), read["body"].to_pylist(), strict=True))
             wanted -= found.keys()
         return found
 
