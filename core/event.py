@@ -35,6 +35,8 @@ class Event:
 
     Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
     ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
+    ``original_sha256`` is set where card numbers were masked: the hash of the bytes as the provider sent them,
+    while ``body`` and every other hash are of the masked ones. ``tenant`` and ``zone`` are the endpoint's.
     """
 
     provider: str
@@ -51,6 +53,9 @@ class Event:
     fact_key: str | None = None
     fact_sha256: str | None = None
     poison: str | None = None
+    original_sha256: str | None = None
+    tenant: str | None = None
+    zone: str | None = None
 
     @property
     def body_sha256(self) -> str:
@@ -107,9 +112,12 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
         ("content_sha256", event.content_sha256),
         ("content_version", str(event.content_version)),
         ("body_sha256", event.body_sha256),
+        ("original_sha256", event.original_sha256),
         ("received_at", to_rfc3339(received_at)),
         ("dedupe", dedupe.value),
         ("mode", event.mode),
+        ("tenant", event.tenant),
+        ("zone", event.zone),
         ("poison", key_part(event.poison) if event.poison else None),
         ("traceparent", traceparent),
     ]
@@ -142,6 +150,9 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             fact_key=texts.get("fact_key"),
             fact_sha256=texts.get("fact_sha256"),
             poison=texts.get("poison"),
+            original_sha256=texts.get("original_sha256"),
+            tenant=texts.get("tenant"),
+            zone=texts.get("zone"),
         )
         return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), texts)
     except KeyError as missing:

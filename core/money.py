@@ -12,6 +12,14 @@ from core.errors import PayhookError
 AMOUNT_MINOR_MAX = 10**15
 """Ten trillion of a two-decimal currency: above it a body is wrong, not rich."""
 
+_CURRENCIES_BY_DECIMALS = {
+    0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+    3: "BHD IQD JOD KWD LYD OMR TND",
+    4: "CLF UYW",
+}
+"""ISO 4217, where it isn't 2."""
+_DECIMALS = {code: decimals for decimals, codes in _CURRENCIES_BY_DECIMALS.items() for code in codes.split()}
+
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
@@ -40,6 +48,11 @@ class Money:
             raise MoneyInvalid(f"the amount is beyond {AMOUNT_MINOR_MAX} minor units")
         if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):
             raise MoneyInvalid(f"the currency {self.currency!r} isn't three capital letters")
+
+
+def decimals_of(currency: str) -> int:
+    """Decimals of a currency's minor unit by ISO 4217; ``currency`` in capitals."""
+    return _DECIMALS.get(currency, 2)
 
 
 class Movement(StrEnum):

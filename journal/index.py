@@ -209,7 +209,8 @@ class Index:
             self._store.write(batch)
 
     def _belongs_to(self, reader: JournalReader) -> bool:
-        if self._store.get(_TABLE) != _table_name(reader) or self._seq > reader.last_seq:
+        """Whether it reflects this table, and its last row is there as it was."""
+        if self._store.get(_TABLE) != _table_name(reader):
             return False
         return self._seq == 0 or reader.row_hash_at(self._seq) == self._last_hash.hex()
 

@@ -35,6 +35,8 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("account", pa.string()),
         pa.field("event_type", pa.string()),
         pa.field("mode", pa.string()),
+        pa.field("tenant", pa.string()),
+        pa.field("zone", pa.string()),
         pa.field("decision", pa.string(), nullable=False),
         pa.field("attempt", pa.int32(), nullable=False),
         pa.field("due_at", TIMESTAMP),
@@ -48,6 +50,7 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("received_at", TIMESTAMP),
         pa.field("decided_at", TIMESTAMP, nullable=False),
         pa.field("body_sha256", pa.string()),
+        pa.field("original_sha256", pa.string()),
         pa.field("content_sha256", pa.string()),
         pa.field("content_version", pa.int32()),
         pa.field("dedupe", pa.string()),
@@ -94,6 +97,8 @@ class JournalRow:
     account: str | None = None
     event_type: str | None = None
     mode: str | None = None
+    tenant: str | None = None
+    zone: str | None = None
     due_at: datetime | None = None
     reason: str | None = None
     retry_policy: str | None = None
@@ -102,6 +107,7 @@ class JournalRow:
     occurred_at: datetime | None = None
     received_at: datetime | None = None
     body_sha256: str | None = None
+    original_sha256: str | None = None
     content_sha256: str | None = None
     content_version: int | None = None
     dedupe: str | None = None

@@ -131,9 +131,10 @@ def new_item(record: KafkaRecord, seq: int, now: datetime) -> Item:
     row.event_key, row.entity_key = event.event_key, event.entity_key
     row.fact_key, row.fact_sha256 = event.fact_key, event.fact_sha256
     row.provider, row.account, row.event_type, row.mode = event.provider, event.account, event.event_type, event.mode
+    row.tenant, row.zone = event.tenant, event.zone
     row.occurred_at, row.received_at = event.occurred_at, received.received_at
     row.content_sha256, row.content_version = event.content_sha256, event.content_version
-    row.body_sha256 = event.body_sha256
+    row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
     row.dedupe = received.dedupe.value
     row.headers = header_text(received.headers)
     return Item(row, event.body, new=True, poison=event.poison)

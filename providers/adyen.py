@@ -38,7 +38,7 @@ from providers.fields import (
     text,
     time_of,
 )
-from providers.port import Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
+from providers.port import DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
 from providers.signature import matching, secret_error, sha256_mac
 from providers.slices import array_items
@@ -51,6 +51,9 @@ ITEMS_MAX = 256
 LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"eventDate"})})
 """By version of the list. ``hmacSignature`` is left out as well: it changes when the key is rolled."""
 CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {"pspReference", "originalReference", "merchantReference", "paymentPspReference", "modificationMerchantReference"}
+)
 MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
 """Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
 
@@ -79,6 +82,8 @@ class AdyenAdapter:
     """One request is one or several items; an event's body is the exact bytes of its item, wrapper included."""
 
     name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
     content_version = CONTENT_VERSION
 
     def __init__(self, settings: ProvidersSettings) -> None:
@@ -148,6 +153,7 @@ class AdyenAdapter:
         secret: str,
         now: datetime,  # noqa: ARG002 - Adyen signs neither a time
         event_id: str | None = None,  # noqa: ARG002 - nor an event's id
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor the endpoint
     ) -> SignedRequest:
         document, key = strict_json.loads(body), _key(secret)
         for item in _items(document):

@@ -12,9 +12,10 @@ from core import strict_json
 from core.clock import from_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.keys import join_key
-from core.money import Money, MoneyInvalid
+from core.money import Money, MoneyInvalid, decimals_of
 
 _LETTERS = re.compile(r"[A-Za-z]{3}")
+_DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
 _UNIX_S_MAX = 253_402_300_799
 """The last second of the year 9999, datetime's end."""
 
@@ -88,6 +89,23 @@ def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] 
     if rest:
         raise MoneyInvalid(f"{amount} isn't a whole number of {currency}'s minor units")
     return Money(amount_minor, currency)
+
+
+def decimal_money_of(amount: object, currency: object) -> Money:
+    """An amount such as ``"10.00"`` in ISO 4217 minor units, without a float on the way.
+
+    :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
+    """
+    if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
+        raise MoneyInvalid(f"the amount {str(amount)[:20]!r} isn't a text of decimal digits")
+    if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
+        raise MoneyInvalid(f"the currency {str(currency)[:20]!r} isn't three letters")
+    currency = currency.upper()
+    whole, _, fraction = amount.partition(".")
+    decimals = decimals_of(currency)
+    if fraction[decimals:].strip("0"):
+        raise MoneyInvalid(f"{amount} has more decimals than {currency}")
+    return Money(int(whole + fraction[:decimals].ljust(decimals, "0")), currency)
 
 
 def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from core import strict_json
 from core.errors import PayhookError
 from core.event import Event, Mode
 from core.money import MoneyFact
 
-SignatureReason: TypeAlias = Literal["missing", "malformed", "mismatch", "stale", "future", "several"]
+SignatureReason: TypeAlias = Literal["missing", "malformed", "mismatch", "stale", "future", "several", "untrusted"]
+
+DEFAULT_ENDPOINT = "default"
 
 _REMEDIES: dict[SignatureReason, str] = {
     "missing": "there is no signature: check that this is the provider's signed delivery",
@@ -22,6 +24,7 @@ _REMEDIES: dict[SignatureReason, str] = {
     "stale": "the timestamp is too old: sign anew, or check the clocks",
     "future": "the timestamp is ahead of time: check the clocks",
     "several": "a signature header comes more than once: send each once",
+    "untrusted": "who signed isn't the provider: its certificate is named on a host that isn't the provider's",
 }
 
 
@@ -51,12 +54,55 @@ class ModeMismatch(PayhookError):
         return ModeMismatch, (self.endpoint, self.reported)
 
 
+class CannotSign(PayhookError):
+    """Only the provider can sign such a request: its key is private, or it signs nothing."""
+
+    def __init__(self, provider: str, problem: str) -> None:
+        self.provider = provider
+        self.problem = problem
+        super().__init__(f"{provider}: {problem}")
+
+    def __reduce__(self) -> tuple[type[CannotSign], tuple[str, str]]:
+        return CannotSign, (self.provider, self.problem)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an adapter needs from the provider before it can judge a request.
+
+    ``url``: https, on a host that the adapter has checked against its own list. ``kept_s``: for how long an answer
+    may be used again, 0 for never. ``bearers``: the credentials to ask with, one after the other until one is taken.
+    """
+
+    url: str
+    kept_s: float = 0.0
+    bearers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What came: a 2xx, a 404 or a 410; anything else is asked again by the provider's redelivery.
+
+    ``bearer`` is the index of the credential that was taken.
+    """
+
+    status: int
+    body: bytes
+    bearer: int = 0
+
+
 @dataclass(frozen=True)
 class Request:
-    """A webhook as received: the raw body, and ASGI's raw headers with lower-case names."""
+    """A webhook as received: the raw body, and ASGI's raw headers with lower-case names.
+
+    ``endpoint`` is the last part of ``/webhooks/{provider}/{endpoint}``, `DEFAULT_ENDPOINT` without one. ``fetched``
+    is what the adapter said that it `wants`.
+    """
 
     body: bytes
     headers: Sequence[tuple[bytes, bytes]]
+    endpoint: str = DEFAULT_ENDPOINT
+    fetched: Fetched | None = None
 
     def one(self, name: bytes) -> bytes | None:
         """The value of the only header of that (lower-case) name, None without one.
@@ -108,6 +154,14 @@ class Adapter(Protocol):
         """As in ``/webhooks/{name}`` and at the head of every key."""
 
     @property
+    def signature_status(self) -> int:
+        """The HTTP status that tells this provider that its signature is wrong: 401 unless it wants another."""
+
+    @property
+    def identity_fields(self) -> frozenset[str]:
+        """Names of the body's fields that hold ids: what looks like a card number there is none."""
+
+    @property
     def content_version(self) -> int:
         """The version of the list of fields that ``content_sha256`` leaves out."""
 
@@ -147,10 +201,19 @@ class Adapter(Protocol):
     def accepted(self) -> Answer:
         """The answer that stops redelivery."""
 
-    def sign(self, body: bytes, secret: str, now: datetime, event_id: str | None = None) -> SignedRequest:
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,
+        event_id: str | None = None,
+        endpoint: str = DEFAULT_ENDPOINT,
+    ) -> SignedRequest:
         """Signs as the provider does: for `payhook send`, the demo and load tests.
 
+        :param event_id: where the provider puts it into a header; made up unless given
         :raises Unparseable: Adyen signs items, and none are to be found
+        :raises CannotSign: only the provider can
         """
 
     def check_secret(self, secret: str) -> None:
@@ -160,3 +223,18 @@ class Adapter(Protocol):
 
     def new_secret(self) -> str:
         """A random secret of the provider's form."""
+
+
+@runtime_checkable
+class FetchingAdapter(Adapter, Protocol):
+    """An adapter that has to ask the provider before it can verify or split a request.
+
+    It never asks by itself: it says what it wants, and finds it in `Request.fetched`.
+    """
+
+    def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
+        """What to fetch for a request, None for nothing.
+
+        :raises SignatureInvalid: the request names something that isn't the provider's
+        :raises Unparseable: the request doesn't say what it is about
+        """

@@ -22,13 +22,14 @@ from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key, money_of, time_of
 from providers.pointer import Path, parse_pointer, resolve
-from providers.port import ACCEPTED, Answer, Request, SignatureInvalid, SignedRequest
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import MoneyRule, ProvidersSettings
 from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
 
 NAME = "standardwebhooks"
 PREFIXES = (b"webhook-", b"svix-")
 CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset({"id"})
 
 _ID = re.compile(rb"[\x21-\x7e]{1,256}")
 """Printable ASCII without blanks."""
@@ -38,6 +39,8 @@ class StandardWebhooksAdapter:
     """One request is one event; its body is the event's body."""
 
     name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
     content_version = CONTENT_VERSION
 
     def __init__(self, settings: ProvidersSettings) -> None:
@@ -98,7 +101,14 @@ class StandardWebhooksAdapter:
     def accepted(self) -> Answer:
         return ACCEPTED
 
-    def sign(self, body: bytes, secret: str, now: datetime, event_id: str | None = None) -> SignedRequest:
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,
+        event_id: str | None = None,
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - it isn't signed
+    ) -> SignedRequest:
         message_id = event_id or "msg_" + random_secrets.token_hex(12)
         sent_at = str(int(now.timestamp()))
         signature = _signature(secret, b"%b.%b.%b" % (message_id.encode("ascii"), sent_at.encode("ascii"), body))

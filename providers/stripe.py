@@ -37,7 +37,7 @@ from providers.fields import (
     text,
     time_of,
 )
-from providers.port import ACCEPTED, Answer, Request, SignatureInvalid, SignedRequest
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
 from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
 
@@ -46,6 +46,7 @@ HEADER = b"stripe-signature"
 LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"pending_webhooks"})})
 """By version of the list; ``pending_webhooks`` counts the endpoints still to be told."""
 CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset({"id", "object_id", "payment_intent", "charge", "account"})
 MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": -2})
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 
@@ -54,6 +55,8 @@ class StripeAdapter:
     """One request is one event; its body is the event's body."""
 
     name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
     content_version = CONTENT_VERSION
 
     def __init__(self, settings: ProvidersSettings) -> None:
@@ -112,6 +115,7 @@ class StripeAdapter:
         secret: str,
         now: datetime,
         event_id: str | None = None,  # noqa: ARG002 - it is in the body
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint signed
     ) -> SignedRequest:
         signed_at = b"%d" % int(now.timestamp())
         signature = _signature(secret, b"%b.%b" % (signed_at, body))

@@ -16,6 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+import journal.writer
 from core.decision import Decision
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken
 from journal.reader import JournalReader
@@ -63,6 +64,21 @@ def test_an_epoch_is_a_commit_of_metadata_and_the_application_id_alone(path: str
     assert txn["txn"]["appId"] == "payhook-ledger"
     assert info["commitInfo"]["payhook.epoch"] == "1"
     assert info["commitInfo"]["payhook.marks"] == '{"payments.events":{"0":0}}'
+
+
+def test_one_handle_serves_the_epoch_and_every_commit_after_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is opened between the two may have seen the epoch of somebody else."""
+    handles: list[DeltaTable] = []
+
+    def write(table: DeltaTable, *rows: Any, **options: Any) -> None:
+        handles.append(table)
+        write_deltalake(table, *rows, **options)
+
+    monkeypatch.setattr(journal.writer, "write_deltalake", write)
+    writer = begun(path)
+    for seq in (1, 2):
+        writer.commit([row(seq)], marks(seq), 0)
+    assert len(handles) == 3 and all(one is handles[0] for one in handles)
 
 
 def test_delta_itself_refuses_the_stale_handle_each_time_it_is_tried(path: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import WriteBatch
 
 from core.decision import Decision
 from journal.bodies import BodyStore
@@ -159,6 +160,34 @@ def test_an_index_that_lost_its_last_write_catches_up(tmp_path: Path, journal: s
     index.catch_up(reader, bodies)
     assert index.seq == 3
     index.catch_up(JournalReader(journal), bodies)
+    assert_reflects_history(index)
+
+
+def test_a_batch_and_the_seq_that_it_reaches_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index.open(tmp_path / "index", 1)
+    written: list[WriteBatch] = []
+    write = index._store.write
+
+    def counting(batch: WriteBatch) -> None:
+        if written:
+            raise OSError("the disk is gone")
+        written.append(batch)
+        write(batch)
+
+    monkeypatch.setattr(index._store, "write", counting)
+    index.apply(history()[:3], {})
+    with pytest.raises(OSError):
+        index.apply(history()[3:], {})
+    assert (index.seq, index.open_count()) == (3, 2)
+    index.close()
+    again = Index.open(tmp_path / "index", 2)
+    assert (again.seq, again.open_count(), again.event_count()) == (3, 2, 3)
+
+
+def test_an_item_keeps_its_body_when_later_rows_come_without_it(tmp_path: Path) -> None:
+    index = Index.open(tmp_path / "index", 1)
+    index.apply(history()[:6], {sha("the body"): BODY})
+    index.apply(history()[6:], {})
     assert_reflects_history(index)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -121,6 +122,28 @@ def test_a_folder_removed_under_its_owner_is_not_taken_for_owned(tmp_path: Path)
     second = KeyStore.take_over(tmp_path, 2)
     assert second.get(b"k") is None
     first.close()
+
+
+def test_a_folder_that_is_renamed_while_it_is_being_locked_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two starters look at the folder of one dead owner."""
+    KeyStore.take_over(tmp_path, 1).close()
+    flock = fcntl.flock
+    others: list[KeyStore] = []
+
+    def slow_flock(descriptor: int, operation: int) -> None:
+        if not others:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            others.append(KeyStore.take_over(tmp_path, 3))
+            put(others[0], k="theirs")
+            others[0].close()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", slow_flock)
+    mine = KeyStore.take_over(tmp_path, 2)
+    assert mine.get(b"k") is None
+    assert names(tmp_path) == ["epoch-00000002", "epoch-00000003"]
 
 
 def test_what_was_written_is_read_again_after_a_close_and_keys_come_in_order(tmp_path: Path) -> None:
