@@ -1,0 +1,267 @@
+"""How valid requests of each provider are made, so that one suite can hold every adapter to the port.
+
+A new provider adds a `Case` and its line in `CASES`. What a case doesn't override is so for a provider that
+signs its whole body, with a signature in one header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, TypeAlias
+
+from core.money import Movement
+from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
+from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+FLIPS_MAX = 6_000
+"""Of one text, at most so many neighbours are tried, spread evenly over it."""
+
+Path: TypeAlias = tuple[str | int, ...]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+GONE = object()
+"""Instead of a field's value: the field isn't there."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a sample event tells: a refund, where the provider tells of refunds.
+
+    ``event`` and ``movement`` may be one id (Adyen). ``delivery`` numbers the deliveries of one event: whatever
+    differs between them follows from it.
+    """
+
+    event: str = "e1"
+    movement: str = "m1"
+    payment: str = "p1"
+    account: str = "a1"
+    amount_minor: int = 1_250
+    delivery: int = 1
+
+
+class Case:
+    """One provider's requests."""
+
+    name: ClassVar[str]
+    secrets: ClassVar[tuple[str, str]]
+    """Two secrets of the provider's form; either signs."""
+    signature_headers: ClassVar[tuple[bytes, ...]]
+    """The headers without which nothing is proven; empty where the signature is in the body."""
+    settings: ClassVar[Mapping[str, Any]] = {}
+    """Fields of `ProvidersSettings` that the samples need."""
+    tolerance_s: ClassVar[int | None] = None
+    """For how long a signature holds; None where no time is signed."""
+    books: ClassVar[bool] = True
+    """Whether the sample moves money; a provider whose events hold no amounts has none that does."""
+
+    def adapter(self, **settings: Any) -> Adapter:
+        return build_adapters(ProvidersSettings(**{**self.settings, **settings}))[self.name]
+
+    def body(self, told: Told) -> bytes:
+        """One event's request body, before it is signed."""
+        raise NotImplementedError
+
+    def batch(self, told: Sequence[Told]) -> bytes | None:
+        """One body with several events; None where a request is always one event."""
+        return None
+
+    def request(self, body: bytes, secret: str, told: Told = Told()) -> Request:
+        """The signed request as it is received; a signature that has an event's id beside it takes ``told``'s."""
+        signed = self.adapter().sign(body, secret, NOW, event_id=told.event)
+        return Request(signed.body, raw_headers(signed.headers))
+
+    def hostile(self, field: str, text: str) -> bytes:
+        """A body in which an id is any text, as a sender could write it."""
+        return self.body(replace(Told(), **{field: "PLACEHOLDER"})).replace(
+            b"PLACEHOLDER", json.dumps(text)[1:-1].encode()
+        )
+
+    def valid(self, told: Told = Told()) -> Request:
+        return self.request(self.body(told), self.secrets[0], told)
+
+    def altered(self, request: Request) -> Iterator[Request]:
+        """Requests that differ from a valid one in one bit of what is signed, or of a signature."""
+        for body in flips(request.body):
+            yield replace(request, body=body)
+        for name in self.signature_headers:
+            value = request.one(name) or b""
+            for flipped in flips(value):
+                yield replace(request, headers=with_header(request.headers, name, flipped))
+
+    def resigned(self, request: Request, values: Sequence[bytes]) -> Iterator[Request]:
+        """The request with these instead of each signature in turn: none, one, or one header several times."""
+        for name in self.signature_headers:
+            yield replace(request, headers=with_header(request.headers, name, *values))
+
+    def fields(self, body: bytes) -> list[Path]:
+        """The places in a body at which `spoiled` can put something else."""
+        return list(paths(json.loads(body)))
+
+    def spoiled(self, body: bytes, path: Path, value: object) -> bytes:
+        """The body with something else (or nothing: `GONE`) in one place."""
+        return json.dumps(with_value(json.loads(body), path, value)).encode()
+
+
+def raw_headers(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def with_header(headers: Headers, name: bytes, *values: bytes) -> Headers:
+    """These values instead of what the header had."""
+    return [pair for pair in headers if pair[0] != name] + [(name, value) for value in values]
+
+
+def flips(raw: bytes) -> Iterator[bytes]:
+    """Neighbours of ``raw`` that differ in one bit: all of them, or `FLIPS_MAX`."""
+    bits = 8 * len(raw)
+    step = max(1, bits // FLIPS_MAX)
+    for at in range(0, bits, step | 1):  # odd, so that every bit of a byte has its turn
+        yield raw[: at // 8] + bytes([raw[at // 8] ^ (1 << at % 8)]) + raw[at // 8 + 1 :]
+
+
+def paths(document: object, at: Path = ()) -> Iterator[Path]:
+    """Every place in a JSON document, containers before what they hold."""
+    yield at
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield from paths(value, (*at, name))
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            yield from paths(value, (*at, index))
+
+
+def with_value(document: Any, path: Path, value: object) -> Any:
+    """The document with another value in one place."""
+    if not path:
+        return {} if value is GONE else value
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    if value is GONE:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return document
+
+
+class StripeCase(Case):
+    name = "stripe"
+    secrets = ("whsec_new_of_the_suite", "whsec_old_of_the_suite")
+    signature_headers = (b"stripe-signature",)
+    tolerance_s = 300
+
+    def body(self, told: Told) -> bytes:
+        body = stripe_event(
+            f"evt_{told.event}",
+            "refund.created",
+            payment=f"pi_{told.payment}",
+            account=f"acct_{told.account}",
+            amount_minor=told.amount_minor,
+            currency="EUR",
+            created=NOW,
+            object_id=f"re_{told.movement}",
+        )
+        return self.spoiled(body, ("pending_webhooks",), told.delivery)
+
+
+class AdyenCase(Case):
+    """The signature is in the body, one an item, and covers eight fields of it."""
+
+    name = "adyen"
+    secrets = ("AB" * 32, "CD" * 32)
+    signature_headers = ()
+    SIGNED = (
+        ("pspReference",),
+        ("originalReference",),
+        ("merchantAccountCode",),
+        ("merchantReference",),
+        ("eventCode",),
+        ("success",),
+        ("amount", "value"),
+        ("amount", "currency"),
+        ("additionalData", "hmacSignature"),
+    )
+
+    def body(self, told: Told) -> bytes:
+        return self.batch([told])
+
+    def batch(self, told: Sequence[Told]) -> bytes:
+        return adyen_notification([self._item(one) for one in told])
+
+    def altered(self, request: Request) -> Iterator[Request]:
+        for number, wrapper in enumerate(json.loads(request.body)["notificationItems"]):
+            for name in self.SIGNED:
+                value: Any = wrapper["NotificationRequestItem"]
+                for step in name:
+                    value = value[step]
+                at = _nth(request.body, f'"{name[-1]}":'.encode(), number)
+                start = request.body.index(str(value).encode(), at + len(name[-1]) + 3)
+                end = start + len(str(value).encode())
+                for flipped in flips(request.body[start:end]):
+                    yield replace(request, body=request.body[:start] + flipped + request.body[end:])
+
+    def resigned(self, request: Request, values: Sequence[bytes]) -> Iterator[Request]:
+        """Of one item a signature can't come several times: that would be a key twice in one object."""
+        whole = json.loads(request.body)
+        signature = whole["notificationItems"][0]["NotificationRequestItem"]["additionalData"]["hmacSignature"].encode()
+        member = b'"hmacSignature":"' + signature + b'"'
+        members = b",".join(b'"hmacSignature":"' + value + b'"' for value in values) or b'"other":""'
+        yield replace(request, body=request.body.replace(member, members, 1))
+
+    @staticmethod
+    def _item(told: Told) -> AdyenItem:
+        return AdyenItem(
+            psp_reference=told.movement,
+            original_reference=told.payment,
+            merchant_account=told.account,
+            merchant_reference="order-1",
+            event_code="REFUND",
+            amount_minor=told.amount_minor,
+            currency="EUR",
+            event_date=NOW + timedelta(minutes=told.delivery),
+        )
+
+
+class StandardWebhooksCase(Case):
+    """The event's id is in a signed header; where the money is, settings say."""
+
+    name = "standardwebhooks"
+    secrets = ("whsec_bmV3LW9mLXRoZS1zdWl0ZQ==", "whsec_b2xkLW9mLXRoZS1zdWl0ZQ==")
+    signature_headers = (b"webhook-id", b"webhook-timestamp", b"webhook-signature")
+    settings: ClassVar[Mapping[str, Any]] = {
+        "standardwebhooks": StandardWebhooksSettings(
+            money=(MoneyRule(event_type="refund.created", movement=Movement.REFUND, id="/data/id"),)
+        )
+    }
+    tolerance_s = 300
+
+    def body(self, told: Told) -> bytes:
+        body = standard_event(
+            "refund.created",
+            payment=told.payment,
+            account=told.account,
+            amount_minor=told.amount_minor,
+            currency="EUR",
+            occurred_at=NOW,
+        )
+        return self.spoiled(body, ("data", "id"), told.movement)
+
+
+def _nth(body: bytes, wanted: bytes, number: int) -> int:
+    """Where the text stands for the ``number``th time, counted from 0."""
+    at = -1
+    for _ in range(number + 1):
+        at = body.index(wanted, at + 1)
+    return at
+
+
+CASES: dict[str, Case] = {case.name: case for case in (StripeCase(), AdyenCase(), StandardWebhooksCase())}
+
+HOW_TO_ADD = (
+    "{name} is in providers/registry.py and has no case: add a subclass of Case to tests/contract/adapter_cases.py, and "
+    "its line to CASES. It says how a valid request is made: two secrets, a refund's body (a sample builder in "
+    "load/samples/), the signature's headers. docs/adding-a-provider.md shows one"
+)
