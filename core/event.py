@@ -99,7 +99,7 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
     texts: list[tuple[str, str | None]] = [
         ("ce_specversion", "1.0"),
         ("ce_id", key_part(event.event_id)),
-        ("ce_source", f"/webhooks/{event.provider}"),
+        ("ce_source", f"/webhooks/{event.provider}" + (f"?tenant={event.tenant}" if event.tenant else "")),
         ("ce_type", key_part(event.event_type)),
         ("ce_time", to_rfc3339(event.occurred_at) if event.occurred_at else None),
         ("schema_version", str(SCHEMA_VERSION)),

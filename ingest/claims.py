@@ -12,12 +12,15 @@ from typing import Protocol
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.event import Mode
 from core.keys import hash16
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
 PENDING_KEPT_S = 3_600
 """A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
+TEST_MARK = "test\x1f"
+"""Before a test event's key: no live key has a control character."""
 
 
 class ClaimsUnavailable(PayhookError):
@@ -51,9 +54,10 @@ class ClaimKey:
     content8: bytes
 
     @classmethod
-    def of(cls, event_key: str, content_sha256: str) -> ClaimKey:
-        """``content_sha256`` in hex."""
-        return cls(hash16(event_key), bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
+    def of(cls, event_key: str, content_sha256: str, mode: Mode = "live") -> ClaimKey:
+        """``content_sha256`` in hex. One key in two modes is two claims: each mode has a journal of its own."""
+        scoped = event_key if mode == "live" else f"{TEST_MARK}{event_key}"
+        return cls(hash16(scoped), bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
 
 class Claims(Protocol):

@@ -166,6 +166,6 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
     for event in events:
         same = (event.event_key, event.content_sha256)
         if same not in takings:
-            taking = takings[same] = Taking(event, ClaimKey.of(*same), firsts.get(event.event_key))
+            taking = takings[same] = Taking(event, ClaimKey.of(*same, event.mode), firsts.get(event.event_key))
             firsts.setdefault(event.event_key, taking)
     return list(takings.values())

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 LIVE_OR_TEST = Literal["live", "test"]
+NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
+"""A tenant's or a zone's: it stands in keys and Kafka headers. Empty for none."""
+ENDPOINT = re.compile(r"[a-z0-9]{1,32}(?:/(?!default$)[A-Za-z0-9_-]{1,64})?")
+"""A provider's name, alone for its endpoint without a name."""
+
+
+class EndpointSettings(BaseModel):
+    """What the path of a webhook says about its traffic, before anything in it is believed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: LIVE_OR_TEST | None = Field(None, description="live or test; none: the receiver's mode")
+    tenant: str = Field("", pattern=NAME_PATTERN, description="whose traffic it is; keys of two tenants never meet")
+    zone: str = Field("", pattern=NAME_PATTERN, description="zone that is noted with each event; decides nothing")
 
 
 class IngestSettings(BaseModel):
@@ -21,7 +36,18 @@ class IngestSettings(BaseModel):
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
     metrics_port: int = Field(0, ge=0, le=65535, description="loopback port of the receiver's metrics; 0 for none")
     secrets_dir: str = Field("", description="folder of the providers' secrets; empty: secrets in the data folder")
-    mode: LIVE_OR_TEST = Field("live", description="live or test traffic: one ledger never takes both")
+    mode: LIVE_OR_TEST = Field("live", description="mode of endpoints that name none")
+    test_traffic: bool = Field(
+        False,
+        description="take test traffic too, in topics, a journal and a DLQ of its own; off: it is refused (422). "
+        "`payhook up` then runs a second processor: another Spark JVM, about 1 GB of memory",
+    )
+    endpoints: dict[str, EndpointSettings] = Field(
+        default_factory=dict,
+        description='mode, tenant and zone by path: `[ingest.endpoints."stripe/eu"]` is for /webhooks/stripe/eu; '
+        "a path that isn't listed is treated as its provider's own",
+    )
+    known_endpoints_only: bool = Field(False, description="a path that isn't in endpoints is answered 404")
     body_bytes_max: int = Field(
         1 << 20, ge=1_024, description="largest body; the largest one seen of a provider is 115 KB"
     )
@@ -42,4 +68,29 @@ class IngestSettings(BaseModel):
             raise ValueError(
                 f"lease_s must be more than {longest_s:g}: waiting, reading and publishing happen within it"
             )
+        return self
+
+    @field_validator("endpoints")
+    @classmethod
+    def _named_by_their_paths(cls, endpoints: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
+        for name in endpoints:
+            if not ENDPOINT.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is no endpoint: the provider's name, or PROVIDER/ENDPOINT with an endpoint's name of "
+                    "1 to 64 letters, digits, _ and - is wanted; the endpoint without a name is the provider's"
+                )
+        return endpoints
+
+    @model_validator(mode="after")
+    def _test_traffic_has_a_place(self) -> Self:
+        named = {"mode": self.mode, **{f"endpoints.{name}.mode": one.mode for name, one in self.endpoints.items()}}
+        for setting, mode in named.items():
+            if mode == "test" and not self.test_traffic:
+                raise ValueError(f"{setting} is test, and all of it would be refused: set test_traffic too")
+        return self
+
+    @model_validator(mode="after")
+    def _some_path_is_answered(self) -> Self:
+        if self.known_endpoints_only and not self.endpoints:
+            raise ValueError("known_endpoints_only without endpoints answers nobody: list them")
         return self

@@ -1,0 +1,56 @@
+"""Where live and test traffic go: each mode has topics, a work stream and keys of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from core.event import Mode
+
+MODES: Final[tuple[Mode, ...]] = ("live", "test")
+TENANT_MARK = "~"
+"""Between a tenant and a key. No tenant's and no provider's name has it, so a key says by itself whose it is."""
+
+_TEST_TOPIC, _TEST_STREAM = ".test", "-test"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """One mode's topics, beside ``dlq.<stream>``."""
+
+    events: str
+    control: str
+    receipts: str
+
+
+def _named(suffix: str) -> TopicNames:
+    return TopicNames(f"payments.events{suffix}", f"payments.control{suffix}", f"payments.receipts{suffix}")
+
+
+_TOPICS = MappingProxyType({"live": _named(""), "test": _named(_TEST_TOPIC)})
+
+
+def topics_of(mode: Mode) -> TopicNames:
+    """``payments.events`` and its like; with ``.test`` at the end for test traffic."""
+    return _TOPICS[mode]
+
+
+def stream_of(stream: str, mode: Mode) -> str:
+    """A work stream's name in a mode: ``ledger``, or ``ledger-test``."""
+    return stream if mode == "live" else f"{stream}{_TEST_STREAM}"
+
+
+def mode_of(stream: str) -> Mode:
+    """The mode whose events a work stream decides: the inverse of `stream_of`."""
+    return "test" if stream.endswith(_TEST_STREAM) else "live"
+
+
+def dlq_topic(stream: str) -> str:
+    """The topic of a work stream's dead letters."""
+    return f"dlq.{stream}"
+
+
+def of_tenant(tenant: str | None, key: str) -> str:
+    """A key as it is told apart between tenants: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
+    return key if tenant is None else f"{tenant}{TENANT_MARK}{key}"
