@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -76,7 +76,7 @@ class Wanted:
 
     url: str
     kept_s: float = 0.0
-    bearers: tuple[str, ...] = ()
+    bearers: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,310 @@
+"""What an adapter wants from its provider before it can judge a request, fetched within limits.
+
+A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
+happens at once and who waits, one circuit breaker a host, and one request for all who want the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections import OrderedDict
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import httpx
+import pybreaker
+
+from core.clock import Clock
+from core.errors import PayhookError
+from ingest.fetch_settings import FetchSettings
+from providers.port import Fetched, Wanted
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+REFUSED = frozenset({401, 403})
+GONE = frozenset({404, 410})
+TOO_MANY = 429
+
+
+class FetchFailed(PayhookError):
+    """The provider didn't say what was wanted, or wasn't asked; the webhook's redelivery asks again.
+
+    ``url`` is without its query and without credentials.
+    """
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url = url
+        self.problem = problem
+        super().__init__(f"{url}: {problem}")
+
+    def __reduce__(self) -> tuple[type[FetchFailed], tuple[str, str]]:
+        return FetchFailed, (self.url, self.problem)
+
+
+class CredentialsRefused(PayhookError):
+    """The provider refuses our credentials, so what it holds can't be told: the operator must set others.
+
+    ``refused``: which of them, counted from 0. ``url`` is without its query and without credentials.
+    """
+
+    def __init__(self, url: str, refused: tuple[int, ...]) -> None:
+        self.url = url
+        self.refused = refused
+        which = ", ".join(str(index + 1) for index in refused)
+        super().__init__(f"{url}: the provider refuses credential {which}; replace it or take it out")
+
+    def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
+        return CredentialsRefused, (self.url, self.refused)
+
+
+class Fetch(Protocol):
+    """Asks a provider for what an adapter wants."""
+
+    async def fetch(self, wanted: Wanted) -> Fetched:
+        """A 2xx; or a 404 or 410 that holds for every credential.
+
+        :raises FetchFailed: anything else; ask again later
+        :raises CredentialsRefused: none of the credentials was taken, or the one that wasn't might know more
+        """
+
+
+def open_client() -> httpx.AsyncClient:
+    """A client that keeps nothing of what hosts tell it, cookies neither. The caller closes it."""
+    nobody = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+    headers = {"user-agent": "payhook", "accept-encoding": "identity"}
+    return httpx.AsyncClient(headers=headers, cookies=nobody, follow_redirects=False)
+
+
+_Key: TypeAlias = tuple[str, tuple[str, ...]]
+_Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class _HostFails(Exception):
+    """The host, not just this request, is in trouble: what a breaker counts."""
+
+
+class _Flight:
+    """One fetch that everybody who wants the same waits for."""
+
+    def __init__(self, before: _Flight | None) -> None:
+        self.before = before
+        self.asking = False
+        self.task: asyncio.Task[_Outcome] | None = None
+
+
+class HttpFetch:
+    """`Fetch` over a client that the caller opened.
+
+    Who wants the same shares a request: one under way where an older answer would do as well (``kept_s`` > 0), else
+    only one that hasn't been sent yet. An answer to a question from before a webhook may be older than its news.
+
+    :param loopback: plain HTTP to this very machine is allowed: for tests and simulators
+    """
+
+    def __init__(
+        self, client: httpx.AsyncClient, settings: FetchSettings, clock: Clock, *, loopback: bool = False
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._loopback = loopback
+        self._places = asyncio.Semaphore(settings.at_once_max)
+        self._waiting = 0
+        self._flights: dict[_Key, _Flight] = {}
+        self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
+        self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
+        self.failures = 0
+
+    async def fetch(self, wanted: Wanted) -> Fetched:
+        url = self._checked(wanted.url)
+        key = (wanted.url, wanted.bearers)
+        if (known := self._known(key, wanted.kept_s)) is not None:
+            return known
+        if self._waiting >= self._settings.waiting_max:
+            raise self._failed(FetchFailed(_bare(url), f"{self._waiting} requests wait for fetches already"))
+        self._waiting += 1
+        try:
+            outcome = await self._landing(self._flight(key, url, wanted), url)
+        finally:
+            self._waiting -= 1
+        if isinstance(outcome, Fetched):
+            return outcome
+        # A copy for each: an exception that is raised in many places gathers all their traces.
+        raise self._failed(copy.copy(outcome))
+
+    async def close(self) -> None:
+        """Gives up what is under way."""
+        tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx.URL) -> _Outcome:
+        """Waits without taking the fetch down when this one is cancelled: others may share it."""
+        await asyncio.wait([flight])
+        return FetchFailed(_bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
+
+    def _failed(self, error: FetchFailed | CredentialsRefused) -> FetchFailed | CredentialsRefused:
+        self.failures += 1
+        return error
+
+    def _checked(self, text: str) -> httpx.URL:
+        try:
+            url = httpx.URL(text)
+        except httpx.InvalidURL:
+            raise self._failed(FetchFailed("the wanted address", "isn't an address")) from None
+        plain = url.scheme == "http" and self._loopback and url.host in LOOPBACK
+        if not url.host or not (url.scheme == "https" or plain) or url.userinfo:
+            raise self._failed(FetchFailed(_bare(url), "only https addresses without a user are fetched"))
+        return url
+
+    def _known(self, key: _Key, kept_s: float) -> Fetched | None:
+        found = self._kept.get(key) if kept_s > 0 else None
+        if found is None or self._clock.monotonic() - found[0] >= kept_s:
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def _keep(self, key: _Key, fetched: Fetched, asked_at: float) -> None:
+        self._kept[key] = (asked_at, fetched)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._settings.kept_max:
+            self._kept.popitem(last=False)
+
+    def _flight(self, key: _Key, url: httpx.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
+        """The fetch to wait for: one that is there, or a new one behind it."""
+        there = self._flights.get(key)
+        if there is not None and there.task is not None and (wanted.kept_s > 0 or not there.asking):
+            return there.task
+        flight = self._flights[key] = _Flight(there)
+        flight.task = asyncio.create_task(self._run(flight, url, wanted))
+        flight.task.add_done_callback(lambda _: self._landed(key, flight))
+        return flight.task
+
+    def _landed(self, key: _Key, flight: _Flight) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                await self._turn(flight)
+        except TimeoutError:
+            return FetchFailed(_bare(url), f"no place to fetch was free within {self._settings.timeout_s:g} s")
+        try:
+            flight.asking, asked_at = True, self._clock.monotonic()
+            fetched = await self._guarded(url, wanted.bearers)
+        except (FetchFailed, CredentialsRefused) as failed:
+            log.warning("a fetch failed: %s", failed)
+            return failed
+        finally:
+            self._places.release()
+        if wanted.kept_s > 0 and 200 <= fetched.status <= 299:
+            self._keep((wanted.url, wanted.bearers), fetched, asked_at)
+        return fetched
+
+    async def _turn(self, flight: _Flight) -> None:
+        """A place among those who ask; the one before, which asks the same, first."""
+        before, flight.before = flight.before, None
+        if before is not None and before.task is not None:
+            await asyncio.wait([before.task])
+        await self._places.acquire()
+
+    async def _guarded(self, url: httpx.URL, bearers: tuple[str, ...]) -> Fetched:
+        """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
+        try:
+            with self._breaker(url).calling():
+                async with asyncio.timeout(self._settings.timeout_s):
+                    return await self._ask(url, bearers)
+        except pybreaker.CircuitBreakerError:
+            problem = "the host failed too often and isn't asked for now"
+        except TimeoutError:
+            problem = f"no answer within {self._settings.timeout_s:g} s"
+        except _HostFails as failed:
+            problem = str(failed)
+        raise FetchFailed(_bare(url), problem) from None
+
+    async def _ask(self, url: httpx.URL, bearers: tuple[str, ...]) -> Fetched:
+        """Each credential in its turn, until one is answered with what is wanted."""
+        refused: list[int] = []
+        gone: Fetched | None = None
+        for index, bearer in enumerate(bearers or ("",)):
+            answer = await self._get(url, bearer)
+            if 200 <= answer.status <= 299:
+                return Fetched(answer.status, answer.body, index)
+            if bearer and answer.status in REFUSED:
+                refused.append(index)
+            elif answer.status in GONE:
+                gone = gone or Fetched(answer.status, answer.body, index)
+            else:
+                raise _unexpected(url, answer.status)
+        if gone is None or refused:
+            raise CredentialsRefused(_bare(url), tuple(refused))
+        return gone
+
+    async def _get(self, url: httpx.URL, bearer: str) -> _Answer:
+        headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+        timeout = httpx.Timeout(self._settings.timeout_s)
+        try:
+            async with self._client.stream(
+                "GET", url, headers=headers, timeout=timeout, follow_redirects=False
+            ) as response:
+                broken = response.status_code >= 500
+                return _Answer(response.status_code, b"" if broken else await self._read(url, response))
+        except httpx.TransportError as failed:
+            raise _HostFails(type(failed).__name__) from None
+
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise FetchFailed(_bare(url), "the answer is compressed, which wasn't asked for")
+        size_max, body = self._settings.answer_bytes_max, bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > size_max:
+                raise FetchFailed(_bare(url), f"the answer is larger than {size_max} bytes")
+        return bytes(body)
+
+    def _breaker(self, url: httpx.URL) -> pybreaker.CircuitBreaker:
+        host = f"{url.host}:{url.port}" if url.port else url.host
+        found = self._breakers.get(host)
+        if found is None:
+            found = self._breakers[host] = pybreaker.CircuitBreaker(
+                fail_max=self._settings.failures_max,
+                reset_timeout=self._settings.reset_s,
+                exclude=[FetchFailed, CredentialsRefused],
+                listeners=[_StateLog()],
+                name=host,
+                throw_new_error_on_trip=False,
+            )
+            while len(self._breakers) > self._settings.hosts_max:
+                self._breakers.popitem(last=False)
+        self._breakers.move_to_end(host)
+        return found
+
+
+class _StateLog(pybreaker.CircuitBreakerListener):
+    """Says when a host is given up, and when it is back."""
+
+    def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
+        level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
+        log.log(level, "the breaker to %s is %s", breaker.name, new.name)
+
+
+def _unexpected(url: httpx.URL, status: int) -> Exception:
+    """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
+    problem = f"answered {status}"
+    return _HostFails(problem) if status >= 500 or status == TOO_MANY else FetchFailed(_bare(url), problem)
+
+
+def _bare(url: httpx.URL) -> str:
+    """Scheme, host and path."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))

@@ -1,0 +1,524 @@
+"""Fetching from providers, against a real server on the loopback address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pybreaker
+import pytest
+
+from core.clock import ManualClock
+from ingest.fetch import CredentialsRefused, FetchFailed, HttpFetch, open_client
+from ingest.fetch_settings import FetchSettings
+from providers.port import Fetched, Wanted
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+SECRET = "live_3kXbDbWVQzTFq5hYpG8d"  # of our own making
+
+
+class Provider:
+    """A server that answers as told, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.status: dict[str, int] = {}
+        self.headers: dict[str, str] = {}
+        self.body = b'{"id":"tr_1"}'
+        self.chunks = 1
+        self.open = threading.Event()
+        self.open.set()
+        self.base = ""
+
+    @property
+    def bearers(self) -> list[str]:
+        return [bearer for _, bearer in self.asked]
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        bearer = handler.headers.get("authorization", "").removeprefix("Bearer ")
+        self.asked.append((handler.path, bearer))
+        body = self.body + (b" of %d" % len(self.asked))
+        self.open.wait(10)
+        handler.send_response(self.status.get(bearer, self.status.get("*", 200)))
+        for name, value in self.headers.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(body) * self.chunks))
+        handler.end_headers()
+        for _ in range(self.chunks):
+            handler.wfile.write(body)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    told = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with contextlib.suppress(OSError):
+                told.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    told.base = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield told
+    finally:
+        told.open.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+def running(
+    scene: Callable[[HttpFetch], Awaitable[None]], clock: ManualClock, loopback: bool = True, **set_: float
+) -> HttpFetch:
+    """Plays a scene with a fetcher of those settings."""
+
+    async def play() -> HttpFetch:
+        async with open_client() as client:
+            fetching = HttpFetch(client, FetchSettings.model_validate(set_), clock, loopback=loopback)
+            try:
+                await scene(fetching)
+            finally:
+                await fetching.close()
+            return fetching
+
+    return asyncio.run(play())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Other threads' doings, waited for."""
+    for _ in range(1_000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it didn't come to that")
+
+
+async def failing(fetching: HttpFetch, wanted: Wanted) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        await fetching.fetch(wanted)
+    return caught.value
+
+
+def test_what_is_wanted_comes_as_it_was_sent(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        fetched = await fetching.fetch(Wanted(f"{provider.base}/v2/payments/tr_1?embed=refunds", 0, (SECRET,)))
+        assert fetched == Fetched(200, b'{"id":"tr_1"} of 1', 0)
+
+    running(scene, clock)
+    assert provider.asked == [("/v2/payments/tr_1?embed=refunds", SECRET)]
+
+
+def test_without_credentials_none_are_sent(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        assert (await fetching.fetch(Wanted(f"{provider.base}/cert"))).status == 200
+
+    running(scene, clock)
+    assert provider.bearers == [""]
+
+
+def test_an_answer_is_kept_for_as_long_as_the_adapter_allows_and_no_longer(
+    provider: Provider, clock: ManualClock
+) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        cert = Wanted(f"{provider.base}/cert", kept_s=60)
+        first = await fetching.fetch(cert)
+        clock.advance(59.9)
+        assert await fetching.fetch(cert) == first
+        assert len(provider.asked) == 1
+        clock.advance(0.1)
+        assert await fetching.fetch(cert) != first
+        assert len(provider.asked) == 2
+
+    running(scene, clock)
+
+
+def test_what_may_not_be_kept_is_asked_each_time_even_after_another_kept_it(
+    provider: Provider, clock: ManualClock
+) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        await fetching.fetch(Wanted(f"{provider.base}/p", kept_s=60))
+        for _ in range(2):
+            await fetching.fetch(Wanted(f"{provider.base}/p"))
+        assert len(provider.asked) == 3
+
+    running(scene, clock)
+
+
+def test_what_one_credential_may_see_is_not_shown_to_another(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("one",)))
+        await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("other",)))
+
+    running(scene, clock)
+    assert provider.bearers == ["one", "other"]
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_what_is_gone_is_handed_over_and_not_kept(provider: Provider, clock: ManualClock, status: int) -> None:
+    provider.status["*"] = status
+
+    async def scene(fetching: HttpFetch) -> None:
+        for _ in range(2):
+            assert (await fetching.fetch(Wanted(f"{provider.base}/p", 60))).status == status
+
+    running(scene, clock)
+    assert len(provider.asked) == 2
+
+
+def test_the_least_used_of_too_many_kept_answers_is_dropped(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        for path in ("/a", "/b", "/a", "/c", "/a", "/b"):
+            await fetching.fetch(Wanted(provider.base + path, kept_s=60))
+
+    running(scene, clock, kept_max=2)
+    assert [path for path, _ in provider.asked] == ["/a", "/b", "/c", "/b"]
+
+
+def test_all_who_want_what_may_be_kept_share_the_request_under_way(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        cert = Wanted(f"{provider.base}/cert", kept_s=60)
+        first = asyncio.create_task(fetching.fetch(cert))
+        await until(lambda: len(provider.asked) == 1)
+        others = [asyncio.create_task(fetching.fetch(cert)) for _ in range(20)]
+        await asyncio.sleep(0)
+        provider.open.set()
+        answers = await asyncio.gather(first, *others)
+        assert len(set(answers)) == 1
+
+    running(scene, clock)
+    assert len(provider.asked) == 1
+
+
+def test_a_later_webhook_never_takes_an_answer_that_is_older_than_itself(
+    provider: Provider, clock: ManualClock
+) -> None:
+    """The answer under way may have been made before what the later webhook is about: it shares the next one."""
+
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        payment = Wanted(f"{provider.base}/p", bearers=("key",))
+        first = asyncio.create_task(fetching.fetch(payment))
+        await until(lambda: len(provider.asked) == 1)
+        later = [asyncio.create_task(fetching.fetch(payment)) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        assert len(provider.asked) == 1
+        provider.open.set()
+        assert (await first).body.endswith(b" of 1")
+        assert {fetched.body for fetched in await asyncio.gather(*later)} == {b'{"id":"tr_1"} of 2'}
+
+    running(scene, clock)
+    assert len(provider.asked) == 2
+
+
+def test_who_goes_away_does_not_take_the_answer_from_others(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        cert = Wanted(f"{provider.base}/cert", kept_s=60)
+        gone, stays = (asyncio.create_task(fetching.fetch(cert)) for _ in range(2))
+        await until(lambda: len(provider.asked) == 1)
+        gone.cancel()
+        provider.open.set()
+        assert (await stays).status == 200
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    running(scene, clock)
+
+
+def test_a_refused_credential_is_followed_by_the_next(provider: Provider, clock: ManualClock) -> None:
+    provider.status = {"old": 401, "other": 403}
+
+    async def scene(fetching: HttpFetch) -> None:
+        assert (await fetching.fetch(Wanted(f"{provider.base}/p", 0, ("old", "other", "new", "spare")))).bearer == 2
+
+    running(scene, clock)
+    assert provider.bearers == ["old", "other", "new"]
+
+
+def test_when_all_credentials_are_refused_the_operator_has_to_act(provider: Provider, clock: ManualClock) -> None:
+    provider.status = {"*": 401}
+
+    async def scene(fetching: HttpFetch) -> None:
+        with pytest.raises(CredentialsRefused) as caught:
+            await fetching.fetch(Wanted(f"{provider.base}/p?q=1", 0, ("a-secret", SECRET)))
+        assert caught.value.refused == (0, 1)
+        assert caught.value.url == f"{provider.base}/p"
+
+    assert running(scene, clock).failures == 1
+
+
+def test_a_payment_that_another_credential_knows_is_found(provider: Provider, clock: ManualClock) -> None:
+    provider.status = {"live": 404}
+
+    async def scene(fetching: HttpFetch) -> None:
+        fetched = await fetching.fetch(Wanted(f"{provider.base}/p", 0, ("live", "test")))
+        assert (fetched.status, fetched.bearer) == (200, 1)
+
+    running(scene, clock)
+
+
+def test_a_payment_is_not_gone_while_a_refused_credential_might_know_it(provider: Provider, clock: ManualClock) -> None:
+    provider.status = {"mistyped": 401, "test": 404}
+
+    async def scene(fetching: HttpFetch) -> None:
+        with pytest.raises(CredentialsRefused) as caught:
+            await fetching.fetch(Wanted(f"{provider.base}/p", 0, ("mistyped", "test")))
+        assert caught.value.refused == (0,)
+
+    running(scene, clock)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(provider: Provider, clock: ManualClock, status: int) -> None:
+    provider.status["*"] = status
+    provider.headers["location"] = "/elsewhere"
+
+    async def scene(fetching: HttpFetch) -> None:
+        assert f"answered {status}" in (await failing(fetching, Wanted(f"{provider.base}/p", 0, (SECRET,)))).problem
+
+    running(scene, clock)
+    assert [path for path, _ in provider.asked] == ["/p"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.example.com/p",
+        "http://127.0.0.1.example.com/p",
+        "http://10.0.0.1/p",
+        "ftp://127.0.0.1/p",
+        "file:///etc/passwd",
+        "https://user:pass@api.example.com/p",
+        "https://",
+        "//api.example.com/p",
+        "api.example.com",
+        "",
+        "https://exa mple.com\x00/p",
+    ],
+)
+def test_only_https_is_fetched(clock: ManualClock, url: str) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        assert "pass" not in str(await failing(fetching, Wanted(url))).replace("passwd", "")
+
+    running(scene, clock)
+
+
+def test_plain_http_to_the_loopback_address_needs_to_be_allowed(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        await failing(fetching, Wanted(f"{provider.base}/p"))
+
+    running(scene, clock, loopback=False)
+    assert provider.asked == []
+
+
+@pytest.mark.parametrize("chunks", [1, 8])
+def test_an_answer_beyond_the_limit_is_refused(provider: Provider, clock: ManualClock, chunks: int) -> None:
+    provider.body, provider.chunks = b"x" * (2_048 // chunks), chunks
+
+    async def scene(fetching: HttpFetch) -> None:
+        assert "larger than 1024 bytes" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
+
+    running(scene, clock, answer_bytes_max=1_024)
+
+
+def test_a_compressed_answer_is_refused_because_it_may_unpack_to_any_size(
+    provider: Provider, clock: ManualClock
+) -> None:
+    provider.headers["content-encoding"] = "gzip"
+
+    async def scene(fetching: HttpFetch) -> None:
+        assert "compressed" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
+
+    running(scene, clock)
+
+
+def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: Provider, clock: ManualClock) -> None:
+    provider.open.clear()
+
+    async def scene(fetching: HttpFetch) -> None:
+        began = time.monotonic()
+        assert "no answer within 0.2 s" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
+        assert time.monotonic() - began < 1.0
+
+    running(scene, clock, timeout_s=0.2)
+
+
+def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
+    provider: Provider, clock: ManualClock
+) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        async with fetching._places:
+            waiting = [failing(fetching, Wanted(f"{provider.base}/{n}")) for n in range(5)]
+            assert all("no place" in failed.problem for failed in await asyncio.gather(*waiting))
+        assert provider.asked == []
+        assert (await fetching.fetch(Wanted(f"{provider.base}/b"))).status == 200
+
+    running(scene, clock, timeout_s=0.1, at_once_max=1, failures_max=2)
+
+
+def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        waiting = [asyncio.create_task(fetching.fetch(Wanted(f"{provider.base}/{n}"))) for n in range(3)]
+        await until(lambda: len(provider.asked) == 2)
+        began = time.monotonic()
+        assert "3 requests wait" in (await failing(fetching, Wanted(f"{provider.base}/x"))).problem
+        assert time.monotonic() - began < 0.2
+        provider.open.set()
+        await asyncio.gather(*waiting)
+        assert (await fetching.fetch(Wanted(f"{provider.base}/x"))).status == 200
+
+    running(scene, clock, waiting_max=3, at_once_max=2)
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_host_that_keeps_failing_is_left_alone_and_asked_again_after_its_time(
+    provider: Provider, clock: ManualClock, status: int
+) -> None:
+    provider.status["*"] = status
+
+    async def scene(fetching: HttpFetch) -> None:
+        for _ in range(8):
+            await failing(fetching, Wanted(f"{provider.base}/p"))
+        assert len(provider.asked) == 3
+        assert "isn't asked" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
+        provider.status.clear()
+        await asyncio.sleep(0.12)
+        for _ in range(3):
+            assert (await fetching.fetch(Wanted(f"{provider.base}/p"))).status == 200
+
+    assert running(scene, clock, failures_max=3, reset_s=0.1).failures == 9
+
+
+def test_a_host_that_is_not_there_counts_as_failing(clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        problems = [(await failing(fetching, Wanted("http://127.0.0.1:1/p"))).problem for _ in range(4)]
+        assert problems[:2] == ["ConnectError", "ConnectError"]
+        assert all("isn't asked" in problem for problem in problems[2:])
+
+    running(scene, clock, failures_max=2)
+
+
+@pytest.mark.parametrize("status", [400, 402, 418, 302, 401])
+def test_what_is_wrong_with_one_request_does_not_shut_out_the_others(
+    provider: Provider, clock: ManualClock, status: int
+) -> None:
+    provider.status["*"] = status
+
+    async def scene(fetching: HttpFetch) -> None:
+        for _ in range(5):
+            await failing(fetching, Wanted(f"{provider.base}/p"))
+        assert len(provider.asked) == 5
+
+    running(scene, clock, failures_max=2)
+
+
+def test_one_hosts_breaker_does_not_hold_another_up(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        for _ in range(3):
+            await failing(fetching, Wanted("http://127.0.0.1:1/p"))
+        assert (await fetching.fetch(Wanted(f"{provider.base}/p"))).status == 200
+
+    running(scene, clock, failures_max=2)
+
+
+def test_breakers_are_remembered_for_a_bounded_number_of_hosts(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        for host in ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"):
+            await failing(fetching, Wanted(f"http://{host}/p"))
+        assert list(fetching._breakers) == ["127.0.0.1:2", "127.0.0.1:3"]
+
+    running(scene, clock, hosts_max=2)
+
+
+def test_nothing_of_credentials_or_queries_is_told_to_anybody(
+    provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wanted = Wanted(f"{provider.base}/p?token=hush", 0, (SECRET,))
+
+    async def scene(fetching: HttpFetch) -> None:
+        for status in (500, 400, 302, 401):
+            provider.status["*"] = status
+            with pytest.raises((FetchFailed, CredentialsRefused)) as caught:
+                await fetching.fetch(wanted)
+            assert caught.value.__cause__ is None
+            assert "hush" not in str(caught.value)
+            assert SECRET not in str(caught.value)
+
+    running(scene, clock)
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(wanted)
+
+
+def test_hosts_leave_no_cookies(provider: Provider, clock: ManualClock) -> None:
+    provider.headers["set-cookie"] = "seen=1; Path=/"
+
+    async def scene(fetching: HttpFetch) -> None:
+        await fetching.fetch(Wanted(f"{provider.base}/p"))
+        assert list(fetching._client.cookies.jar) == []
+
+    running(scene, clock)
+
+
+def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        waiting = asyncio.create_task(failing(fetching, Wanted(f"{provider.base}/p")))
+        await until(lambda: len(provider.asked) == 1)
+        await fetching.close()
+        assert "the receiver ends" in (await waiting).problem
+
+    running(scene, clock)
+
+
+def test_nothing_is_left_behind_by_many_fetches(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        await asyncio.gather(*(fetching.fetch(Wanted(f"{provider.base}/{n % 7}")) for n in range(60)))
+        await until(lambda: not fetching._flights)
+        assert (fetching._waiting, len(fetching._kept), fetching._places._value) == (0, 0, 4)
+
+    running(scene, clock, at_once_max=4)
+
+
+def test_a_breaker_that_opens_is_logged(
+    provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        await failing(fetching, Wanted("http://127.0.0.1:1/p"))
+        assert fetching._breakers["127.0.0.1:1"].current_state == pybreaker.STATE_OPEN
+
+    running(scene, clock, failures_max=1)
+    assert "the breaker to 127.0.0.1:1 is open" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [FetchFailed("https://api.example.com/p", "answered 500"), CredentialsRefused("https://x/p", (0, 1))]
+)
+def test_errors_travel_and_are_copied_whole(error: Exception) -> None:
+    for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert str(back) == str(error)
+        assert vars(back) == vars(error)
