@@ -7,6 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ingest.fetch_settings import FetchSettings
+
 LIVE_OR_TEST = Literal["live", "test"]
 NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
 """A tenant's or a zone's: it stands in keys and Kafka headers. Empty for none."""
@@ -60,6 +62,7 @@ class IngestSettings(BaseModel):
     confirmed_days: float = Field(8.0, gt=0, description="how long Redis knows a confirmed key: 7 days and 1 of margin")
     publish_timeout_ms: int = Field(4_000, ge=100, le=4_900, description="Kafka's time to acknowledge an event")
     retry_after_s: int = Field(2, ge=1, description="Retry-After of a 503")
+    fetch: FetchSettings = Field(FetchSettings(), description="What is fetched from providers, and its limits")
 
     @model_validator(mode="after")
     def _a_claim_outlives_its_request(self) -> Self:
