@@ -75,9 +75,8 @@ class Case:
 
     def hostile(self, field: str, text: str) -> bytes:
         """A body in which an id is any text, as a sender could write it."""
-        return self.body(replace(Told(), **{field: "PLACEHOLDER"})).replace(
-            b"PLACEHOLDER", json.dumps(text)[1:-1].encode()
-        )
+        changed: dict[str, Any] = {field: "PLACEHOLDER"}
+        return self.body(Told(**changed)).replace(b"PLACEHOLDER", json.dumps(text)[1:-1].encode())
 
     def valid(self, told: Told = Told()) -> Request:
         return self.request(self.body(told), self.secrets[0], told)
@@ -261,7 +260,7 @@ def _nth(body: bytes, wanted: bytes, number: int) -> int:
 CASES: dict[str, Case] = {case.name: case for case in (StripeCase(), AdyenCase(), StandardWebhooksCase())}
 
 HOW_TO_ADD = (
-    "{name} is in providers/registry.py and has no case: add a subclass of Case to tests/contract/adapter_cases.py, and "
-    "its line to CASES. It says how a valid request is made: two secrets, a refund's body (a sample builder in "
+    "{name} is in providers/registry.py and has no case: add a subclass of Case to tests/contract/adapter_cases.py "
+    "and its line to CASES. It says how a valid request is made: two secrets, a refund's body (a sample builder in "
     "load/samples/), the signature's headers. docs/adding-a-provider.md shows one"
 )
