@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from providers.adyen import AdyenAdapter
+from providers.gocardless import GoCardlessAdapter
 from providers.port import Adapter
 from providers.settings import ProvidersSettings
 from providers.standardwebhooks import StandardWebhooksAdapter
@@ -11,5 +12,10 @@ from providers.stripe import StripeAdapter
 
 def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
     """Every provider's adapter, by the name in ``/webhooks/{name}``."""
-    adapters: list[Adapter] = [StripeAdapter(settings), AdyenAdapter(settings), StandardWebhooksAdapter(settings)]
+    adapters: list[Adapter] = [
+        StripeAdapter(settings),
+        AdyenAdapter(settings),
+        StandardWebhooksAdapter(settings),
+        GoCardlessAdapter(settings),
+    ]
     return {adapter.name: adapter for adapter in adapters}

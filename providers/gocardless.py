@@ -1,0 +1,178 @@
+"""GoCardless: signature, split and identities of its batches.
+
+Sources: https://developer.gocardless.com/api-reference/#appendix-webhooks (signature, Origin, status 498) and
+https://developer.gocardless.com/api-reference/#core-endpoints-events (what an event holds).
+
+One request holds several events, which need not have anything in common; the whole body is signed.
+
+No event books: GoCardless's events say which payment, refund or payout changed and how, and never how much. An
+amount could only come from GoCardless's API, where it is what it is now, not what it was then; so the events are
+kept in order for each payment, and the money is for reconciliation against GoCardless's payout reports.
+
+GoCardless says in ``Origin`` which of its environments sends. That isn't signed, so it must agree with the endpoint;
+without the header, or with an address that is neither, the endpoint's mode stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets as random_secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Event, Mode, poison_event
+from core.keys import join_key
+from core.money import MoneyFact
+from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key, optional_text, text, time_of
+from providers.port import (
+    ACCEPTED,
+    DEFAULT_ENDPOINT,
+    Answer,
+    ModeMismatch,
+    Request,
+    SignatureInvalid,
+    SignedRequest,
+)
+from providers.settings import ProvidersSettings
+from providers.signature import matching, secret_error, sha256_mac
+from providers.slices import array_items
+
+NAME = "gocardless"
+HEADER = b"webhook-signature"
+ORIGIN = b"origin"
+ITEMS = "events"
+ITEMS_MAX = 1000
+"""GoCardless sends up to 250 at once."""
+CONTENT_VERSION = 1
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
+"""By version of the list: nothing of an event differs from delivery to delivery (its batch does)."""
+IDENTITY_FIELDS = frozenset(
+    {"id", "payment", "refund", "mandate", "payout", "subscription", "billing_request", "organisation", "parent_event"}
+)
+
+_MODES: Mapping[bytes, Mode] = MappingProxyType(
+    {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
+)
+
+
+class GoCardlessAdapter:
+    """One request is one or several events; an event's body is the exact bytes of its item."""
+
+    name = NAME
+    signature_status = 498
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        signature = request.one(HEADER)
+        if signature is None:
+            raise SignatureInvalid("missing")
+        request.one(ORIGIN)
+        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        items = _items(request.document)
+        _check_mode(request, mode)
+        bodies = array_items(request.body, ITEMS)
+        return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
+
+    def _event_or_poison(self, item: object, body: bytes, mode: Mode) -> Event:
+        """An item that can't be named costs only itself, not the others of its request."""
+        try:
+            return self._event(an_object(item, "an event"), body, mode)
+        except Unparseable as unreadable:
+            return poison_event(NAME, body, mode, unreadable.problem)
+
+    def _event(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
+        event_id, resource_type = text(item, "id"), text(item, "resource_type")
+        event_type = f"{resource_type}.{text(item, 'action')}"
+        links = an_object(item.get("links") or {}, "'links'")
+        account = optional_text(links, "organisation") or ""
+        entity = _entity(links, resource_type) or event_id
+        return Event(
+            provider=NAME,
+            event_id=event_id,
+            event_type=event_type,
+            event_key=join_key(NAME, event_id, event_type),
+            entity_key=entity_key(self._settings.entity, NAME, account, entity),
+            content_sha256=content_hash(item, LEFT_OUT[CONTENT_VERSION]),
+            content_version=CONTENT_VERSION,
+            body=body,
+            mode=mode,
+            account=account,
+            occurred_at=time_of(item.get("created_at")),
+        )
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:  # noqa: ARG002 - no type says an amount
+        an_object(strict_json.loads(body), "the event")
+        return None
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        if version == 0:
+            return hashlib.sha256(body).hexdigest()
+        if version not in LEFT_OUT:
+            raise ContentVersionUnknown(NAME, version)
+        return content_hash(an_object(strict_json.loads(body), "the event"), LEFT_OUT[version])
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,  # noqa: ARG002 - GoCardless signs neither a time
+        event_id: str | None = None,  # noqa: ARG002 - nor an event's id
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor the endpoint
+    ) -> SignedRequest:
+        signature = _signature(secret, body).decode("ascii")
+        return SignedRequest(body, {"Content-Type": "application/json", "Webhook-Signature": signature})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_urlsafe(30)
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook endpoint's secret")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, body: bytes) -> bytes:
+    return sha256_mac(_key(secret), body).hex().encode("ascii")
+
+
+def _items(document: object) -> list[Any]:
+    """
+    :raises Unparseable: not a batch; an empty one is none, as it would be taken without a trace
+    """
+    items = document.get(ITEMS) if isinstance(document, dict) else None
+    if not isinstance(items, list) or not 1 <= len(items) <= ITEMS_MAX:
+        raise Unparseable(f"{ITEMS!r} isn't an array of 1 to {ITEMS_MAX} events")
+    return items
+
+
+def _entity(links: Mapping[str, Any], resource_type: str) -> str | None:
+    """The payment that an event is about, whatever it happened to; else the refund, else the resource itself."""
+    for name in ("payment", "refund", resource_type.removesuffix("s")):
+        named = optional_text(links, name)
+        if named is not None:
+            return named
+    return None
+
+
+def _check_mode(request: Request, endpoint: Mode) -> None:
+    reported = {_MODES[value] for name, value in request.headers if name == ORIGIN and value in _MODES}
+    for mode in reported:
+        if mode != endpoint:
+            raise ModeMismatch(endpoint, mode)
