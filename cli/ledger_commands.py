@@ -1,10 +1,11 @@
-"""``payhook ledger``: balances, and one event's story."""
+"""``payhook ledger``: balances, one event's story, and what providers told twice."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from cli.place import Place, with_place
+from cli.place import Place, with_place_of_mode
 from cli.tables import row
+from providers.registry import build_adapters
 
 if TYPE_CHECKING:
     from ledger.queries import Balance, EventStory
@@ -29,12 +31,12 @@ def ledger() -> None:
 @click.option("--merchant", help="Only this merchant's lines.")
 @click.option("--currency", help="Only this currency (EUR, JPY, …).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place
+@with_place_of_mode
 def balances(place: Place, merchant: str | None, currency: str | None, as_json: bool) -> None:
     """Show each account's debits, credits and balance, in minor units (cents)."""
     from ledger.queries import balances as read_balances
 
-    found = read_balances(str(place.layout.postings), merchant, currency)
+    found = read_balances(str(place.ledger.postings), merchant, currency)
     if as_json:
         lines = [{**dataclasses.asdict(one), "balance_minor": one.balance_minor} for one in found]
         click.echo(json.dumps(lines, indent=1, default=_plain))
@@ -45,7 +47,7 @@ def balances(place: Place, merchant: str | None, currency: str | None, as_json: 
 @ledger.command()
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place
+@with_place_of_mode
 def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     """Tell the story of an event (provider:id:type) or of a fact: each decision with its reason, and its postings.
 
@@ -53,11 +55,11 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     """
     from ledger.queries import event_story
 
-    journal = str(place.layout.journal)
+    journal = str(place.ledger.journal)
     if not DeltaTable.is_deltatable(journal):
         click.echo("nothing has been decided yet", err=True)
         sys.exit(1)
-    stories = {key: event_story(journal, str(place.layout.postings), key) for key in keys}
+    stories = {key: event_story(journal, str(place.ledger.postings), key) for key in keys}
     if as_json:
         told = {key: _as_dict(story) for key, story in stories.items()}
         click.echo(json.dumps(told, indent=1, default=_plain))
@@ -65,6 +67,39 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
         for key, story in stories.items():
             _print_story(key, story)
     sys.exit(0 if all(story.rows for story in stories.values()) else 1)
+
+
+@ledger.command()
+@click.option("--provider", help="Only this provider's (stripe, adyen, …).")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    metavar="DAY",
+    help="Only what was told again then or later: 2026-01-31 or 2026-01-31T12:00:00, UTC.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, to send to the provider.")
+@with_place_of_mode
+def provider_bugs(place: Place, provider: str | None, since: datetime | None, as_json: bool, as_csv: bool) -> None:
+    """List what providers told twice or in two ways: one movement of money under several event ids, one event id
+    with several contents. Both reports are shown, with their amounts while the bodies are kept.
+    """
+    from cli import provider_bugs as shown
+    from ledger.provider_bugs import provider_bugs as read_provider_bugs
+
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
+    if since is not None:
+        since = since.replace(tzinfo=UTC)
+    layout = place.ledger
+    adapters = build_adapters(place.settings.providers)
+    found = read_provider_bugs(str(layout.journal), str(layout.bodies), adapters, provider=provider, since=since)
+    if as_json:
+        click.echo(shown.as_json(found, since))
+    elif as_csv:
+        click.echo(shown.as_csv(found), nl=False)
+    else:
+        shown.print_table(found)
 
 
 def _as_dict(story: EventStory) -> dict[str, Any]:

@@ -142,6 +142,21 @@ def test_one_fact_under_two_event_keys_is_applied_once(engine):
     assert engine.handler.calls == [first, second]
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_fact_told_again_with_another_amount_dies_beside_its_entity(engine, batches):
+    """Whether both reports come in one batch or in two."""
+    first = engine.post("evt_1", entity="e1", fact="stripe:re_1:refund")
+    if batches == 2:
+        engine.batch()
+    other = engine.post("evt_2", entity="e2", fact="stripe:re_1:refund", fact_sha256="bb" * 32)
+    after = engine.post("evt_3", entity="e2")
+    engine.batch()
+    assert engine.decisions(first) == engine.decisions(after) == ["applied"]
+    [dead] = engine.dead_letters.published
+    assert (dead.event_key, dead.error_class, dead.postings) == (other, "FactConflict", None)
+    assert not dead.blocking
+
+
 def test_a_fact_applied_by_another_entity_between_two_tries_is_not_applied_again(engine):
     slow = engine.post("evt_1", entity="e1", fact="stripe:re_1:refund")
     engine.handler.fails(slow, Stuck("no answer"), times=1)

@@ -1,0 +1,229 @@
+"""What a provider told twice, or told in two ways: evidence that finance can send to it.
+
+Each case is two reports that the journal holds. The first was booked, or holds the event key; the other was set
+aside. Amounts come from the reports' own bodies, while those are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.decision import Decision
+from core.errors import Unparseable
+from core.money import MoneyFact, MoneyInvalid
+from journal.bodies import BodyStore
+from journal.schema import JournalRow, from_arrow
+
+Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
+
+EXPLAINED: Mapping[Kind, str] = {
+    "fact_repeated": "one movement of money under several event ids",
+    "fact_conflict": "one movement of money under several event ids, with another amount, currency or account",
+    "event_conflict": "one event id with other content",
+}
+_FACT_CONFLICT, _EVENT_CONFLICT = "FactConflict", "EventConflict"
+_COLUMNS = [
+    "seq",
+    "item_seq",
+    "first",
+    "topic",
+    "partition",
+    "offset",
+    "event_key",
+    "fact_key",
+    "fact_sha256",
+    "provider",
+    "event_type",
+    "decision",
+    "occurred_at",
+    "received_at",
+    "decided_at",
+    "body_sha256",
+    "content_sha256",
+    "error_class",
+]
+
+
+class ReadsMoney(Protocol):
+    """What is asked of a provider's adapter."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One delivery. ``seq`` is the journal's; amounts are in minor units, None where the body doesn't say."""
+
+    seq: int
+    event_key: str
+    event_type: str
+    occurred_at: datetime | None
+    received_at: datetime | None
+    movement: str | None
+    amount_minor: int | None
+    currency: str | None
+    account: str | None
+    body_sha256: str | None
+    content_sha256: str | None
+    fact_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBug:
+    """Two reports that should have been one. ``first`` is None where the journal holds no such row."""
+
+    provider: str
+    kind: Kind
+    fact_key: str | None
+    first: Report | None
+    again: Report
+
+    @property
+    def seqs_apart(self) -> int | None:
+        """How far the second one's row is behind the first one's in the journal."""
+        return None if self.first is None else self.again.seq - self.first.seq
+
+
+def provider_bugs(
+    journal: str,
+    bodies: str,
+    adapters: Mapping[str, ReadsMoney],
+    *,
+    provider: str | None = None,
+    since: datetime | None = None,
+) -> list[ProviderBug]:
+    """Every case, oldest first; one a delivery, however often it was retried or replayed.
+
+    :param journal: the path of the journal; empty while there is none
+    :param bodies: the path of the bodies table
+    :param since: only where the second report was received then or later
+    :raises JournalBroken: a file of the bodies can't be read
+    """
+    if not DeltaTable.is_deltatable(journal):
+        return []
+    table = DeltaTable(journal).to_pyarrow_dataset()
+    read = functools.partial(_rows, table)
+    again = _one_a_delivery(read(_set_aside(provider, since)))
+    firsts = _Firsts(read(_holders(again)))
+    pairs = [(row, firsts.of(row)) for row in again]
+    told = _Told(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
+    return [
+        ProviderBug(
+            provider=row.provider or "",
+            kind=_kind(row),
+            fact_key=row.fact_key,
+            first=told.report(first) if first is not None else None,
+            again=told.report(row),
+        )
+        for row, first in pairs
+    ]
+
+
+def _rows(table: pa.dataset.Dataset, wanted: pc.Expression) -> list[JournalRow]:
+    return from_arrow(table.to_table(columns=_COLUMNS, filter=wanted).sort_by("seq"))
+
+
+def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
+    died_of = pc.field("error_class").isin([_FACT_CONFLICT, _EVENT_CONFLICT])
+    repeated = pc.field("decision") == Decision.DUPLICATE_FACT.value
+    wanted = repeated | ((pc.field("decision") == Decision.DEAD.value) & died_of)
+    if provider is not None:
+        wanted = wanted & (pc.field("provider") == provider)
+    if since is not None:
+        wanted = wanted & (pc.field("received_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
+    return wanted
+
+
+def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
+    """A replay decides the same delivery once more: the first such row tells of it."""
+    found: dict[int, JournalRow] = {}
+    for row in rows:
+        found.setdefault(row.item_seq, row)
+    return sorted(found.values(), key=lambda row: row.seq)
+
+
+def _holders(again: Sequence[JournalRow]) -> pc.Expression:
+    """What was booked of their facts, and the first rows of their event keys."""
+    events = {_held(row) for row in again if _kind(row) == "event_conflict"}
+    facts = {_held(row) for row in again if _kind(row) != "event_conflict"}
+    booked = (pc.field("decision") == Decision.APPLIED.value) & pc.field("fact_key").isin(_texts(facts))
+    return booked | (pc.field("first") & pc.field("event_key").isin(_texts(events)))
+
+
+def _texts(values: set[str]) -> pa.Array:
+    return pa.array(sorted(values), pa.string())
+
+
+def _kind(row: JournalRow) -> Kind:
+    if row.decision is Decision.DUPLICATE_FACT:
+        return "fact_repeated"
+    return "fact_conflict" if row.error_class == _FACT_CONFLICT else "event_conflict"
+
+
+def _held(row: JournalRow) -> str:
+    """The key that the first report holds."""
+    return (row.event_key if _kind(row) == "event_conflict" else row.fact_key) or ""
+
+
+class _Firsts:
+    """The reports that came first, by what they hold."""
+
+    def __init__(self, rows: Iterable[JournalRow]) -> None:
+        self._booked: dict[str, list[JournalRow]] = {}
+        self._named: dict[str, JournalRow] = {}
+        for row in rows:
+            if row.decision is Decision.APPLIED:
+                self._booked.setdefault(row.fact_key or "", []).append(row)
+            if row.first:
+                self._named.setdefault(row.event_key or "", row)
+
+    def of(self, row: JournalRow) -> JournalRow | None:
+        """Of a fact that was purged and booked anew, the booking that ``row`` met."""
+        if _kind(row) == "event_conflict":
+            found = self._named.get(_held(row))
+            return found if found is not None and found.seq < row.seq else None
+        before = [booked for booked in self._booked.get(_held(row), []) if booked.seq < row.seq]
+        return before[-1] if before else None
+
+
+class _Told:
+    """What reports say of money, read from the bodies that are still kept."""
+
+    def __init__(self, path: str, adapters: Mapping[str, ReadsMoney], rows: Iterable[JournalRow]) -> None:
+        hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
+        kept = bool(hashes) and DeltaTable.is_deltatable(path)
+        self._bodies = BodyStore(path).fetch(hashes) if kept else {}
+        self._adapters = adapters
+
+    def report(self, row: JournalRow) -> Report:
+        fact = self._fact(row)
+        return Report(
+            seq=row.seq,
+            event_key=row.event_key or "",
+            event_type=row.event_type or "",
+            occurred_at=row.occurred_at,
+            received_at=row.received_at,
+            movement=fact.movement.value if fact else None,
+            amount_minor=fact.money.amount_minor if fact else None,
+            currency=fact.money.currency if fact else None,
+            account=fact.account if fact else None,
+            body_sha256=row.body_sha256,
+            content_sha256=row.content_sha256,
+            fact_sha256=row.fact_sha256,
+        )
+
+    def _fact(self, row: JournalRow) -> MoneyFact | None:
+        adapter, body = self._adapters.get(row.provider or ""), self._bodies.get(row.body_sha256 or "")
+        if adapter is not None and body is not None:
+            with contextlib.suppress(MoneyInvalid, Unparseable):
+                return adapter.money(body, row.event_type or "")
+        return None
