@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from core import strict_json
 from core.clock import from_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.keys import join_key
-from core.money import Money, MoneyInvalid, decimals_of
+from core.money import Money, MoneyFact, MoneyInvalid, decimals_of
 
 _LETTERS = re.compile(r"[A-Za-z]{3}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
@@ -117,3 +117,24 @@ def content_hash(document: Mapping[str, Any], left_out: Collection[str]) -> str:
     """Hex SHA-256 of the canonical JSON without the top-level fields that differ between deliveries."""
     kept = {name: value for name, value in document.items() if name not in left_out}
     return hashlib.sha256(strict_json.canonical(kept)).hexdigest()
+
+
+def versioned_content(provider: str, body: bytes, version: int, left_out: Mapping[int, Collection[str]]) -> str:
+    """The content hash of an event that is a JSON object, by the list of left-out fields of that version.
+
+    :raises ContentVersionUnknown: made by code that is newer than this
+    :raises Unparseable: the body can't be read
+    """
+    if version == 0:
+        return hashlib.sha256(body).hexdigest()
+    if version not in left_out:
+        raise ContentVersionUnknown(provider, version)
+    return content_hash(an_object(strict_json.loads(body), "the body"), left_out[version])
+
+
+def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
+    """The fact, None too where it can't be told for sure: its event is named without it, and fails when handled."""
+    try:
+        return read()
+    except (MoneyInvalid, Unparseable):
+        return None

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from providers.adyen import AdyenAdapter
+from providers.checkout import CheckoutAdapter
 from providers.gocardless import GoCardlessAdapter
+from providers.paddle import PaddleAdapter
+from providers.paypal import PayPalAdapter
 from providers.port import Adapter
+from providers.razorpay import RazorpayAdapter
 from providers.settings import ProvidersSettings
+from providers.square import SquareAdapter
 from providers.standardwebhooks import StandardWebhooksAdapter
 from providers.stripe import StripeAdapter
 
@@ -16,6 +21,11 @@ def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
         StripeAdapter(settings),
         AdyenAdapter(settings),
         StandardWebhooksAdapter(settings),
+        RazorpayAdapter(settings),
+        SquareAdapter(settings),
+        CheckoutAdapter(settings),
+        PaddleAdapter(settings),
         GoCardlessAdapter(settings),
+        PayPalAdapter(settings),
     ]
     return {adapter.name: adapter for adapter in adapters}

@@ -16,6 +16,7 @@ def _check_pointer(text: str) -> str:
 
 
 Pointer = Annotated[str, AfterValidator(_check_pointer)]
+NotificationUrl = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$")]
 
 
 class MoneyRule(BaseModel):
@@ -45,6 +46,53 @@ class StandardWebhooksSettings(BaseModel):
     money: tuple[MoneyRule, ...] = Field((), description="Which types move money, and where they say so")
 
 
+class RazorpaySettings(BaseModel):
+    """What Razorpay's events don't say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settlement_currency: str = Field(
+        "INR",
+        pattern="^[A-Z]{3}$",
+        description="Currency that Razorpay settles in: its settlement events name none",
+    )
+
+
+class SquareSettings(BaseModel):
+    """What Square signs beside the body."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    notification_urls: dict[str, NotificationUrl] = Field(
+        {},
+        description="By endpoint ('default' without one): the notification URL, exactly as in Square's console; "
+        "Square signs it",
+    )
+
+
+class CheckoutSettings(BaseModel):
+    """Where Checkout.com's events say what they don't all say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    account: Pointer | Literal[""] = Field(
+        "", description="JSON pointer to the merchant account, if all events have one; empty: one account, unnamed"
+    )
+
+
+class PaddleSettings(BaseModel):
+    """How long Paddle's signatures hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tolerance_s: int = Field(
+        60,
+        ge=1,
+        le=3600,
+        description="Seconds that a signature's timestamp may be off the clock, both ways; Paddle's SDK takes 5",
+    )
+
+
 class ProvidersSettings(BaseModel):
     """Settings of all providers' adapters."""
 
@@ -62,3 +110,7 @@ class ProvidersSettings(BaseModel):
     standardwebhooks: StandardWebhooksSettings = Field(
         StandardWebhooksSettings(), description="How Standard Webhooks events are read"
     )
+    razorpay: RazorpaySettings = Field(RazorpaySettings(), description="What Razorpay's events don't say")
+    square: SquareSettings = Field(SquareSettings(), description="What Square signs beside the body")
+    checkout: CheckoutSettings = Field(CheckoutSettings(), description="Where Checkout.com's events name an account")
+    paddle: PaddleSettings = Field(PaddleSettings(), description="How long Paddle's signatures hold")

@@ -1,0 +1,200 @@
+"""Checkout.com: signature (https://www.checkout.com/docs/workflows/set-up-your-webhook-receiver), identities, money.
+
+The account. A payment's events name no account of ours, a dispute's do: taken from there, a payment and its dispute
+would belong to two merchants. So the account is empty unless a JSON pointer in the settings says where all events
+of this Checkout.com client have one.
+
+The mode. Test events come from ``….sandbox.checkout.com``, which the signed link to the event itself shows. What it
+shows has to agree with the endpoint; a link to anywhere else says nothing.
+
+What books, and why (https://www.checkout.com/docs/developer-resources/event-notifications/event-types):
+
+- A capture and a refund book under their own ``act_`` ids: a payment can have several of both. An approval moves
+  nothing, and neither does what was declined.
+- ``dispute_evidence_required`` says that the account was debited; ``dispute_received`` doesn't. Won and canceled give
+  the amount back; lost, expired and accepted all make one loss final, under the dispute's ``dsp_`` id.
+- An arbitration, a returned payment and what is paid out of an account move money in ways that the event doesn't
+  tell apart: they need a person instead of being passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets as random_secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.event import Event, Mode
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import an_object, certain, content_hash, entity_key, money_of, text, time_of, versioned_content
+from providers.pointer import parse_pointer, resolve
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import matching, secret_error, sha256_mac
+
+NAME = "checkout"
+HEADER = b"cko-signature"
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"action_invocations"})})
+"""By version of the list; ``action_invocations`` tells how the workflow's deliveries went so far."""
+CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {
+        "id",
+        "action_id",
+        "payment_id",
+        "payment_action_id",
+        "transaction_id",
+        "acquirer_transaction_id",
+        "acquirer_reference_number",
+        "retrieval_reference_number",
+        "scheme_id",
+        "entity_id",
+        "processing_channel_id",
+    }
+)
+MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2})
+"""Where its minor unit isn't ISO 4217's (https://www.checkout.com/docs/resources/calculating-the-amount)."""
+
+_HOST = re.compile(r"https://([a-z0-9.-]+)/")
+_MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
+    {
+        "payment_captured": (Movement.CAPTURE, "action_id"),
+        "payment_refunded": (Movement.REFUND, "action_id"),
+        "dispute_evidence_required": (Movement.DISPUTE_OPENED, "id"),
+        "dispute_won": (Movement.DISPUTE_WON, "id"),
+        "dispute_canceled": (Movement.DISPUTE_WON, "id"),
+        "dispute_lost": (Movement.DISPUTE_LOST, "id"),
+        "dispute_expired": (Movement.DISPUTE_LOST, "id"),
+        "dispute_accepted": (Movement.DISPUTE_LOST, "id"),
+    }
+)
+"""By type: how money moved, and which field of ``data`` is the movement's own id."""
+_BY_HAND = frozenset({"dispute_arbitration_won", "dispute_arbitration_lost", "payment_paid", "payment_returned"})
+
+
+class CheckoutAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._order_for = settings.entity
+        pointer = settings.checkout.account
+        self._account_at = parse_pointer(pointer) if pointer else None
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        signature = request.one(HEADER)
+        if signature is None:
+            raise SignatureInvalid("missing")
+        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document = an_object(request.document, "the body")
+        event_id, event_type = text(document, "id"), text(document, "type")
+        _check_mode(document, mode)
+        account = self._account(document)
+        fact = certain(lambda: self._fact(document, event_type))
+        return [
+            Event(
+                provider=NAME,
+                event_id=event_id,
+                event_type=event_type,
+                event_key=join_key(NAME, event_id, event_type),
+                entity_key=entity_key(self._order_for, NAME, account, _payment(document.get("data")) or event_id),
+                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=mode,
+                account=account,
+                occurred_at=time_of(document.get("created_on") or document.get("timestamp")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return versioned_content(NAME, body, version, LEFT_OUT)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,  # noqa: ARG002 - no time is signed
+        event_id: str | None = None,  # noqa: ARG002 - it is in the body
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint
+    ) -> SignedRequest:
+        signature = _signature(secret, body).decode("ascii")
+        return SignedRequest(body, {"Content-Type": "application/json", "Cko-Signature": signature})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_urlsafe(32)
+
+    def _account(self, document: Mapping[str, Any]) -> str:
+        found = resolve(document, self._account_at) if self._account_at else None
+        return found if isinstance(found, str) else ""
+
+    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        if event_type in _BY_HAND:
+            raise MoneyInvalid(f"{event_type} doesn't tell which way the money went: look it up, and book it by hand")
+        booking = _MOVEMENTS.get(event_type)
+        if booking is None:
+            return None
+        movement, own_id = booking
+        data = an_object(document.get("data"), "'data'")
+        return MoneyFact(
+            fact_key=join_key(NAME, text(data, own_id), movement.value),
+            movement=movement,
+            account=self._account(document),
+            payment=_payment(data),
+            money=money_of(data.get("amount"), data.get("currency"), MORE_DECIMALS),
+        )
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook's signature key")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, body: bytes) -> bytes:
+    return sha256_mac(_key(secret), body).hex().encode("ascii")
+
+
+def _payment(data: object) -> str | None:
+    """What order is kept for: of a dispute its payment, of a card's authorization its transaction."""
+    for name in ("payment_id", "id", "transaction_id"):
+        found = data.get(name) if isinstance(data, dict) else None
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _check_mode(document: Mapping[str, Any], endpoint: Mode) -> None:
+    link = resolve(document, ("_links", "self", "href"))
+    host = _HOST.match(link) if isinstance(link, str) else None
+    if host is None:
+        return
+    name = f".{host[1]}"
+    reported: Mode | None = None
+    if name.endswith(".sandbox.checkout.com"):
+        reported = "test"
+    elif name.endswith(".api.checkout.com"):
+        reported = "live"
+    if reported not in (None, endpoint):
+        raise ModeMismatch(endpoint, reported)

@@ -1,0 +1,255 @@
+"""Paddle Billing: signature (https://developer.paddle.com/webhooks/signature-verification), identities, money facts.
+
+Paddle's SDK takes a signature for 5 s, which is too tight behind proxies and retries of the network: the tolerance
+is a setting of its own, 60 s unless set. Sandbox and live are separate accounts, so the endpoint fixes the mode.
+Amounts are texts of digits in the currency's minor unit; the account isn't named in events.
+
+What books, and why (https://developer.paddle.com/webhooks/overview):
+
+- A transaction books when it is ``completed``, gross, with tax and Paddle's fee (``grand_total``: what was paid after
+  credits). ``transaction.paid`` comes before it, about the same money while Paddle still processes it, and doesn't.
+- An adjustment books under its own ``adj_`` id once it is approved: a refund, a chargeback (the money is taken), and
+  the reverse of a chargeback (an adjustment of its own, so the ``reversed`` original moves nothing more). Paddle
+  reports no lost chargeback: one that isn't reversed is lost. Credits stay in the customer's balance and move nothing
+  until they lower a later payment (https://developer.paddle.com/webhooks/adjustments/adjustment-created).
+- A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
+- A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets as random_secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.event import Event, Mode
+from core.keys import join_key
+from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from providers.fields import (
+    an_object,
+    certain,
+    content_hash,
+    entity_key,
+    money_of,
+    text,
+    time_of,
+    versioned_content,
+)
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
+
+NAME = "paddle"
+HEADER = b"paddle-signature"
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"notification_id"})})
+"""By version of the list; ``notification_id`` is that of a delivery to one destination."""
+CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {
+        "id",
+        "event_id",
+        "notification_id",
+        "transaction_id",
+        "subscription_id",
+        "customer_id",
+        "invoice_id",
+        "item_id",
+        "payment_method_id",
+        "payment_attempt_id",
+        "stored_payment_method_id",
+        "remittance_reference",
+    }
+)
+ACCOUNT = ""
+
+_MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
+_ADJUSTED: Mapping[str, Movement | None] = MappingProxyType(
+    {
+        "refund": Movement.REFUND,
+        "chargeback": Movement.DISPUTE_OPENED,
+        "chargeback_reverse": Movement.DISPUTE_WON,
+        "credit": None,
+        "credit_reverse": None,
+    }
+)
+_WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
+_NOT_YET = frozenset({"pending_approval", "rejected"})
+
+
+class PaddleAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._order_for = settings.entity
+        self._tolerance_s = settings.paddle.tolerance_s
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
+        header = request.one(HEADER)
+        if header is None:
+            raise SignatureInvalid("missing")
+        sent_at, signatures = _read_header(header)
+        signed_at = timestamp(sent_at)
+        message = b"%b:%b" % (sent_at, request.body)
+        index = matching(signatures, [_signature(secret, message) for secret in secrets])
+        check_age(signed_at, now, self._tolerance_s)
+        return index
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document = an_object(request.document, "the body")
+        event_id, event_type = text(document, "event_id"), text(document, "event_type")
+        fact = certain(lambda: _fact(document, event_type))
+        return [
+            Event(
+                provider=NAME,
+                event_id=event_id,
+                event_type=event_type,
+                event_key=join_key(NAME, event_id, event_type),
+                entity_key=entity_key(self._order_for, NAME, ACCOUNT, _entity(document.get("data")) or event_id),
+                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=mode,
+                account=ACCOUNT,
+                occurred_at=time_of(document.get("occurred_at")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return versioned_content(NAME, body, version, LEFT_OUT)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,
+        event_id: str | None = None,  # noqa: ARG002 - it is in the body
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - it isn't signed
+    ) -> SignedRequest:
+        signed_at = b"%d" % int(now.timestamp())
+        signature = _signature(secret, b"%b:%b" % (signed_at, body))
+        header = f"ts={signed_at.decode()};h1={signature.decode()}"
+        return SignedRequest(body, {"Content-Type": "application/json", "Paddle-Signature": header})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return f"pdl_ntfset_{random_secrets.token_hex(13)}_{random_secrets.token_urlsafe(24)}"
+
+
+def _key(secret: str) -> bytes:
+    """Paddle's key is the text itself, prefix included."""
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the destination's secret key (pdl_ntfset_…)")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, message: bytes) -> bytes:
+    return sha256_mac(_key(secret), message).hex().encode("ascii")
+
+
+def _read_header(header: bytes) -> tuple[bytes, list[bytes]]:
+    """``ts=…;h1=…[;h1=…]``; only h1 counts, and there is one ts."""
+    sent_at: bytes | None = None
+    signatures: list[bytes] = []
+    for part in header.split(b";"):
+        scheme, _, value = part.partition(b"=")
+        if scheme == b"h1":
+            signatures.append(value)
+        elif scheme == b"ts":
+            if sent_at is not None:
+                raise SignatureInvalid("malformed")
+            sent_at = value
+    if sent_at is None:
+        raise SignatureInvalid("malformed")
+    return sent_at, signatures
+
+
+def _entity(data: object) -> str | None:
+    """The transaction of an adjustment; of anything else its own id."""
+    for name in ("transaction_id", "id"):
+        found = data.get(name) if isinstance(data, dict) else None
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    read = _READERS.get(event_type)
+    if read is None:
+        return None
+    data = an_object(document.get("data"), "'data'")
+    moved = read(data)
+    if moved is None:
+        return None
+    movement, money = moved
+    return MoneyFact(
+        fact_key=join_key(NAME, text(data, "id"), movement.value),
+        movement=movement,
+        account=ACCOUNT,
+        payment=None if movement is Movement.PAYOUT_PAID else _entity(data),
+        money=money,
+    )
+
+
+_Moved = tuple[Movement, Money]
+
+
+def _minor(amount: object, currency: object) -> Money:
+    """
+    :raises MoneyInvalid: the amount isn't a text of plain digits, or the currency isn't one
+    """
+    if not isinstance(amount, str) or not _MINOR.fullmatch(amount):
+        raise MoneyInvalid(f"the amount {str(amount)[:20]!r} isn't a text of digits")
+    return money_of(int(amount), currency)
+
+
+def _completed(transaction: Mapping[str, Any]) -> _Moved:
+    totals = an_object(an_object(transaction.get("details"), "'data.details'").get("totals"), "'data.details.totals'")
+    return Movement.CAPTURE, _minor(totals.get("grand_total"), totals.get("currency_code"))
+
+
+def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
+    action, status = text(adjustment, "action"), text(adjustment, "status")
+    if action in _WARNINGS and adjustment.get("payout_totals") is None:
+        return None
+    if action not in _ADJUSTED:
+        raise MoneyInvalid(f"there is no booking for an adjustment by {action[:40]!r}: book it by hand")
+    movement = _ADJUSTED[action]
+    if movement is None or status in _NOT_YET or (status == "reversed" and action != "refund"):
+        return None
+    if status != "approved":
+        raise MoneyInvalid(f"the adjustment's status {status[:40]!r} isn't one that is known for {action}")
+    totals = an_object(adjustment.get("totals"), "'data.totals'")
+    return movement, _minor(totals.get("total"), totals.get("currency_code"))
+
+
+def _paid_out(payout: Mapping[str, Any]) -> _Moved:
+    return Movement.PAYOUT_PAID, _minor(payout.get("amount"), payout.get("currency_code"))
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = MappingProxyType(
+    {
+        "transaction.completed": _completed,
+        "adjustment.created": _adjusted,
+        "adjustment.updated": _adjusted,
+        "payout.paid": _paid_out,
+    }
+)

@@ -1,0 +1,301 @@
+"""Razorpay: signature (https://razorpay.com/docs/webhooks/validate-test/), identities and money facts.
+
+The event's id. Razorpay names an event in the header ``x-razorpay-event-id``, which isn't signed and can be missing.
+It is taken as the event's id, for people to quote, and decides nothing: who has once seen a signed body could
+otherwise make any number of events of it, and one that a proxy robbed of its header would be a second event. The key
+is made of signed content alone: the account, the time, the ids of all that the event is about, and the type. So a
+body replayed under another id is the same event, of whatever type, and the same event with another content is a
+conflict. An event without a time or without any id is named by the hash of its content instead. Two events of one
+type about the same things in the same second are one, and a conflict if they say different things.
+
+What books, and why (https://razorpay.com/docs/webhooks/all/):
+
+- ``payment.captured`` books under the payment's id. Orders, invoices, payment links, subscriptions and virtual
+  accounts report the same payment again and don't; ``payment.authorized`` may say captured already and doesn't.
+- A refund books under its ``rfnd_`` id when it is created, because it is paid from the balance then;
+  ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
+  captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
+- A dispute's amount is deducted at the outset, is given back when it is won, and is lost for good with
+  ``payment.dispute.lost`` (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
+  ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own.
+- A settlement books under its ``setl_`` id; its event names no currency, the settings do.
+- A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
+  is reversed. ``payout.failed`` doesn't say whether the money was taken before: that needs a person; if it was,
+  ``payout.reversed`` follows (https://razorpay.com/docs/x/payouts/states-life-cycle/).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets as random_secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.event import Event, Mode
+from core.keys import join_key, key_part
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import (
+    an_object,
+    certain,
+    content_hash,
+    entity_key,
+    money_of,
+    optional_text,
+    text,
+    time_of,
+    versioned_content,
+)
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import matching, secret_error, sha256_mac
+
+NAME = "razorpay"
+HEADER = b"x-razorpay-signature"
+ID_HEADER = b"x-razorpay-event-id"
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
+CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {"id", "account_id", "payment_id", "order_id", "refund_id", "dispute_id", "invoice_id", "subscription_id"}
+)
+
+_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_INQUIRIES = frozenset({"fraud", "retrieval"})
+_PHASES = frozenset({"chargeback", "pre_arbitration", "arbitration"})
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_Payload = Mapping[str, Mapping[str, Any]]
+
+
+class RazorpayAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._order_for = settings.entity
+        self._settled_in = settings.razorpay.settlement_currency
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        signature = request.one(HEADER)
+        if signature is None:
+            raise SignatureInvalid("missing")
+        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document = an_object(request.document, "the body")
+        event_type, account = text(document, "event"), optional_text(document, "account_id") or ""
+        payload = _entities(document)
+        content = content_hash(document, LEFT_OUT[CONTENT_VERSION])
+        identity = _identity(document, payload, account)
+        fact = certain(lambda: self._fact(document, event_type))
+        return [
+            Event(
+                provider=NAME,
+                event_id=_told_id(request) or identity[-1],
+                event_type=event_type,
+                event_key=join_key(NAME, *identity, event_type),
+                entity_key=entity_key(self._order_for, NAME, account, _payment(payload) or identity[-1]),
+                content_sha256=content,
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=mode,
+                account=account,
+                occurred_at=time_of(document.get("created_at")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return versioned_content(NAME, body, version, LEFT_OUT)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,  # noqa: ARG002 - no time is signed
+        event_id: str | None = None,
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint
+    ) -> SignedRequest:
+        headers = {
+            "Content-Type": "application/json",
+            "X-Razorpay-Signature": _signature(secret, body).decode("ascii"),
+            "x-razorpay-event-id": event_id or random_secrets.token_hex(7),
+        }
+        return SignedRequest(body, headers)
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_urlsafe(24)
+
+    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        read = _READERS.get(event_type)
+        if read is None:
+            return None
+        payload = _entities(document)
+        moved = read(payload)
+        if moved is None:
+            return None
+        movement, source, prefix = moved
+        currency = source.get("currency") or (self._settled_in if source is payload.get("settlement") else None)
+        payment = optional_text(source, "payment_id") or text(source, "id")
+        return MoneyFact(
+            fact_key=join_key(NAME, text(source, "id"), prefix + movement.value),
+            movement=movement,
+            account=optional_text(document, "account_id") or "",
+            payment=None if movement in _PAYOUTS else payment,
+            money=money_of(source.get("amount"), currency),
+        )
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the one that was set with the webhook")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, body: bytes) -> bytes:
+    return sha256_mac(_key(secret), body).hex().encode("ascii")
+
+
+def _told_id(request: Request) -> str | None:
+    """What the unsigned header says, if it says one thing that an id can be made of."""
+    told = [value for name, value in request.headers if name == ID_HEADER]
+    return told[0].decode("ascii") if len(told) == 1 and _ID.fullmatch(told[0]) else None
+
+
+def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What an event is about, by kind: ``payload.{kind}.entity``."""
+    payload = document.get("payload")
+    found: dict[str, Mapping[str, Any]] = {}
+    for kind, holder in (payload if isinstance(payload, dict) else {}).items():
+        entity = holder.get("entity") if isinstance(holder, dict) else None
+        if isinstance(entity, dict):
+            found[kind] = entity
+    return found
+
+
+def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
+    """What signed content names an event by, short of its type; the last part is never empty.
+
+    The hash in it is of the whole content, whatever `LEFT_OUT` comes to say: a key is never made anew.
+    """
+    ids = [found for kind in sorted(payload) if (found := _id(payload[kind], "id"))]
+    created_at = document.get("created_at")
+    if not ids or type(created_at) is not int:
+        return account, content_hash(document, ())
+    return account, str(created_at), ",".join(key_part(found).replace(",", "%2C") for found in ids)
+
+
+def _payment(payload: _Payload) -> str | None:
+    """What order is kept for: a payment's order, which all tries at it share; else the payment, or what there is."""
+    for kind, name in (
+        ("payment", "order_id"),
+        ("payment", "id"),
+        ("refund", "payment_id"),
+        ("dispute", "payment_id"),
+        ("order", "id"),
+    ):
+        if found := _id(payload.get(kind, {}), name):
+            return found
+    return next((found for kind in sorted(payload) if (found := _id(payload[kind], "id"))), None)
+
+
+def _id(entity: Mapping[str, Any], name: str) -> str | None:
+    found = entity.get(name)
+    return found if isinstance(found, str) and found else None
+
+
+_Moved = tuple[Movement, Mapping[str, Any], str]
+"""How money moved, what moved (its id names the fact), and what the fact's name begins with."""
+
+
+def _source(payload: _Payload, kind: str) -> Mapping[str, Any]:
+    return an_object(payload.get(kind), f"'payload.{kind}.entity'")
+
+
+def _captured(payload: _Payload) -> _Moved:
+    return Movement.CAPTURE, _source(payload, "payment"), ""
+
+
+def _refunded(payload: _Payload) -> _Moved | None:
+    return _of_refund(payload, Movement.REFUND)
+
+
+def _refund_failed(payload: _Payload) -> _Moved | None:
+    return _of_refund(payload, Movement.REFUND_FAILED)
+
+
+def _of_refund(payload: _Payload, movement: Movement) -> _Moved | None:
+    captured = payload.get("payment", {}).get("captured")
+    if type(captured) is not bool:
+        raise MoneyInvalid("whether the refunded payment was ever captured isn't said")
+    return (movement, _source(payload, "refund"), "") if captured else None
+
+
+def _disputed(movement: Movement) -> Callable[[_Payload], _Moved | None]:
+    def read(payload: _Payload) -> _Moved | None:
+        dispute = _source(payload, "dispute")
+        phase = dispute.get("phase")
+        if phase in _INQUIRIES:
+            return None
+        if phase not in _PHASES:
+            raise MoneyInvalid("the dispute's phase isn't one that is known")
+        if movement is Movement.DISPUTE_LOST and dispute.get("amount_deducted") not in (0, None, dispute.get("amount")):
+            raise MoneyInvalid("less than the disputed amount is lost: book both parts by hand")
+        return movement, dispute, "" if phase == "chargeback" else f"{phase}_"
+
+    return read
+
+
+def _dispute_closed(payload: _Payload) -> None:
+    if _source(payload, "dispute").get("phase") not in _INQUIRIES:
+        raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
+
+
+def _settled(payload: _Payload) -> _Moved:
+    return Movement.PAYOUT_PAID, _source(payload, "settlement"), ""
+
+
+def _paid_out(payload: _Payload) -> _Moved:
+    return Movement.PAYOUT_PAID, _source(payload, "payout"), ""
+
+
+def _payout_reversed(payload: _Payload) -> _Moved:
+    return Movement.PAYOUT_FAILED, _source(payload, "payout"), ""
+
+
+def _payout_failed(_: _Payload) -> None:
+    raise MoneyInvalid("a failed payout doesn't say whether its money was taken: look it up, and book it by hand")
+
+
+_READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
+    {
+        "payment.captured": _captured,
+        "refund.created": _refunded,
+        "refund.processed": _refunded,
+        "refund.failed": _refund_failed,
+        "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
+        "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
+        "payment.dispute.lost": _disputed(Movement.DISPUTE_LOST),
+        "payment.dispute.closed": _dispute_closed,
+        "settlement.processed": _settled,
+        "payout.initiated": _paid_out,
+        "payout.processed": _paid_out,
+        "payout.reversed": _payout_reversed,
+        "payout.failed": _payout_failed,
+    }
+)

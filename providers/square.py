@@ -1,0 +1,285 @@
+"""Square: signature (https://developer.squareup.com/docs/webhooks/step3validate), identities and money facts.
+
+The signature covers the notification URL and the raw body. The URL is the configured one, character by character as
+in Square's console; it is never put together from a request's Host. So an endpoint needs its URL in the settings,
+and an event that was signed for one endpoint doesn't prove at another. The header ``square-environment`` isn't
+signed: where it is sent, it has to agree with the endpoint.
+
+What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-events-tech-ref):
+
+- Payments, refunds and disputes are reported as they are now, again whenever anything about them changes. What
+  counts is the state that is reported, under the object's own id: the second report of a state is the same fact.
+- A payment books when it is ``COMPLETED``, with its tip (``total_money``). Cash and external payments are only noted
+  down at Square: their money never was there, and neither was that of their refunds.
+- A refund books under its own id when it is ``COMPLETED``; before, nothing has been booked that a failed one could
+  give back (https://developer.squareup.com/reference/square/objects/PaymentRefund).
+- A dispute's amount is held when it is opened, unless it is only an inquiry; ``WON`` gives it back, ``LOST`` and
+  ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137).
+- A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
+  below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
+- Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets as random_secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.errors import SettingError
+from core.event import Event, Mode
+from core.keys import join_key
+from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from providers.fields import (
+    an_object,
+    certain,
+    content_hash,
+    entity_key,
+    money_of,
+    optional_text,
+    text,
+    time_of,
+    versioned_content,
+)
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import matching, secret_error, sha256_mac
+
+NAME = "square"
+HEADER = b"x-square-hmacsha256-signature"
+ENVIRONMENT_HEADER = b"square-environment"
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
+"""By version of the list; what differs between deliveries is in headers (``square-retry-number``)."""
+CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {"id", "event_id", "merchant_id", "location_id", "payment_id", "order_id", "refund_id", "dispute_id"}
+)
+
+_MODES: Mapping[bytes, Mode] = MappingProxyType({b"production": "live", b"sandbox": "test"})
+_NOT_AT_SQUARE = frozenset({"CASH", "EXTERNAL"})
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
+
+
+class SquareAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._order_for = settings.entity
+        self._urls = settings.square.notification_urls
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        """
+        :raises SettingError: also where the endpoint's notification URL isn't set
+        """
+        signature = request.one(HEADER)
+        if signature is None:
+            raise SignatureInvalid("missing")
+        message = self._url(request.endpoint) + request.body
+        return matching([signature], [_signature(secret, message) for secret in secrets])
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        _check_mode(request, mode)
+        document = an_object(request.document, "the body")
+        event_id, event_type = text(document, "event_id"), text(document, "type")
+        account = optional_text(document, "merchant_id") or ""
+        fact = certain(lambda: _fact(document, event_type))
+        return [
+            Event(
+                provider=NAME,
+                event_id=event_id,
+                event_type=event_type,
+                event_key=join_key(NAME, event_id, event_type),
+                entity_key=entity_key(self._order_for, NAME, account, _entity(document) or event_id),
+                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=mode,
+                account=account,
+                occurred_at=time_of(document.get("created_at")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return versioned_content(NAME, body, version, LEFT_OUT)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,  # noqa: ARG002 - no time is signed
+        event_id: str | None = None,  # noqa: ARG002 - it is in the body
+        endpoint: str = DEFAULT_ENDPOINT,
+    ) -> SignedRequest:
+        """
+        :raises SettingError: also where the endpoint's notification URL isn't set
+        """
+        signature = _signature(secret, self._url(endpoint) + body).decode("ascii")
+        return SignedRequest(body, {"Content-Type": "application/json", "x-square-hmacsha256-signature": signature})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_urlsafe(16)
+
+    def _url(self, endpoint: str) -> bytes:
+        url = self._urls.get(endpoint)
+        if url is None:
+            raise SettingError(
+                f"providers.square.notification_urls.{endpoint}",
+                "Square signs the notification URL: set it as it stands in Square's console",
+            )
+        return url.encode("utf-8")
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the subscription's signature key")
+    return secret.encode("utf-8")
+
+
+def _signature(secret: str, message: bytes) -> bytes:
+    return base64.b64encode(sha256_mac(_key(secret), message))
+
+
+def _check_mode(request: Request, endpoint: Mode) -> None:
+    for name, value in request.headers:
+        if name == ENVIRONMENT_HEADER and (reported := _MODES.get(value.lower())) != endpoint:
+            raise ModeMismatch(endpoint, reported)
+
+
+def _object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
+    return an_object(reported.get(kind), f"'data.object.{kind}'")
+
+
+def _entity(document: Mapping[str, Any]) -> str | None:
+    """The payment that a payment, refund or dispute belongs to; of anything else its own id."""
+    data = document.get("data")
+    data = data if isinstance(data, dict) else {}
+    reported = data.get("object")
+    reported = reported if isinstance(reported, dict) else {}
+    return (
+        _id(reported.get("payment"), "id")
+        or _id(reported.get("refund"), "payment_id")
+        or _disputed_payment(reported.get("dispute"))
+        or _id(data, "id")
+    )
+
+
+def _id(value: object, name: str) -> str | None:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, str) and found else None
+
+
+def _disputed_payment(dispute: object) -> str | None:
+    return _id(dispute.get("disputed_payment"), "payment_id") if isinstance(dispute, dict) else None
+
+
+def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    found = _READERS.get(event_type)
+    if found is None:
+        return None
+    kind, read = found
+    source = _object(document, kind)
+    movement = read(source)
+    if movement is None:
+        return None
+    return MoneyFact(
+        fact_key=join_key(NAME, text(source, "id"), movement.value),
+        movement=movement,
+        account=optional_text(document, "merchant_id") or "",
+        payment=None if movement in _PAYOUTS else _entity(document),
+        money=_money(source.get("total_money" if kind == "payment" else "amount_money")),
+    )
+
+
+def _money(amount: object) -> Money:
+    """A `Money` of Square's; a payout's currency also comes as ``currency_code``."""
+    if not isinstance(amount, dict):
+        raise MoneyInvalid("there is no amount")
+    named = {str(amount[name]) for name in ("currency", "currency_code") if amount.get(name) is not None}
+    if len(named) > 1:
+        raise MoneyInvalid("the amount names two currencies")
+    return money_of(amount.get("amount"), next(iter(named), None))
+
+
+def _state(source: Mapping[str, Any], name: str) -> str:
+    state = source.get(name)
+    if not isinstance(state, str) or not state:
+        raise MoneyInvalid(f"{name!r} isn't said, so whether money moved isn't either")
+    return state
+
+
+def _paid(payment: Mapping[str, Any]) -> Movement | None:
+    if _state(payment, "status") != "COMPLETED" or payment.get("source_type") in _NOT_AT_SQUARE:
+        return None
+    return Movement.CAPTURE
+
+
+def _refunded(refund: Mapping[str, Any]) -> Movement | None:
+    if _state(refund, "status") != "COMPLETED" or refund.get("destination_type") in _NOT_AT_SQUARE:
+        return None
+    return Movement.REFUND
+
+
+def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
+    return None if _state(dispute, "state").startswith("INQUIRY_") else Movement.DISPUTE_OPENED
+
+
+def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
+    """Also an inquiry that became a dispute: nothing else reports that."""
+    state = _state(dispute, "state")
+    if state.startswith("INQUIRY_"):
+        return None
+    if state in _OPEN:
+        return Movement.DISPUTE_OPENED
+    try:
+        return _ENDS[state]
+    except KeyError:
+        raise MoneyInvalid(f"the dispute's state {state[:40]!r} isn't one that is known") from None
+
+
+def _payout_paid(_: Mapping[str, Any]) -> Movement:
+    return Movement.PAYOUT_PAID
+
+
+def _payout_failed(_: Mapping[str, Any]) -> Movement:
+    return Movement.PAYOUT_FAILED
+
+
+_ENDS: Mapping[str, Movement] = MappingProxyType(
+    {"WON": Movement.DISPUTE_WON, "LOST": Movement.DISPUTE_LOST, "ACCEPTED": Movement.DISPUTE_LOST}
+)
+_READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = MappingProxyType(
+    {
+        "payment.created": ("payment", _paid),
+        "payment.updated": ("payment", _paid),
+        "refund.created": ("refund", _refunded),
+        "refund.updated": ("refund", _refunded),
+        "dispute.created": ("dispute", _dispute_opened),
+        "dispute.state.updated": ("dispute", _dispute_changed),
+        "dispute.state.changed": ("dispute", _dispute_changed),
+        "payout.sent": ("payout", _payout_paid),
+        "payout.paid": ("payout", _payout_paid),
+        "payout.failed": ("payout", _payout_failed),
+    }
+)
