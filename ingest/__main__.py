@@ -28,6 +28,7 @@ from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
 from ingest.secrets import SecretFiles
+from ingest.serving import SERVING
 from ingest.settings import IngestSettings
 from providers.registry import build_adapters
 from stack.settings import Settings, load_settings
@@ -65,13 +66,8 @@ def main() -> None:
         create_app(opened),
         host=settings.ingest.host,
         port=settings.ingest.port,
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
+        **SERVING,
     )
 
 

@@ -1,0 +1,172 @@
+"""The receiver against a bare FastAPI echo and against the straightforward version of itself.
+
+One machine, one client (`load.wire`), 64 connections, 1.1 KB Stripe events with valid signatures. Rounds take turns, so
+that what else the machine does falls on all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from load.wire import Load, closed_loop, open_loop
+from load.wire_requests import StripeRequests
+from stack.children import answers_ok
+from stack.kafka import kafka_server
+from stack.ports import LOOPBACK, free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import Server, running
+from stack.settings import TopicsSettings
+from stack.topics import make_topics, topics
+
+PAIRS = 3
+REQUESTS_A_ROUND = 40_000
+OPEN_LOOP_S = 8.0
+RECEIVER_SECONDS = 180.0
+
+
+class NotAllTaken(RuntimeError):
+    """A ratio over answers that weren't all 200 would flatter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Ports of the three that are compared."""
+
+    receiver: int
+    echo: int
+    straightforward: int
+
+
+def measure_receiver(folder: Path, console: Console) -> dict[str, float]:
+    with targets(folder) as (ports, requests):
+        rounds = [_round(number, ports, requests, console) for number in range(PAIRS)]
+        rate = statistics.median(one["new"] for one in rounds) / 2
+        console.print(f"open loop at {rate:,.0f}/s, half of the receiver's rate")
+        tails = [_tails(rate, ports, requests, console) for _ in range(PAIRS)]
+    median = statistics.median
+    return {
+        "receiver.ratio_to_echo": median(one["new"] / one["echo"] for one in rounds),
+        "receiver.ratio_to_straightforward": median(one["new"] / one["straightforward"] for one in rounds),
+        "receiver.duplicates_ratio_to_echo": median(one["again"] / one["echo"] for one in rounds),
+        "receiver.p99_ratio_at_half_rate": median(tails),
+    }
+
+
+def _round(number: int, ports: Targets, requests: StripeRequests, console: Console) -> dict[str, float]:
+    """Requests a second of each; the first round follows a short one that warms all of them."""
+    if number == 0:
+        for port in (ports.echo, ports.receiver, ports.straightforward):
+            _all_taken(_run(closed_loop, port, requests.make(REQUESTS_A_ROUND // 10)))
+    new = requests.make(REQUESTS_A_ROUND)
+    rates = {"echo": _all_taken(_run(closed_loop, ports.echo, new)).per_s}
+    rates["new"] = _all_taken(_run(closed_loop, ports.receiver, new)).per_s
+    rates["again"] = _all_taken(_run(closed_loop, ports.receiver, new)).per_s
+    rates["straightforward"] = _all_taken(_run(closed_loop, ports.straightforward, new)).per_s
+    console.print("requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()))
+    return rates
+
+
+def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, console: Console) -> float:
+    """p99 of the receiver ÷ p99 of the echo, at one rate, from when each request was due."""
+    count = int(rate_per_s * OPEN_LOOP_S)
+
+    def at_rate(host: str, port: int, made: Sequence[bytes]) -> Awaitable[Load]:
+        return open_loop(host, port, made, rate_per_s)
+
+    echo = _all_taken(_run(at_rate, ports.echo, requests.make(count))).latency(0.99)
+    receiver = _all_taken(_run(at_rate, ports.receiver, requests.make(count))).latency(0.99)
+    console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
+    return receiver / echo
+
+
+def _run(load: Callable[[str, int, Sequence[bytes]], Awaitable[Load]], port: int, requests: Sequence[bytes]) -> Load:
+    async def go() -> Load:
+        return await load(LOOPBACK, port, requests)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(go())
+    finally:
+        gc.enable()
+
+
+def _all_taken(load: Load) -> Load:
+    """
+    :raises NotAllTaken: an answer wasn't 200
+    """
+    if set(load.statuses) != {200}:
+        raise NotAllTaken(f"answers by status: {dict(load.statuses)}")
+    return load
+
+
+@contextlib.contextmanager
+def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]]:
+    """Kafka, Redis, and the three servers on them; ``env`` goes to the receiver."""
+    secret = "whsec_" + secrets.token_hex(16)
+    with brokers(folder) as (bootstrap, redis):
+        receiver, echo, straightforward = free_ports(3)
+        baseline = (sys.executable, "-m", "load.baselines")
+        plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis, "--secret", secret)
+        with (
+            running(receiver_server(folder, bootstrap, redis, secret, receiver, **env)),
+            running(_server(folder, "echo", echo, (*baseline, "echo"))),
+            running(_server(folder, "straightforward", straightforward, plain)),
+        ):
+            yield Targets(receiver, echo, straightforward), StripeRequests(secret, time.time)
+
+
+@contextlib.contextmanager
+def brokers(folder: Path) -> Iterator[tuple[str, str]]:
+    """A Kafka with payhook's topics and a Redis: bootstrap servers and URL."""
+    kafka, controller, redis = free_ports(3)
+    bootstrap = f"{LOOPBACK}:{kafka}"
+    with (
+        running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
+        running(redis_server(folder / "redis", redis, folder / "redis.log")),
+    ):
+        make_topics(bootstrap, topics(TopicsSettings()), 1)
+        yield bootstrap, redis_url(redis)
+
+
+def receiver_server(folder: Path, bootstrap: str, redis: str, secret: str, port: int, **env: str) -> Server:
+    """``python -m ingest`` on the given servers, with one Stripe secret."""
+    held = folder / "secrets"
+    held.mkdir(exist_ok=True, parents=True)
+    (held / "stripe").write_text(secret + "\n", "utf-8")
+    return Server(
+        name="receiver",
+        command=(sys.executable, "-m", "ingest"),
+        log=folder / "receiver.log",
+        env={
+            "PAYHOOK_DATA_DIR": str(folder),
+            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+            "PAYHOOK_REDIS__URL": redis,
+            "PAYHOOK_INGEST__PORT": str(port),
+            **env,
+        },
+        answers=lambda: answers_ok(f"http://{LOOPBACK}:{port}/readyz"),
+    )
+
+
+def _server(folder: Path, name: str, port: int, command: tuple[str, ...]) -> Server:
+    def answers() -> bool:
+        with contextlib.suppress(OSError):
+            asyncio.run(closed_loop(LOOPBACK, port, [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"], 1))
+            return True
+        return False
+
+    return Server(name, (*command, "--port", str(port)), folder / f"{name}.log", answers)

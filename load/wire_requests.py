@@ -1,0 +1,50 @@
+"""Whole HTTP requests with signed Stripe events, made before they are sent."""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from load.webhooks import stripe_event
+
+PLACE = b"0123456789abcdef"
+"""Stands in the template where each event has its own number; as long as one."""
+
+
+class StripeRequests:
+    """Makes requests that are all new: each has an event, a payment and an object of its own."""
+
+    def __init__(self, secret: str, now: Callable[[], float]) -> None:
+        self._key = secret.encode()
+        self._now = now
+        self._numbers = itertools.count()
+        self._run = uuid.uuid4().hex[:6]
+        place = PLACE.decode()
+        body = stripe_event(
+            f"evt_{place}",
+            "charge.succeeded",
+            payment=f"pi_{place}",
+            account="acct_load",
+            amount_minor=1_250,
+            currency="EUR",
+            created=datetime.fromtimestamp(now(), UTC),
+        )
+        self._parts = body.split(PLACE)
+        self._head = (
+            b"POST /webhooks/stripe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json; charset=utf-8\r\n"
+            b"User-Agent: load\r\nAccept: */*\r\nContent-Length: %d\r\nStripe-Signature: " % len(body)
+        )
+
+    def make(self, count: int) -> list[bytes]:
+        """``count`` requests of about 1.4 KB, of which the body is 1.1 KB; signed now."""
+        signed_at = b"%d" % int(self._now())
+        start = signed_at + b"."
+        made = []
+        for _ in range(count):
+            body = f"{self._run}{next(self._numbers):010x}".encode().join(self._parts)
+            signature = hmac.digest(self._key, start + body, "sha256").hex().encode()
+            made.append(b"%bt=%b,v1=%b\r\n\r\n%b" % (self._head, signed_at, signature, body))
+        return made
