@@ -31,7 +31,8 @@ from providers import (
     build_adapters,
 )
 from providers.port import CannotSign
-from tests.contract.adapter_cases import CASES, GONE, HOW_TO_ADD, NOW, Case, Told, with_header
+from tests.contract.adapter_cases import CASES, HOW_TO_ADD
+from tests.contract.adapter_cases.case import GONE, NOW, Case, Told, with_header
 
 NAMES = sorted(build_adapters(ProvidersSettings()))
 FROM_VERIFY = (SignatureInvalid, SettingError)

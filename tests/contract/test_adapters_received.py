@@ -10,7 +10,8 @@ import pytest
 
 from core.event import Dedupe, to_headers
 from providers import Request
-from tests.contract.adapter_cases import CASES, NOW, Case, Told
+from tests.contract.adapter_cases import CASES
+from tests.contract.adapter_cases.case import NOW, Case, Told
 from tests.unit.ingest.app_under_test import Bench
 
 

@@ -1,7 +1,6 @@
-"""How valid requests of each provider are made, so that one suite can hold every adapter to the port.
+"""A `Case`: how valid requests of one provider are made, so that one suite can hold every adapter to the port.
 
-A new provider adds a `Case` and its line in `CASES`. What a case doesn't override is so for a provider that
-signs its whole body, with a signature in one header.
+What a case doesn't override is so for a provider that signs its whole JSON body, with a signature in a header.
 """
 
 from __future__ import annotations
@@ -9,12 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 
-from core.money import Movement
-from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
-from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
+from providers import Adapter, ProvidersSettings, Request, build_adapters
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 FLIPS_MAX = 6_000
@@ -144,123 +141,3 @@ def with_value(document: Any, path: Path, value: object) -> Any:
     else:
         holder[path[-1]] = value
     return document
-
-
-class StripeCase(Case):
-    name = "stripe"
-    secrets = ("whsec_new_of_the_suite", "whsec_old_of_the_suite")
-    signature_headers = (b"stripe-signature",)
-    tolerance_s = 300
-
-    def body(self, told: Told) -> bytes:
-        body = stripe_event(
-            f"evt_{told.event}",
-            "refund.created",
-            payment=f"pi_{told.payment}",
-            account=f"acct_{told.account}",
-            amount_minor=told.amount_minor,
-            currency="EUR",
-            created=NOW,
-            object_id=f"re_{told.movement}",
-        )
-        return self.spoiled(body, ("pending_webhooks",), told.delivery)
-
-
-class AdyenCase(Case):
-    """The signature is in the body, one an item, and covers eight fields of it."""
-
-    name = "adyen"
-    secrets = ("AB" * 32, "CD" * 32)
-    signature_headers = ()
-    SIGNED = (
-        ("pspReference",),
-        ("originalReference",),
-        ("merchantAccountCode",),
-        ("merchantReference",),
-        ("eventCode",),
-        ("success",),
-        ("amount", "value"),
-        ("amount", "currency"),
-        ("additionalData", "hmacSignature"),
-    )
-
-    def body(self, told: Told) -> bytes:
-        return self.batch([told])
-
-    def batch(self, told: Sequence[Told]) -> bytes:
-        return adyen_notification([self._item(one) for one in told])
-
-    def altered(self, request: Request) -> Iterator[Request]:
-        for number, wrapper in enumerate(json.loads(request.body)["notificationItems"]):
-            for name in self.SIGNED:
-                value: Any = wrapper["NotificationRequestItem"]
-                for step in name:
-                    value = value[step]
-                at = _nth(request.body, f'"{name[-1]}":'.encode(), number)
-                start = request.body.index(str(value).encode(), at + len(name[-1]) + 3)
-                end = start + len(str(value).encode())
-                for flipped in flips(request.body[start:end]):
-                    yield replace(request, body=request.body[:start] + flipped + request.body[end:])
-
-    def resigned(self, request: Request, values: Sequence[bytes]) -> Iterator[Request]:
-        """Of one item a signature can't come several times: that would be a key twice in one object."""
-        whole = json.loads(request.body)
-        signature = whole["notificationItems"][0]["NotificationRequestItem"]["additionalData"]["hmacSignature"].encode()
-        member = b'"hmacSignature":"' + signature + b'"'
-        members = b",".join(b'"hmacSignature":"' + value + b'"' for value in values) or b'"other":""'
-        yield replace(request, body=request.body.replace(member, members, 1))
-
-    @staticmethod
-    def _item(told: Told) -> AdyenItem:
-        return AdyenItem(
-            psp_reference=told.movement,
-            original_reference=told.payment,
-            merchant_account=told.account,
-            merchant_reference="order-1",
-            event_code="REFUND",
-            amount_minor=told.amount_minor,
-            currency="EUR",
-            event_date=NOW + timedelta(minutes=told.delivery),
-        )
-
-
-class StandardWebhooksCase(Case):
-    """The event's id is in a signed header; where the money is, settings say."""
-
-    name = "standardwebhooks"
-    secrets = ("whsec_bmV3LW9mLXRoZS1zdWl0ZQ==", "whsec_b2xkLW9mLXRoZS1zdWl0ZQ==")
-    signature_headers = (b"webhook-id", b"webhook-timestamp", b"webhook-signature")
-    settings: ClassVar[Mapping[str, Any]] = {
-        "standardwebhooks": StandardWebhooksSettings(
-            money=(MoneyRule(event_type="refund.created", movement=Movement.REFUND, id="/data/id"),)
-        )
-    }
-    tolerance_s = 300
-
-    def body(self, told: Told) -> bytes:
-        body = standard_event(
-            "refund.created",
-            payment=told.payment,
-            account=told.account,
-            amount_minor=told.amount_minor,
-            currency="EUR",
-            occurred_at=NOW,
-        )
-        return self.spoiled(body, ("data", "id"), told.movement)
-
-
-def _nth(body: bytes, wanted: bytes, number: int) -> int:
-    """Where the text stands for the ``number``th time, counted from 0."""
-    at = -1
-    for _ in range(number + 1):
-        at = body.index(wanted, at + 1)
-    return at
-
-
-CASES: dict[str, Case] = {case.name: case for case in (StripeCase(), AdyenCase(), StandardWebhooksCase())}
-
-HOW_TO_ADD = (
-    "{name} is in providers/registry.py and has no case: add a subclass of Case to tests/contract/adapter_cases.py "
-    "and its line to CASES. It says how a valid request is made: two secrets, a refund's body (a sample builder in "
-    "load/samples/), the signature's headers. docs/adding-a-provider.md shows one"
-)
