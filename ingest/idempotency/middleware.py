@@ -1,0 +1,250 @@
+"""The ASGI middleware: claim → run → confirm around any application's POST and PATCH.
+
+After draft-ietf-httpapi-idempotency-key-header (the IETF's HTTPAPI working group).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ingest.claims import OWNER_BYTES, ClaimState, ClaimsUnavailable
+from ingest.idempotency import problems
+from ingest.idempotency.body import ClientGone, read_whole
+from ingest.idempotency.header import KeyMalformed, read_key
+from ingest.idempotency.problems import Problem
+from ingest.idempotency.recording import Recording
+from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RequestKey, Run
+
+log = logging.getLogger(__name__)
+
+DRAFT = "https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"
+METHODS = ("POST", "PATCH")
+KEPT_HEADERS = (
+    *("cache-control", "content-encoding", "content-language", "content-location", "content-type"),
+    *("etag", "last-modified", "link", "location", "vary"),
+)
+"""What of an answer's header is repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
+NOT_KEPT_STATUSES = frozenset({401, 403, 407, 408, 421, 425, 429})
+"""About the sender or the moment, not about the request: the same request may fare otherwise."""
+RENEWALS_A_LEASE = 3
+BODILESS = frozenset({204, 304})
+KEY_IN_USE_RETRY_S = 1
+UNAVAILABLE_RETRY_S = 5
+
+Caller = Callable[[Scope], str]
+
+
+def client_address(scope: Scope) -> str:
+    """A caller by its address as the server saw it: enough where nobody logs in and no proxy stands between."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    request_bytes_max: int
+    request_s_max: float
+    answer_bytes_max: int
+
+
+class IdempotencyKey:
+    """Wraps an ASGI application so that a request with a key is carried out once, and then answered from memory.
+
+    - No key where ``required``, no usable key, or several: 400.
+    - The first request with a key runs; a copy meanwhile gets 409 with Retry-After; one with another method, path,
+      query, content type or body gets 422; a copy afterwards gets the first one's answer and
+      ``Idempotent-Replayed: true``.
+    - Answers below 500 are kept, errors too, for as long as the store keeps them. Not kept, so that the same request
+      runs again: 5xx and exceptions, 401, 403, 407, 408, 421, 425, 429, and what the application calls
+      `Run.nothing_began` for (its validation, before it does anything).
+    - An answer larger than ``answer_bytes_max`` isn't kept but that it was given: a copy gets 409 with its status.
+    - An owner that dies leaves its claim to the next copy after the lease: the application runs again. Its own work
+      should be idempotent by `Run.request_id`, which it finds in ``scope["state"]["idempotency"]``.
+    - A client that leaves changes nothing: the run goes on, and its answer is kept.
+    - Where the store can't be asked nothing is run: 503 with Retry-After; with ``open_when_unavailable`` it runs
+      unprotected instead.
+
+    ``caller`` names who asks: keys of different callers are different keys. Other methods, websockets and lifespan
+    pass untouched.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        store: AnswerStore,
+        caller: Caller,
+        methods: Collection[str] = METHODS,
+        required: bool = True,
+        open_when_unavailable: bool = False,
+        request_bytes_max: int = 1 << 20,
+        request_s_max: float = 30.0,
+        answer_bytes_max: int = 1 << 18,
+        kept_headers: Collection[str] = KEPT_HEADERS,
+        docs_url: str = DRAFT,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._caller = caller
+        self._methods = frozenset(methods)
+        self._required = required
+        self._open_when_unavailable = open_when_unavailable
+        self._limits = _Limits(request_bytes_max, request_s_max, answer_bytes_max)
+        self._kept_headers = frozenset(name.lower().encode() for name in kept_headers)
+        self._docs_url = docs_url
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; its refusals are problem details."""
+        if scope["type"] != "http" or scope["method"] not in self._methods:
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._guarded(scope, receive, send)
+        except Problem as problem:
+            await problem.send(send, self._docs_url)
+        except ClientGone:
+            return
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            key = read_key(scope["headers"])
+        except KeyMalformed as malformed:
+            raise problems.key_malformed(malformed.problem) from None
+        if key is None:
+            if self._required:
+                raise problems.key_missing(scope["method"])
+            await self._app(scope, receive, send)
+            return
+        limits = self._limits
+        body = await read_whole(scope["headers"], receive, limits.request_bytes_max, limits.request_s_max)
+        request = request_key(self._caller(scope), key, scope, body)
+        owner = os.urandom(OWNER_BYTES)
+        claimed = await self._claim(request, owner)
+        if claimed.answer is not None:
+            await _replay(claimed.answer, send)
+            return
+        run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
+        held = _Held(self._store, request, owner, run)
+        recording = Recording(body, receive, send, held.settle, limits.answer_bytes_max, self._kept_headers)
+        await self._shielded(self._run(held, with_run(scope, run), recording), recording)
+
+    async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
+        """
+        :raises Problem: not now, or not with this key
+        """
+        try:
+            claimed = await self._store.claim(request, owner)
+        except ClaimsUnavailable as unavailable:
+            log.warning("idempotency keys can't be looked up: %s", unavailable)
+            if self._open_when_unavailable:
+                return Claimed(ClaimState.RECLAIMED)
+            # It may have been claimed all the same, and nobody would run it until the lease is over.
+            with contextlib.suppress(ClaimsUnavailable):
+                await self._store.lapse(request, owner)
+            raise problems.store_unavailable(UNAVAILABLE_RETRY_S) from None
+        if claimed.state is ClaimState.IN_FLIGHT:
+            raise problems.key_in_use(KEY_IN_USE_RETRY_S)
+        if claimed.state is ClaimState.CONFLICT:
+            raise problems.key_reused()
+        if claimed.answer is not None and claimed.answer.body is None:
+            raise problems.answer_not_kept(claimed.answer.status, claimed.answer.body_bytes)
+        return claimed
+
+    async def _run(self, held: _Held, scope: Scope, recording: Recording) -> None:
+        renewing = asyncio.create_task(held.renew())
+        try:
+            await self._app(scope, recording.receive, recording.send)
+            await recording.end()
+        except Exception:
+            if not recording.settled:
+                await held.lapse()
+            raise
+        finally:
+            renewing.cancel()
+        if not recording.settled:
+            await held.lapse()
+
+    async def _shielded(self, run: Coroutine[None, None, None], recording: Recording) -> None:
+        """A server that cancels a request because its client left doesn't cancel the work."""
+        task = asyncio.create_task(run)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            recording.client_gone()
+            task.add_done_callback(_log_failure)
+            raise
+
+
+class _Held:
+    """A key while its run lasts."""
+
+    def __init__(self, store: AnswerStore, request: RequestKey, owner: bytes, run: Run) -> None:
+        self._store = store
+        self._request = request
+        self._owner = owner
+        self._run = run
+
+    async def settle(self, answer: KeptAnswer) -> None:
+        """What can't be settled lapses by itself; the answer is true all the same, and is given."""
+        again = answer.status >= 500 or answer.status in NOT_KEPT_STATUSES
+        try:
+            if not self._run.began and not self._run.repeated:
+                await self._store.release(self._request, self._owner)
+            elif again or not self._run.began:
+                await self._store.lapse(self._request, self._owner)
+            elif not await self._store.confirm(self._request, self._owner, answer):
+                log.warning(
+                    "the run %s was taken over while it was paused; its answer isn't kept", self._run.request_id
+                )
+        except ClaimsUnavailable as unavailable:
+            log.warning("the answer of the run %s isn't kept: %s", self._run.request_id, unavailable)
+
+    async def lapse(self) -> None:
+        with contextlib.suppress(ClaimsUnavailable):
+            await self._store.lapse(self._request, self._owner)
+
+    async def renew(self) -> None:
+        """Until cancelled, or until somebody else has the key."""
+        held = True
+        while held:
+            await asyncio.sleep(self._store.lease_s / RENEWALS_A_LEASE)
+            with contextlib.suppress(ClaimsUnavailable):
+                held = await self._store.renew(self._request, self._owner)
+
+
+def request_key(caller: str, key: str, scope: Scope, body: bytes) -> RequestKey:
+    """The key in its caller's scope, and the fingerprint: method, path, query, content type, body."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    content_type = b",".join(value for name, value in scope["headers"] if name == b"content-type")
+    return RequestKey.of(caller, key, scope["method"].encode(), path, scope["query_string"], content_type, body)
+
+
+def with_run(scope: Scope, run: Run) -> Scope:
+    """The application's own scope. Extensions that send answers in other ways than by their bytes aren't offered."""
+    offered = scope.get("extensions") or {}
+    extensions = {name: value for name, value in offered.items() if not name.startswith("http.response.")}
+    scope.setdefault("state", {})["idempotency"] = run
+    return {**scope, "extensions": extensions}
+
+
+async def _replay(answer: KeptAnswer, send: Send) -> None:
+    body = answer.body or b""
+    length = [] if answer.status in BODILESS else [(b"content-length", str(len(body)).encode())]
+    headers = [*answer.headers, *length, (b"idempotent-replayed", b"true")]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (failed := task.exception()) is not None:
+        log.error("a run whose client had left failed", exc_info=failed)

@@ -1,0 +1,215 @@
+"""What is known of an idempotency key: the claim protocol of webhooks, with an answer where a webhook has only "done".
+
+The key's hash is claimed by one atomic operation; who has it runs the application and confirms with the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+
+from core.clock import Clock
+from ingest.claims import ClaimState, ClaimsUnavailable
+
+DAY_S = 86_400.0
+LEASE_S = 60.0
+"""An owner that lives renews it (`LEASE_S` / 3), so that this is only how long a dead one's key stays blocked."""
+ENTRIES_MAX = 100_000
+_HEAD = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """A caller's key and the request that came with it, both as SHA-256 (32 bytes)."""
+
+    key32: bytes
+    fingerprint32: bytes
+
+    @classmethod
+    def of(cls, caller: str, key: str, *request: bytes) -> RequestKey:
+        """``request``: the parts that make a request the same one, in a fixed order."""
+        scope = hashlib.sha256(caller.encode("utf-8", "surrogatepass")).digest()
+        fingerprint = hashlib.sha256()
+        for part in request:
+            fingerprint.update(hashlib.sha256(part).digest())
+        return cls(hashlib.sha256(scope + key.encode()).digest(), fingerprint.digest())
+
+    @property
+    def request_id(self) -> str:
+        """32 hex digits, the same for every run of this request under this key, on any machine."""
+        return hashlib.sha256(self.key32 + self.fingerprint32).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class Run:
+    """What the application finds at ``scope["state"]["idempotency"]`` (Starlette: ``request.state.idempotency``).
+
+    ``request_id`` is what makes the application's own work idempotent. ``repeated``: an earlier run of the same
+    request may have done some of it already, because its owner died or the store couldn't be asked.
+    """
+
+    key: str
+    request_id: str
+    repeated: bool
+    began: bool = True
+
+    def nothing_began(self) -> None:
+        """The application refuses before it did anything: the answer isn't kept, the key stays free."""
+        self.began = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer as it was given. ``body`` is None where it was too large to be kept; ``body_bytes`` is its length."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes | None
+    body_bytes: int
+
+    def encode(self) -> bytes:
+        """A length, a head in JSON, the body's own bytes."""
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
+        head = orjson.dumps([self.status, headers, self.body is not None, self.body_bytes])
+        return _HEAD.pack(len(head)) + head + (self.body or b"")
+
+    @classmethod
+    def decode(cls, raw: bytes) -> KeptAnswer:
+        """The inverse of `encode`."""
+        (length,) = _HEAD.unpack_from(raw)
+        at = _HEAD.size + length
+        status, headers, kept, body_bytes = orjson.loads(raw[_HEAD.size : at])
+        pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers)
+        return cls(status, pairs, raw[at:] if kept else None, body_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim found. ``answer`` comes with `ClaimState.DUPLICATE`, and only then.
+
+    Unlike with webhooks, another fingerprint is a conflict while the first request is pending too, even when its owner
+    is dead: a request that nobody confirmed may have done its work, and the key stands for that one.
+    """
+
+    state: ClaimState
+    answer: KeptAnswer | None = None
+
+
+class AnswerStore(Protocol):
+    """The protocol's steps; ``owner``: 16 bytes of the run's own.
+
+    Each raises `ClaimsUnavailable` where the store can't be asked in time; what it did then isn't known.
+    """
+
+    @property
+    def lease_s(self) -> float:
+        """How long a claim holds that nobody renews."""
+
+    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+        """Decides atomically who runs."""
+
+    async def renew(self, key: RequestKey, owner: bytes) -> bool:
+        """The owner still works on it; False: it isn't the owner any more."""
+
+    async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
+        """Keeps the answer; False: another run has taken the key over, and its answer counts."""
+
+    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+        """Ends the own lease now: the next copy of the same request reclaims the key, and knows of this run."""
+
+    async def release(self, key: RequestKey, owner: bytes) -> None:
+        """Gives the key back, as if it had never come; only if still the owner."""
+
+
+@dataclass(slots=True)
+class _Held:
+    fingerprint32: bytes
+    owner: bytes | None
+    answer: bytes
+    lease_until: float
+    kept_until: float
+
+
+class MemoryAnswers:
+    """The protocol in a dictionary, for tests and for an application that is one process and may forget at its end.
+
+    At most ``entries_max`` keys; when all of them are still in their time, a new key can't be claimed.
+    """
+
+    def __init__(
+        self, clock: Clock, lease_s: float = LEASE_S, kept_s: float = DAY_S, entries_max: int = ENTRIES_MAX
+    ) -> None:
+        self._clock = clock
+        self._lease_s = lease_s
+        self._kept_s = kept_s
+        self._entries_max = entries_max
+        self._held: dict[bytes, _Held] = {}
+
+    @property
+    def lease_s(self) -> float:
+        return self._lease_s
+
+    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+        held = self._get(key)
+        if held is not None and held.fingerprint32 != key.fingerprint32:
+            return Claimed(ClaimState.CONFLICT)
+        if held is not None and held.owner is None:
+            return Claimed(ClaimState.DUPLICATE, KeptAnswer.decode(held.answer))
+        if held is not None and held.lease_until > self._clock.monotonic():
+            return Claimed(ClaimState.IN_FLIGHT)
+        self._make_room(key)
+        self._pend(key, owner, self._lease_s)
+        return Claimed(ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED)
+
+    async def renew(self, key: RequestKey, owner: bytes) -> bool:
+        held = self._get(key)
+        if held is None or held.owner != owner:
+            return False
+        self._pend(key, owner, self._lease_s)
+        return True
+
+    async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
+        held = self._get(key)
+        if held is not None and held.owner != owner:
+            return False
+        until = self._clock.monotonic() + self._kept_s
+        self._held[key.key32] = _Held(key.fingerprint32, None, answer.encode(), until, until)
+        return True
+
+    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+        held = self._get(key)
+        if held is not None and held.owner == owner:
+            self._pend(key, owner, 0.0)
+
+    async def release(self, key: RequestKey, owner: bytes) -> None:
+        held = self._get(key)
+        if held is not None and held.owner == owner:
+            del self._held[key.key32]
+
+    def forget_all(self) -> None:
+        """What an emptied Redis is like."""
+        self._held.clear()
+
+    def _pend(self, key: RequestKey, owner: bytes, lease_s: float) -> None:
+        until = self._clock.monotonic() + lease_s
+        self._held[key.key32] = _Held(key.fingerprint32, owner, b"", until, until + self._kept_s)
+
+    def _make_room(self, key: RequestKey) -> None:
+        if len(self._held) < self._entries_max or key.key32 in self._held:
+            return
+        now = self._clock.monotonic()
+        for over in [name for name, held in self._held.items() if held.kept_until <= now]:
+            del self._held[over]
+        if len(self._held) >= self._entries_max:
+            raise ClaimsUnavailable(f"{self._entries_max} keys are held and none is over; a larger store is needed")
+
+    def _get(self, key: RequestKey) -> _Held | None:
+        held = self._held.get(key.key32)
+        if held is not None and held.kept_until <= self._clock.monotonic():
+            del self._held[key.key32]
+            return None
+        return held

@@ -1,0 +1,242 @@
+"""The claim protocol with kept answers, row by row: in memory, on fakeredis, and on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import fakeredis
+import pybreaker
+import pytest
+import redis.asyncio
+
+from core.clock import ManualClock
+from ingest.claims import ClaimState
+from ingest.gate import RedisGate
+from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
+from stack.ports import free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import running
+
+LEASE_S = 0.3
+KEPT_S = 1.0
+ANN, BOB = b"a" * 16, b"b" * 16
+GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+ANSWER = KeptAnswer(201, ((b"content-type", b"text/plain"), (b"location", b"/a")), b"\x00\xffdone", 6)
+TOO_LARGE = KeptAnswer(200, (), None, 10**9)
+Result = TypeVar("Result")
+_numbers = itertools.count()
+
+
+class Ground(Protocol):
+    """Where the suite runs: a store, and time that passes."""
+
+    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result: ...
+    def pass_time(self, seconds: float) -> None: ...
+    def forget(self) -> None: ...
+
+
+class MemoryGround:
+    def __init__(self) -> None:
+        self._clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+        self._store = MemoryAnswers(self._clock, LEASE_S, KEPT_S)
+
+    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result:
+        async def inside() -> Result:
+            return await use(self._store)
+
+        return asyncio.run(inside())
+
+    def pass_time(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+    def forget(self) -> None:
+        self._store.forget_all()
+
+
+class RedisGround:
+    """``open_client`` is called in each run's event loop; time passes by itself."""
+
+    def __init__(self, open_client: Callable[[], Any]) -> None:
+        self._open_client = open_client
+
+    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result:
+        async def inside() -> Result:
+            client = self._open_client()
+            try:
+                return await use(RedisAnswers(client, GATE, LEASE_S, KEPT_S))
+            finally:
+                await client.aclose()
+
+        return asyncio.run(inside())
+
+    def pass_time(self, seconds: float) -> None:
+        asyncio.run(asyncio.sleep(seconds))
+
+    def forget(self) -> None:
+        async def flush() -> None:
+            client = self._open_client()
+            await client.flushall()
+            await client.aclose()
+
+        asyncio.run(flush())
+
+
+@pytest.fixture(scope="module")
+def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("redis")
+    (port,) = free_ports(1)
+    with running(redis_server(folder, port, folder / "redis.log")):
+        yield redis_url(port)
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def ground(request: pytest.FixtureRequest) -> Ground:
+    if request.param == "memory":
+        return MemoryGround()
+    if request.param == "fakeredis":
+        server = fakeredis.FakeServer()
+        return RedisGround(lambda: fakeredis.FakeAsyncRedis(server=server))
+    url = request.getfixturevalue("real_redis")
+    return RedisGround(lambda: redis.asyncio.Redis.from_url(url))
+
+
+@pytest.fixture
+def key() -> RequestKey:
+    return RequestKey.of("ann", f"key-{next(_numbers)}", b"POST", b"/refunds", b"{}")
+
+
+def other(key: RequestKey) -> RequestKey:
+    """The same key with another request."""
+    return RequestKey(key.key32, bytes(32))
+
+
+def claim(ground: Ground, key: RequestKey, owner: bytes = ANN) -> Claimed:
+    return ground.run(lambda store: store.claim(key, owner))
+
+
+def state(ground: Ground, key: RequestKey, owner: bytes = ANN) -> ClaimState:
+    return claim(ground, key, owner).state
+
+
+def confirm(ground: Ground, key: RequestKey, owner: bytes = ANN, answer: KeptAnswer = ANSWER) -> bool:
+    return ground.run(lambda store: store.confirm(key, owner, answer))
+
+
+def renew(ground: Ground, key: RequestKey, owner: bytes = ANN) -> bool:
+    return ground.run(lambda store: store.renew(key, owner))
+
+
+def lapse(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
+    ground.run(lambda store: store.lapse(key, owner))
+
+
+def release(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
+    ground.run(lambda store: store.release(key, owner))
+
+
+def test_the_first_to_ask_has_it_and_a_copy_finds_it_in_flight(ground: Ground, key: RequestKey) -> None:
+    assert claim(ground, key) == Claimed(ClaimState.CLAIMED)
+    assert claim(ground, key, BOB) == Claimed(ClaimState.IN_FLIGHT)
+
+
+@pytest.mark.parametrize("answer", [ANSWER, TOO_LARGE])
+def test_confirmed_a_copy_finds_the_answer_byte_for_byte(ground: Ground, key: RequestKey, answer: KeptAnswer) -> None:
+    claim(ground, key)
+    assert confirm(ground, key, answer=answer)
+    assert claim(ground, key, BOB) == Claimed(ClaimState.DUPLICATE, answer)
+
+
+def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    assert state(ground, other(key), BOB) is ClaimState.CONFLICT
+    ground.pass_time(LEASE_S + 0.1)
+    assert state(ground, other(key), BOB) is ClaimState.CONFLICT, "its dead owner may have acted"
+    claim(ground, key)
+    confirm(ground, key)
+    assert claim(ground, other(key), BOB) == Claimed(ClaimState.CONFLICT)
+
+
+def test_a_key_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    ground.pass_time(LEASE_S + 0.1)
+    assert state(ground, key, BOB) is ClaimState.RECLAIMED
+    assert state(ground, key, ANN) is ClaimState.IN_FLIGHT
+
+
+def test_an_owner_that_renews_keeps_its_claim_beyond_the_lease(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    for _ in range(3):
+        ground.pass_time(LEASE_S / 2)
+        assert renew(ground, key)
+    assert state(ground, key, BOB) is ClaimState.IN_FLIGHT
+
+
+def test_an_owner_that_lost_its_claim_can_do_nothing_with_it(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    ground.pass_time(LEASE_S + 0.1)
+    claim(ground, key, BOB)
+    assert not renew(ground, key, ANN)
+    assert not confirm(ground, key, ANN)
+    lapse(ground, key, ANN)
+    release(ground, key, ANN)
+    assert state(ground, key, ANN) is ClaimState.IN_FLIGHT
+    assert confirm(ground, key, BOB)
+    assert not confirm(ground, key, ANN, TOO_LARGE), "an answer that was given isn't replaced"
+    assert claim(ground, key, ANN).answer == ANSWER
+
+
+def test_an_answer_is_final(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    confirm(ground, key)
+    assert not renew(ground, key)
+    lapse(ground, key)
+    release(ground, key)
+    assert claim(ground, key, BOB).answer == ANSWER
+
+
+def test_released_it_is_free_at_once_for_any_request(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    release(ground, key)
+    assert state(ground, other(key), BOB) is ClaimState.CLAIMED
+
+
+def test_lapsed_it_is_free_at_once_for_the_same_request_only(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    lapse(ground, key)
+    assert state(ground, other(key), BOB) is ClaimState.CONFLICT
+    assert state(ground, key, BOB) is ClaimState.RECLAIMED
+
+
+def test_after_its_time_a_key_is_new_again(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    confirm(ground, key)
+    ground.pass_time(KEPT_S + 0.1)
+    assert state(ground, other(key), BOB) is ClaimState.CLAIMED
+
+
+def test_a_key_that_was_forgotten_between_claim_and_confirm_is_known_again(ground: Ground, key: RequestKey) -> None:
+    claim(ground, key)
+    ground.forget()
+    assert not renew(ground, key)
+    assert confirm(ground, key)
+    assert claim(ground, key, BOB).answer == ANSWER
+
+
+def test_keys_of_several_callers_are_several_keys(ground: Ground) -> None:
+    name = f"key-{next(_numbers)}"
+    mine, yours = (RequestKey.of(caller, name, b"POST") for caller in ("ann", "bob"))
+    claim(ground, mine)
+    assert state(ground, yours, BOB) is ClaimState.CLAIMED
+
+
+def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: RequestKey) -> None:
+    async def all_at_once(store: AnswerStore) -> list[Claimed]:
+        return await asyncio.gather(*(store.claim(key, bytes([n]) * 16) for n in range(50)))
+
+    states = [claimed.state for claimed in ground.run(all_at_once)]
+    assert sorted(states) == [ClaimState.CLAIMED] + [ClaimState.IN_FLIGHT] * 49
