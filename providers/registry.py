@@ -5,6 +5,8 @@ from __future__ import annotations
 from providers.adyen import AdyenAdapter
 from providers.checkout import CheckoutAdapter
 from providers.gocardless import GoCardlessAdapter
+from providers.mollie import MollieAdapter
+from providers.mollieclassic import MollieClassicAdapter
 from providers.paddle import PaddleAdapter
 from providers.paypal import PayPalAdapter
 from providers.port import Adapter
@@ -27,5 +29,7 @@ def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
         PaddleAdapter(settings),
         GoCardlessAdapter(settings),
         PayPalAdapter(settings),
+        MollieAdapter(settings),
+        MollieClassicAdapter(settings),
     ]
     return {adapter.name: adapter for adapter in adapters}

@@ -93,6 +93,18 @@ class PaddleSettings(BaseModel):
     )
 
 
+class MollieSettings(BaseModel):
+    """Where Mollie's classic webhooks, which only name a payment, ask for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    api_url: str = Field(
+        "https://api.mollie.com",
+        pattern=r"^https?://[A-Za-z0-9.:-]+$",
+        description="Mollie's API, without a path; plain http is for a simulator on this machine",
+    )
+
+
 class ProvidersSettings(BaseModel):
     """Settings of all providers' adapters."""
 
@@ -114,3 +126,4 @@ class ProvidersSettings(BaseModel):
     square: SquareSettings = Field(SquareSettings(), description="What Square signs beside the body")
     checkout: CheckoutSettings = Field(CheckoutSettings(), description="Where Checkout.com's events name an account")
     paddle: PaddleSettings = Field(PaddleSettings(), description="How long Paddle's signatures hold")
+    mollie: MollieSettings = Field(MollieSettings(), description="Where Mollie's payments are fetched")

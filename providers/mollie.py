@@ -1,0 +1,216 @@
+"""Mollie's next-gen webhooks: signature (https://docs.mollie.com/reference/webhooks-best-practices), identities, money.
+
+One request is one event (https://docs.mollie.com/reference/webhooks-new). Money is read from the snapshot in it
+(``_embedded.entity``), so the webhook has to be set to the full payload: an event of a type that moves money and
+has no snapshot raises instead of being passed over.
+
+What books, and why:
+
+- ``payment.paid`` under the payment's id: what was captured of it where that is said, else its amount.
+- A refund under its ``re_`` id from ``refund.processing`` on, when it can't be canceled any more, whichever event
+  says so first. ``refund.failed`` comes after that and gives the money back.
+- ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
+- ``payout.completed`` under the payout's id; one that failed was never booked.
+- ``payment-link.paid`` and ``sales-invoice.paid`` report payments that have events of their own and don't name
+  them; ``balance-transaction.created`` repeats what payments, refunds and payouts said. They move nothing.
+
+A refund and a chargeback don't say whose profile they are of, so no event has an account: the bookings of one
+payment would land on two merchants. Profiles that are kept apart need endpoints of their own.
+"""
+
+from __future__ import annotations
+
+import secrets as random_secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Event, Mode
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import (
+    an_object,
+    certain,
+    content_hash,
+    decimal_money_of,
+    entity_key,
+    optional_text,
+    text,
+    time_of,
+    versioned_content,
+)
+from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
+from providers.settings import ProvidersSettings
+from providers.signature import matching, secret_error, sha256_mac
+
+NAME = "mollie"
+ACCOUNT = ""
+HEADER = b"x-mollie-signature"
+PREFIX = b"sha256="
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"_links"})})
+"""By version of the list; links say where to read on, not what happened."""
+CONTENT_VERSION = 1
+IDENTITY_FIELDS = frozenset(
+    {
+        "id",
+        "entityId",
+        "paymentId",
+        "orderId",
+        "profileId",
+        "customerId",
+        "mandateId",
+        "subscriptionId",
+        "settlementId",
+        "balanceId",
+    }
+)
+_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
+    {
+        "payment.paid": Movement.CAPTURE,
+        "refund.processing": Movement.REFUND,
+        "refund.refunded": Movement.REFUND,
+        "refund.failed": Movement.REFUND_FAILED,
+        "chargeback.received": Movement.DISPUTE_OPENED,
+        "chargeback.reversed": Movement.DISPUTE_WON,
+        "payout.completed": Movement.PAYOUT_PAID,
+    }
+)
+
+
+class MollieAdapter:
+    """One request is one event; its body is the event's body."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        header = request.one(HEADER)
+        if not header:
+            raise SignatureInvalid("missing")
+        return matching([header.removeprefix(PREFIX)], [_signature(secret, request.body) for secret in secrets])
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document = an_object(request.document, "the body")
+        event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
+        snapshot = _snapshot(document) or {}
+        payment = optional_text(snapshot, "paymentId") or concerned
+        fact = certain(lambda: _fact(document, event_type))
+        return [
+            Event(
+                provider=NAME,
+                event_id=event_id,
+                event_type=event_type,
+                event_key=join_key(NAME, event_id, event_type),
+                entity_key=entity_key(self._settings.entity, NAME, ACCOUNT, payment),
+                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_version=CONTENT_VERSION,
+                body=request.body,
+                mode=mode_of(snapshot) or mode,
+                account=ACCOUNT,
+                occurred_at=time_of(document.get("createdAt")),
+                fact_key=fact.fact_key if fact else None,
+                fact_sha256=fact.sha256 if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return versioned_content(NAME, body, version, LEFT_OUT)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,
+        now: datetime,  # noqa: ARG002 - Mollie signs the body and nothing else
+        event_id: str | None = None,  # noqa: ARG002
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
+    ) -> SignedRequest:
+        header = (PREFIX + _signature(secret, body)).decode("ascii")
+        return SignedRequest(body, {"Content-Type": "application/json", "X-Mollie-Signature": header})
+
+    def check_secret(self, secret: str) -> None:
+        _key(secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_urlsafe(32)
+
+
+def mode_of(resource: Mapping[str, Any]) -> Mode | None:
+    """What a resource says of itself; None where it says nothing.
+
+    :raises Unparseable: it says something else than live or test
+    """
+    mode = resource.get("mode")
+    if mode is None:
+        return None
+    if mode not in ("live", "test"):
+        raise Unparseable("'mode' is neither live nor test")
+    return "live" if mode == "live" else "test"
+
+
+def fact_of(provider: str, resource: Mapping[str, Any], movement: Movement, amount: object) -> MoneyFact:
+    """The movement of one of Mollie's resources, under the resource's own id.
+
+    :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
+    :raises Unparseable: the resource has no id
+    """
+    reference = text(resource, "id")
+    paid = an_object(amount, "the amount")
+    return MoneyFact(
+        fact_key=join_key(provider, reference, movement.value),
+        movement=movement,
+        account=ACCOUNT,
+        payment=None if movement is Movement.PAYOUT_PAID else optional_text(resource, "paymentId") or reference,
+        money=decimal_money_of(paid.get("value"), paid.get("currency")),
+    )
+
+
+def paid_amount(payment: Mapping[str, Any]) -> object:
+    """Of a paid payment, what was captured of it where that is said."""
+    captured = payment.get("amountCaptured")
+    return payment.get("amount") if captured is None else captured
+
+
+def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    movement = _MOVEMENTS.get(event_type)
+    if movement is None:
+        return None
+    snapshot = _snapshot(document)
+    if snapshot is None:
+        raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
+    if snapshot.get("id") != text(document, "entityId"):
+        raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
+    amount = paid_amount(snapshot) if movement is Movement.CAPTURE else snapshot.get("amount")
+    return fact_of(NAME, snapshot, movement, amount)
+
+
+def _snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    embedded = document.get("_embedded")
+    found = embedded.get("entity") if isinstance(embedded, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook's signing secret")
+    try:
+        return secret.encode("utf-8")
+    except UnicodeEncodeError:
+        raise secret_error(NAME, "the secret isn't Unicode text") from None
+
+
+def _signature(secret: str, body: bytes) -> bytes:
+    return sha256_mac(_key(secret), body).hex().encode("ascii")

@@ -1,0 +1,311 @@
+"""Mollie's classic webhooks (https://docs.mollie.com/reference/webhooks): only an id comes, what it means is fetched.
+
+A delivery is ``id=tr_…`` without a signature: anybody may send it, and it proves nothing. What Mollie answers over
+TLS to our own API key does, so the secrets of this provider are API keys; each delivery is a new observation of
+the payment (https://docs.mollie.com/reference/get-payment), and of its captures, refunds and chargebacks. An id
+that Mollie doesn't know is answered as if it did, so that strangers learn nothing. Ids other than a payment's or
+an order's are refused: dropping them in silence would hide a webhook that is set in the wrong place.
+
+One event tells one stage of one resource and is named by both: ``re_1`` and ``refund.sent``. The same stage again
+is a duplicate, however much else has changed in the document; with another amount it is a conflict. A stage that
+must have been passed is told as well, so that nothing is missed between two deliveries: a failed refund was sent
+before, a reversed chargeback was received before.
+
+What books, and why:
+
+- A paid payment, under its own id; one with manual capture moves nothing itself, its captures do, each under its
+  ``cpt_`` id as it succeeds.
+- A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
+  canceled. A failed one gives the money back.
+- A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
+
+As in `providers.mollie` there is no account. Use this or next-gen for a payment, not both: each books.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets as random_secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Event, Mode, poison_event
+from core.keys import join_key
+from core.money import MoneyFact, Movement
+from providers.fields import (
+    ContentVersionUnknown,
+    an_object,
+    certain,
+    entity_key,
+    optional_text,
+    text,
+    time_of,
+)
+from providers.mollie import ACCOUNT, IDENTITY_FIELDS, fact_of, mode_of, paid_amount
+from providers.port import (
+    ACCEPTED,
+    DEFAULT_ENDPOINT,
+    Answer,
+    Fetched,
+    Request,
+    SignatureInvalid,
+    SignedRequest,
+    Wanted,
+)
+from providers.settings import ProvidersSettings
+from providers.signature import secret_error
+from providers.slices import array_items
+
+NAME = "mollieclassic"
+CONTENT_VERSION = 1
+"""Of what a stage rests on: `_observed`."""
+
+_DELIVERY = re.compile(rb"id=((tr|ord)_[A-Za-z0-9]{1,128})")
+_KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
+_KEY_CHARS = 30
+_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnpqrstuvwxyz23456789"
+
+
+class _Resource(NamedTuple):
+    """What is fetched for an id: the path below ``/v2``, and what Mollie embeds on request."""
+
+    name: str
+    path: str
+    embedded: tuple[str, ...]
+
+
+_FETCHED: Mapping[str, _Resource] = MappingProxyType(
+    {
+        "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
+        "ord": _Resource("order", "orders", ("payments", "refunds")),
+    }
+)
+_SENT = frozenset({"processing", "refunded", "failed"})
+_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
+    {
+        "payment.paid": Movement.CAPTURE,
+        "capture.succeeded": Movement.CAPTURE,
+        "refund.sent": Movement.REFUND,
+        "refund.failed": Movement.REFUND_FAILED,
+        "chargeback.received": Movement.DISPUTE_OPENED,
+        "chargeback.reversed": Movement.DISPUTE_WON,
+    }
+)
+_TIMES: Mapping[str, str] = MappingProxyType(
+    {
+        "payment.open": "createdAt",
+        "payment.authorized": "authorizedAt",
+        "payment.paid": "paidAt",
+        "payment.canceled": "canceledAt",
+        "payment.expired": "expiredAt",
+        "payment.failed": "failedAt",
+        "capture.pending": "createdAt",
+        "refund.queued": "createdAt",
+        "refund.pending": "createdAt",
+        "chargeback.received": "createdAt",
+        "chargeback.reversed": "reversedAt",
+    }
+)
+"""By stage: the field that says when. Of other stages Mollie tells no time."""
+
+
+class MollieClassicAdapter:
+    """One request is one observation: several events, each with the exact bytes of the resource that it tells of."""
+
+    name = NAME
+    signature_status = 401
+    identity_fields = IDENTITY_FIELDS
+    content_version = CONTENT_VERSION
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
+        reference, resource = _delivered(request.body)
+        for secret in secrets:
+            self.check_secret(secret)
+        url = f"{self._settings.mollie.api_url}/v2/{resource.path}/{reference}?embed={','.join(resource.embedded)}"
+        return Wanted(url, bearers=tuple(secrets))
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+        reference, resource = _delivered(request.body)
+        for secret in secrets:
+            self.check_secret(secret)
+        fetched = request.fetched
+        if fetched is None or not 0 <= fetched.bearer < len(secrets):
+            raise SignatureInvalid("missing")
+        if _found(fetched):
+            try:
+                document = _document(fetched)
+            except Unparseable:
+                raise SignatureInvalid("malformed") from None
+            if document.get("id") != reference or document.get("resource") != resource.name:
+                raise SignatureInvalid("mismatch")
+        return fetched.bearer
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        fetched = request.fetched
+        if fetched is None:
+            raise Unparseable("what the id stands for wasn't fetched")
+        if not _found(fetched):
+            return []
+        try:
+            document = _document(fetched)
+            mode = mode_of(document) or mode
+            resources = list(_resources(document, fetched.body))
+        except Unparseable as unreadable:
+            return [poison_event(NAME, fetched.body, mode, unreadable.problem)]
+        return [event for resource, body in resources for event in self._told(resource, body, mode)]
+
+    def _told(self, resource: object, body: bytes, mode: Mode) -> list[Event]:
+        """A resource that can't be read costs only itself, not the others of its payment."""
+        try:
+            known = an_object(resource, "a resource")
+            return [self._event(known, body, stage, mode) for stage in _stages(known)]
+        except Unparseable as unreadable:
+            return [poison_event(NAME, body, mode, unreadable.problem)]
+
+    def _event(self, resource: Mapping[str, Any], body: bytes, stage: str, mode: Mode) -> Event:
+        reference = text(resource, "id")
+        payment = optional_text(resource, "paymentId") or reference
+        fact = certain(lambda: _fact(resource, stage))
+        return Event(
+            provider=NAME,
+            event_id=reference,
+            event_type=stage,
+            event_key=join_key(NAME, reference, stage),
+            entity_key=entity_key(self._settings.entity, NAME, ACCOUNT, payment),
+            content_sha256=_content(resource),
+            content_version=CONTENT_VERSION,
+            body=body,
+            mode=mode,
+            account=ACCOUNT,
+            occurred_at=time_of(resource.get(_TIMES.get(stage, ""))),
+            fact_key=fact.fact_key if fact else None,
+            fact_sha256=fact.sha256 if fact else None,
+        )
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        resource = an_object(strict_json.loads(body), "the body")
+        if event_type in _MOVEMENTS and event_type not in _stages(resource):
+            raise Unparseable(f"the body isn't of the stage {event_type!r}")
+        return _fact(resource, event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        if version == 0:
+            return hashlib.sha256(body).hexdigest()
+        if version != CONTENT_VERSION:
+            raise ContentVersionUnknown(NAME, version)
+        return _content(an_object(strict_json.loads(body), "the body"))
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def sign(
+        self,
+        body: bytes,
+        secret: str,  # noqa: ARG002 - Mollie signs nothing: what it answers to our key is the proof
+        now: datetime,  # noqa: ARG002
+        event_id: str | None = None,  # noqa: ARG002
+        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
+    ) -> SignedRequest:
+        return SignedRequest(body, {"Content-Type": "application/x-www-form-urlencoded"})
+
+    def check_secret(self, secret: str) -> None:
+        if not _KEY.fullmatch(secret):
+            raise secret_error(NAME, "an API key of Mollie's is wanted: live_…, test_… or access_…")
+
+    def new_secret(self) -> str:
+        return "test_" + "".join(random_secrets.choice(_ALPHABET) for _ in range(_KEY_CHARS))
+
+
+def _delivered(body: bytes) -> tuple[str, _Resource]:
+    """The id, exactly as Mollie writes it: it becomes part of the address that is fetched."""
+    found = _DELIVERY.fullmatch(body)
+    if found is None:
+        raise SignatureInvalid("malformed")
+    return found[1].decode("ascii"), _FETCHED[found[2].decode("ascii")]
+
+
+def _found(fetched: Fetched) -> bool:
+    return 200 <= fetched.status <= 299
+
+
+def _document(fetched: Fetched) -> dict[str, Any]:
+    return an_object(strict_json.loads(fetched.body), "what was fetched")
+
+
+def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[object, bytes]]:
+    """The payment itself, then what is embedded, each with its exact bytes; in an order that can have happened."""
+    kind = document.get("resource")
+    if kind == "payment":
+        yield document, body
+    embedded = an_object(document.get("_embedded") or {}, "'_embedded'")
+    for name in next((known.embedded for known in _FETCHED.values() if known.name == kind), ()):
+        items = embedded.get(name)
+        if items is None:
+            continue
+        if not isinstance(items, list):
+            raise Unparseable(f"the embedded {name!r} aren't an array")
+        yield from zip(items, array_items(body, "_embedded", name), strict=True)
+
+
+def _stages(resource: Mapping[str, Any]) -> list[str]:
+    """What the resource's state tells: its own stage, and one that was passed on the way for sure."""
+    kind = text(resource, "resource")
+    read = _READERS.get(kind)
+    if read is None:
+        raise Unparseable(f"{kind!r} is none of the resources that a payment has")
+    return read(resource)
+
+
+def _by_status(resource: Mapping[str, Any]) -> list[str]:
+    return [f"{text(resource, 'resource')}.{text(resource, 'status')}"]
+
+
+def _refund(resource: Mapping[str, Any]) -> list[str]:
+    status = text(resource, "status")
+    if status not in _SENT:
+        return [f"refund.{status}"]
+    return ["refund.sent", "refund.failed"] if status == "failed" else ["refund.sent"]
+
+
+def _chargeback(resource: Mapping[str, Any]) -> list[str]:
+    reversed_at = optional_text(resource, "reversedAt")
+    return ["chargeback.received"] if reversed_at is None else ["chargeback.received", "chargeback.reversed"]
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = MappingProxyType(
+    {"payment": _by_status, "capture": _by_status, "refund": _refund, "chargeback": _chargeback}
+)
+
+
+def _fact(resource: Mapping[str, Any], stage: str) -> MoneyFact | None:
+    movement = _MOVEMENTS.get(stage)
+    if movement is None or (stage == "payment.paid" and resource.get("captureMode") == "manual"):
+        return None
+    return fact_of(NAME, resource, movement, _amount(resource))
+
+
+def _amount(resource: Mapping[str, Any]) -> object:
+    paid = resource.get("resource") == "payment" and resource.get("status") == "paid"
+    return paid_amount(resource) if paid else resource.get("amount")
+
+
+def _content(resource: Mapping[str, Any]) -> str:
+    return hashlib.sha256(strict_json.canonical(_observed(resource))).hexdigest()
+
+
+def _observed(resource: Mapping[str, Any]) -> dict[str, object]:
+    """What a stage rests on. The rest of a document changes without anything having happened: totals, settlements."""
+    return {
+        "id": resource.get("id"),
+        "resource": resource.get("resource"),
+        "paymentId": resource.get("paymentId"),
+        "amount": _amount(resource),
+    }
