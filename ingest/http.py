@@ -1,0 +1,406 @@
+"""HTTP/1.1 as uvicorn serves it, with the limits and deadlines that a public listener needs.
+
+uvicorn leaves open how long a head may take, how large it may be and how many connections there are, and answers what
+it can't read in plain text, at once, even while an earlier request of the connection waits for its own answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn._types import ASGIVersions
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from ingest.errors import (
+    Refused,
+    chunk_overhead,
+    error_json,
+    forbidden_trailer,
+    head_too_large,
+    head_too_slow,
+    target_too_long,
+    too_many_connections,
+    too_many_headers,
+    too_many_pipelined,
+    unknown_method,
+    upgrade,
+)
+from ingest.http_head import (
+    FORBIDDEN_TRAILERS,
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    JUDGED,
+    TARGET_BYTES_MAX,
+    check_head,
+    check_size,
+    refusal_of,
+    split_target,
+)
+
+__all__ = ["HttpLimits", "WebhookHttpProtocol", "http_protocol"]
+
+PIECE_BYTES = 16_384
+"""What the parser is given at once: between two pieces the limits are looked at."""
+PIPELINED_MAX = 16
+"""Requests of one connection that wait for their turn; each holds a scope and what came of its body."""
+CHUNK_OVERHEAD_BYTES_MAX = 16_384
+"""Sizes, extensions and trailers of a chunked body, beyond as many bytes as it holds."""
+LINGER_S = 2.0
+LINGER_BYTES_MAX = 1 << 20
+"""A sender that is still sending is listened to for so long: a reset connection would take its answer away."""
+TURNED_AWAY_MAX = 64
+"""Connections beyond the limit that may linger; further ones are closed at once."""
+
+_IDLE, _HEAD, _BODY = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Times in seconds. ``idle_s``: a connection on which nothing happens; ``header_deadline_s``: from a head's first
+    byte to its last; ``connections_max``: of one process."""
+
+    header_deadline_s: float = 5.0
+    idle_s: float = 30.0
+    connections_max: int = 900
+    retry_after_s: int = 2
+
+
+def http_protocol(limits: HttpLimits, on_refused: Callable[[Refused], None]) -> type[WebhookHttpProtocol]:
+    """The protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
+
+    class LimitedProtocol(WebhookHttpProtocol):
+        pass
+
+    LimitedProtocol.limits = limits
+    LimitedProtocol.on_refused = staticmethod(on_refused)
+    LimitedProtocol.turned_away = set()
+    return LimitedProtocol
+
+
+class _Closing:
+    """The transport as a request's cycle sees it: it closes through the protocol."""
+
+    __slots__ = ("_protocol", "_transport", "write")
+
+    def __init__(self, transport: asyncio.Transport, protocol: WebhookHttpProtocol) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self.write = transport.write
+
+    def close(self) -> None:
+        self._protocol.close()
+
+    def is_closing(self) -> bool:
+        return self._protocol.lingering or self._transport.is_closing()
+
+
+class WebhookHttpProtocol(HttpToolsProtocol):
+    """One connection. What it refuses it answers in order, after the requests before it, and then closes.
+
+    A request that is whole when it comes in costs no timer; a head that isn't has one of its own.
+    """
+
+    limits: ClassVar[HttpLimits] = HttpLimits()
+    on_refused: ClassVar[Callable[[Refused], None]] = staticmethod(lambda refused: None)
+    turned_away: ClassVar[set[WebhookHttpProtocol]] = set()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.lingering = False
+        self._raw: asyncio.Transport | None = None
+        self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
+        self._deaf = False
+        self._owed: Refused | None = None
+        self._phase = _IDLE
+        self._began_here = False
+        self._head_bytes = 0
+        self._judged: list[tuple[bytes, bytes]] = []
+        self._judged_well: list[tuple[bytes, bytes]] = []
+        self._trailers = 0
+        self._chunked = False
+        self._wire_bytes = self._body_bytes = 0
+        self._ignored_bytes = 0
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+
+    # The connection
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        full = len(self.connections) >= self.limits.connections_max
+        super().connection_made(transport)
+        self._raw = transport
+        self.transport = cast(asyncio.Transport, _Closing(transport, self))
+        if full:
+            self.connections.discard(self)
+            self.turned_away.add(self)
+            self._refuse(too_many_connections(self.limits.retry_after_s))
+        else:
+            self._idle_since = self.loop.time()
+            self._idle_timer = self.loop.call_later(self.limits.idle_s, self._look_whether_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        self.turned_away.discard(self)
+        self._cancel_timers()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Ends the connection after what was written; while a request is under way its rest is taken in and ignored."""
+        raw = self._raw
+        if raw is None or raw.is_closing() or self.lingering:
+            return
+        crowded = self in self.turned_away and len(self.turned_away) > TURNED_AWAY_MAX
+        if crowded or (self._phase == _IDLE and not self._deaf):
+            raw.close()
+            return
+        self._deaf = self.lingering = True
+        self._cancel_timers()
+        self.flow.resume_reading()
+        raw.write_eof()
+        self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
+
+    def _look_whether_idle(self) -> None:
+        """One timer a connection, that looks back: one a request would cost more than all of the checks."""
+        left_s = self.limits.idle_s
+        if self._phase == _IDLE and (self.cycle is None or self.cycle.response_complete):
+            left_s = self._idle_since + self.limits.idle_s - self.loop.time()
+        if left_s <= 0:
+            self.close()
+        else:
+            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
+
+    # What comes in
+    def data_received(self, data: bytes) -> None:
+        if len(data) <= PIECE_BYTES:
+            self._feed(data)
+        else:
+            for start in range(0, len(data), PIECE_BYTES):
+                self._feed(data[start : start + PIECE_BYTES])
+
+    def _feed(self, piece: bytes) -> None:
+        if self._deaf:
+            self._ignore(len(piece))
+            return
+        try:
+            self.parser.feed_data(piece)
+            if self._phase or self.cycle is None or self.cycle.response_complete:
+                self._unfinished(len(piece))
+        except httptools.HttpParserError as wrong:
+            self._refuse(refusal_of(wrong, piece))
+        except httptools.HttpParserUpgrade:
+            self._refuse(upgrade())
+        except Refused as refused:
+            self._refuse(refused)
+
+    def _unfinished(self, size: int) -> None:
+        """More is to come; ``size`` bytes were the last."""
+        if self._phase == _BODY:
+            self._wire_bytes += size
+            if self._chunked and self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
+                raise chunk_overhead(CHUNK_OVERHEAD_BYTES_MAX)
+            return
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.header_deadline_s, self._head_is_late)
+        if self._began_here:
+            # How much of these bytes was the end of another request isn't known; the whole head is measured in the end.
+            self._began_here = False
+        else:
+            self._head_bytes += size
+        if len(self.url) > TARGET_BYTES_MAX:
+            raise target_too_long(TARGET_BYTES_MAX)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise head_too_large(HEAD_BYTES_MAX)
+
+    def _ignore(self, size: int) -> None:
+        self._ignored_bytes += size
+        if self._ignored_bytes > LINGER_BYTES_MAX and self._raw is not None:
+            self._raw.abort()
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        self._refuse(head_too_slow(self.limits.header_deadline_s))
+
+    # The parser's callbacks; the hot ones don't pass through uvicorn's, which do more
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise too_many_pipelined(PIPELINED_MAX)
+        self.url = b""
+        self.headers = []
+        self._judged = []
+        self._phase = _HEAD
+        self._began_here = True
+        self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if self._phase != _HEAD:
+            self._on_trailer(name)
+            return
+        self.headers.append((name, value))
+        if name in JUDGED:
+            self._judged.append((name, value))
+
+    def _on_trailer(self, name: bytes) -> None:
+        """Trailers are dropped: merged into the headers they would say things that nobody checked."""
+        self._trailers += 1
+        if self._trailers > HEADERS_MAX:
+            raise too_many_headers(HEADERS_MAX)
+        if name in FORBIDDEN_TRAILERS:
+            raise forbidden_trailer()
+
+    def on_headers_complete(self) -> None:
+        parser = self.parser
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        if parser.should_upgrade():
+            raise unknown_method() if method == "CONNECT" else upgrade()
+        path, query = self._check(version)
+        self.scope = {
+            "type": "http",
+            "asgi": self._asgi,
+            "http_version": version,
+            "method": method,
+            "scheme": "https" if self.scheme == "https" else "http",
+            "path": self.root_path + (unquote(text) if "%" in (text := path.decode("ascii")) else text),
+            "raw_path": self.root_path.encode("ascii") + path,
+            "query_string": query,
+            "root_path": self.root_path,
+            "headers": self.headers,
+            "server": self.server,
+            "client": self.client,
+            "state": self.app_state.copy(),
+        }
+        self._phase = _BODY
+        # The first piece holds the head too: it isn't counted.
+        self._wire_bytes = -PIECE_BYTES
+        self._body_bytes = self._trailers = 0
+        self._begin_cycle(version == "1.1" and parser.should_keep_alive())
+
+    def _check(self, version: str) -> tuple[bytes, bytes]:
+        """Path and query of a head in which all is well."""
+        if len(self.headers) > HEADERS_MAX:
+            raise too_many_headers(HEADERS_MAX)
+        if self._head_timer is not None:
+            # It came in several pieces; one alone is within the limit.
+            self._head_timer.cancel()
+            self._head_timer = None
+            check_size(self.url, self.headers)
+        target = split_target(self.url)
+        self.expect_100_continue = False
+        if self._judged != self._judged_well or version != "1.1":
+            self.expect_100_continue = check_head(version, self._judged)
+            self._judged_well = [] if self.expect_100_continue else self._judged
+        return target
+
+    def _begin_cycle(self, keep_alive: bool) -> None:
+        before = self.cycle
+        self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def on_chunk_header(self) -> None:
+        self._chunked = True
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        self._body_bytes += len(body)
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        self._phase = _IDLE
+        self._chunked = False
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+
+    # What goes out
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.lingering or self._raw is None or self._raw.is_closing():
+            return
+        self._idle_since = self.loop.time()
+        if self.pipeline:
+            self.flow.resume_reading()
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._owed is not None:
+            self._write(self._owed)
+            self.close()
+        elif self._phase == _BODY:
+            # It was answered before the end of its body, which nobody will read.
+            self.close()
+        else:
+            self.flow.resume_reading()
+
+    def _refuse(self, refused: Refused) -> None:
+        """Nothing more of this connection is read; the answer waits for those before it."""
+        self._deaf = True
+        self._cancel_timers()
+        type(self).on_refused(refused)
+        cycle = self.cycle
+        answered = cycle is None or cycle.response_complete
+        if self._phase == _BODY and self.pipeline:
+            # The request whose body is wrong is the newest: it hasn't begun.
+            self.pipeline.popleft()
+            self._owed = refused
+        elif self._phase == _BODY and not answered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if not cycle.response_started:
+                self._write(refused)
+            self.close()
+        elif not answered:
+            self._owed = refused
+        else:
+            self._write(refused)
+            self.close()
+
+    def _write(self, refused: Refused) -> None:
+        body = error_json(refused)
+        lines = [STATUS_LINE[refused.status]]
+        for name, value in self.server_state.default_headers:
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if refused.retry_after_s is not None:
+            lines.append(b"retry-after: %d\r\n" % refused.retry_after_s)
+        lines.append(b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body))
+        self.transport.write(b"".join([*lines, body]))
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._idle_timer, self._head_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
+        self._idle_timer = self._head_timer = self._linger_timer = None
