@@ -6,16 +6,17 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from core.errors import PayhookError
+from core.event import Mode
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
-from stack.layout import Layout
+from stack.layout import Layout, StreamLayout
 from stack.settings import Settings, load_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -23,14 +24,23 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One data folder with its settings; ``config`` is the settings file that was named, if one was."""
+    """One data folder with its settings; ``config`` is the settings file that was named, if one was.
+
+    ``mode``: whose ledger is looked at.
+    """
 
     settings: Settings
     config: Path | None
+    mode: Mode = "live"
 
     @property
     def layout(self) -> Layout:
         return Layout(self.settings.data_dir)
+
+    @property
+    def ledger(self) -> StreamLayout:
+        """The places of the ledger stream of the mode that is looked at."""
+        return self.layout.ledger(self.mode)
 
     def endpoints(self) -> Endpoints:
         """Where the running stack answers.
@@ -70,6 +80,17 @@ def with_place(command: Command) -> Command:
             sys.exit(1)
 
     return wrapped  # type: ignore[return-value]
+
+
+def with_place_of_mode(command: Command) -> Command:
+    """As `with_place`, with ``--test`` for the test side of the data folder."""
+
+    @click.option("--test", "is_test", is_flag=True, help="Look at test traffic, which has a ledger of its own.")
+    @functools.wraps(command)
+    def chosen(place: Place, is_test: bool, **given: Any) -> Any:
+        return command(replace(place, mode="test" if is_test else "live"), **given)
+
+    return with_place(chosen)  # type: ignore[return-value]
 
 
 def _place(data: Path | None, config: Path | None) -> Place:

@@ -11,6 +11,9 @@ import httpx
 from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
+from ingest.context import Contexts
+from ingest.secrets import SecretFiles
+from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
 
 POST_TIMEOUT_S = 30.0
@@ -22,22 +25,28 @@ class NothingToSendWith(PayhookError):
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@click.option("--provider", required=True, help="Whose webhook it is: stripe, adyen, standardwebhooks.")
+@click.option("--provider", required=True, help="Whose webhook it is: stripe, adyen, …")
 @click.option("--endpoint", default="", help="Endpoint of the provider, where it has several.")
 @click.option("--event-id", help="Id of the event, where the provider sends it beside the body.")
+@click.option("--test", "is_test", is_flag=True, help="Post it to the provider's test endpoint.")
 @click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True, help="Post it that often.")
 @with_place
-def send(place: Place, file: Path, provider: str, endpoint: str, event_id: str | None, times: int) -> None:
+def send(
+    place: Place, file: Path, provider: str, endpoint: str, event_id: str | None, is_test: bool, times: int
+) -> None:
     """Sign the body in FILE ("-": standard input) with the newest secret and post it to the running receiver.
 
-    Prints each answer; exit 1 if one isn't a 2xx.
+    The endpoint says whether it is test traffic, unless the provider signs it into the body (Stripe). Prints each
+    answer; exit 1 if one isn't a 2xx.
     """
     adapters = build_adapters(place.settings.providers)
     if provider not in adapters:
         raise NothingToSendWith(f"no provider {provider!r}; there are {', '.join(sorted(adapters))}")
+    if is_test:
+        endpoint = _test_endpoint(place, provider, endpoint)
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    name = f"{provider}.{endpoint}" if endpoint else provider
-    signed = adapters[provider].sign(body, _newest_secret(place, name), SystemClock().now(), event_id)
+    secret = _newest_secret(place, provider, endpoint)
+    signed = adapters[provider].sign(body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True
     with httpx.Client(timeout=POST_TIMEOUT_S, trust_env=False) as client:
@@ -56,12 +65,23 @@ def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) 
     return answer.is_success
 
 
-def _newest_secret(place: Place, name: str) -> str:
-    path = Path(place.settings.ingest.secrets_dir) / name
-    try:
-        lines = path.read_text("utf-8").split()
-    except OSError:
-        lines = []
-    if not lines:
-        raise NothingToSendWith(f"{path} holds no secret; `payhook up` makes one for each provider")
-    return lines[0]
+def _newest_secret(place: Place, provider: str, endpoint: str) -> str:
+    """The endpoint's own, or its provider's.
+
+    :raises SecretsMissing: `payhook up` makes them
+    """
+    return SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock()).of(provider, endpoint or None)[0]
+
+
+def _test_endpoint(place: Place, provider: str, named: str) -> str:
+    """The one that is named if it is one, else the provider's only one."""
+    contexts = Contexts(place.settings.ingest)
+    names = [named] if named else contexts.endpoints(provider)
+    found = [name for name in names if contexts.of(provider, name or None).mode == "test"]
+    if len(found) != 1:
+        raise NothingToSendWith(
+            f"{provider} has {len(found)} test endpoints{' of that name' if named else ''}: give one of its endpoints "
+            'mode = "test" in [ingest.endpoints], or name the one that is meant. Where the provider signs its '
+            "live flag, leave --test out: the body says what it is"
+        )
+    return found[0]

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.place import Place, with_place
+from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
@@ -29,6 +29,7 @@ PROCESSOR_FIGURES = {
     "blocked": "blocked",
 }
 """What of the processor's status is shown to people, and how it is called; --json has all of it."""
+NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "no test traffic is taken: ingest.test_traffic is off"}
 
 
 @click.command()
@@ -73,18 +74,22 @@ def down(place: Place) -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place
+@with_place_of_mode
 def status(place: Place, as_json: bool) -> None:
-    """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't."""
+    """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't.
+
+    With --test: whether test traffic does.
+    """
     endpoints = read_endpoints(place.settings.data_dir)
     said: dict[str, Any] = {"up": endpoints is not None, "ready": False}
     if endpoints is not None:
         said |= {"endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+    side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
     if as_json:
         click.echo(json.dumps(said, indent=2))
     else:
-        _print_status(said)
-    sys.exit(0 if said["ready"] else 1)
+        _print_status(said, side)
+    sys.exit(0 if side["ready"] else 1)
 
 
 @click.command()
@@ -118,6 +123,7 @@ def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
         "redis": endpoints.redis,
         "journal": endpoints.journal,
         "pids": dict(endpoints.pids),
+        **({"test_journal": endpoints.test_journal} if endpoints.test_journal else {}),
     }
 
 
@@ -128,16 +134,19 @@ def _print_endpoints(endpoints: Endpoints) -> None:
     row(table, "Kafka", endpoints.kafka)
     row(table, "Redis", endpoints.redis)
     row(table, "journal", endpoints.journal)
+    if endpoints.test_journal:
+        row(table, "test journal", endpoints.test_journal)
     Console(soft_wrap=True).print(table)
 
 
-def _print_status(said: dict[str, Any]) -> None:
+def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
+    """``side`` is what is said of live traffic, or of test traffic."""
     if not said["up"]:
         click.echo("not running: `payhook up --detach` starts it")
         return
-    processor, lag = said.get("processor", {}), said.get("lag")
+    processor, lag = side.get("processor", {}), side.get("lag")
     table = Table(show_header=False, box=None, pad_edge=False)
-    row(table, "ready", "yes" if said["ready"] else "no")
+    row(table, "ready", "yes" if side["ready"] else "no")
     row(table, "receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready")
     row(table, "processor", "ready" if processor.get("ready") else "not ready")
     for name, shown in PROCESSOR_FIGURES.items():
@@ -145,7 +154,9 @@ def _print_status(said: dict[str, Any]) -> None:
             row(table, shown, processor[name])
     if lag is not None:
         row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
+    if side is said and "test" in said:
+        row(table, "test traffic", "ready" if said["test"]["ready"] else "not ready")
     row(table, "pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items()))
-    if "problem" in said:
-        row(table, "problem", said["problem"])
+    if problem := side.get("problem", said.get("problem")):
+        row(table, "problem", problem)
     Console(soft_wrap=True).print(table)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.place import Place, with_place
+from cli.place import Place, with_place_of_mode
 from stack.jars import spark_jars
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
-@with_place
+@with_place_of_mode
 def verify(place: Place, as_json: bool) -> None:
     """Prove from Kafka and the journal that nothing was lost and nothing took effect twice.
 
@@ -29,7 +29,13 @@ def verify(place: Place, as_json: bool) -> None:
     # Spark's modules take a second to load; no other command needs them.
     from ledger.verify import run
 
-    report = run(place.settings.data_dir, place.bootstrap(), spark_jars(), place.settings.ledger.verify)
+    report = run(
+        place.settings.data_dir,
+        place.bootstrap(),
+        spark_jars(),
+        place.settings.ledger.verify,
+        stream=place.ledger.stream,
+    )
     if as_json:
         click.echo(report.as_json())
     else:
@@ -39,7 +45,9 @@ def verify(place: Place, as_json: bool) -> None:
 
 def _print(report: Report) -> None:
     console = Console(soft_wrap=True)
-    table = Table("", "invariant", "which says", title=f"journal version {report.version}, seq {report.seq}")
+    table = Table(
+        "", "invariant", "which says", title=f"{report.stream}: journal version {report.version}, seq {report.seq}"
+    )
     for finding in report.findings:
         table.add_row("ok" if finding.ok else "[bold red]NO[/]", finding.name, finding.sentence)
     console.print(table)

@@ -40,11 +40,14 @@ async def _serve(settings: Settings) -> None:
 
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
-    local = "http://127.0.0.1"
+    local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
     ports = {"ingest": settings.ingest.metrics_port, "processor": settings.processor.metrics_port}
+    if takes_test:
+        ports["processor-test"] = settings.processor.test_metrics_port
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
-        processor_status=Layout(settings.data_dir).processor_status,
+        processor_status=layout.ledger().status,
+        test_processor_status=layout.ledger("test").status if takes_test else None,
         metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
         lag=lag.read,
     )

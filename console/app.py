@@ -25,12 +25,16 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts."""
+    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
+
+    ``test_processor_status`` is None where no test traffic is taken.
+    """
 
     ingest_ready_url: str
     processor_status: Path
     metrics: Mapping[str, str]
     lag: Callable[[Marks], dict[str, int] | None]
+    test_processor_status: Path | None = None
 
 
 def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> FastAPI:
@@ -53,8 +57,9 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
     @app.get("/status")
     async def status() -> JSONResponse:
         read = await read_status(watched, client, clock.now())
-        lag = await asyncio.to_thread(watched.lag, read["processor"].get("marks", {}))
-        return JSONResponse({**read, "lag": lag})
+        for side in (read, read["test"]) if "test" in read else (read,):
+            side["lag"] = await asyncio.to_thread(watched.lag, side["processor"].get("marks", {}))
+        return JSONResponse(read)
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -65,11 +70,20 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
 
 
 async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime) -> dict[str, Any]:
-    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age."""
+    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
+
+    Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
+    """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
-    processor = _processor(watched.processor_status, now)
-    ready = ingest_ready and bool(processor["ready"])
-    return {"ready": ready, "ingest": {"ready": ingest_ready}, "processor": processor}
+    said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
+    if watched.test_processor_status is not None:
+        said["test"] = _side(ingest_ready, watched.test_processor_status, now)
+    return said
+
+
+def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str, Any]:
+    processor = _processor(processor_status, now)
+    return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
 
 
 def _processor(path: Path, now: datetime) -> dict[str, Any]:

@@ -16,7 +16,8 @@ Side: TypeAlias = Literal["debit", "credit"]
 class WorkItem:
     """One event to handle. ``attempt`` is 0 on the first run.
 
-    ``previous_dead`` says that an earlier event of the same entity died and was passed over.
+    ``previous_dead`` says that an earlier event of the same entity died and was passed over. Keys are scoped by
+    ``tenant`` (`core.routing.of_tenant`).
     """
 
     item_seq: int
@@ -29,6 +30,7 @@ class WorkItem:
     fact_key: str | None
     attempt: int
     previous_dead: bool = False
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class Contexts:
         self._default = Context(settings.mode)
         self._listed = {_path(name): _context(one, settings.mode) for name, one in settings.endpoints.items()}
 
+    def endpoints(self, provider: str) -> list[str]:
+        """The names of a provider's endpoints, "" for its own; others may be posted to, unless only known ones may."""
+        listed = {endpoint or "" for name, endpoint in self._listed if name == provider}
+        return sorted(listed if self._known_only else {"", *listed})
+
     def of(self, provider: str, endpoint: str | None) -> Context:
         """
         :raises UnknownEndpoint: it isn't listed, and ``known_endpoints_only`` is set
@@ -83,11 +88,6 @@ class Contexts:
             tenant=tenant,
             zone=context.zone,
         )
-
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The modes that traffic is taken of: each needs topics and a protocol."""
-        return ("live", "test") if self._test_traffic else ("live",)
 
 
 class Secrets(Protocol):

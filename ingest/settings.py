@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from core.event import Mode
 from ingest.fetch_settings import FetchSettings
 
-LIVE_OR_TEST = Literal["live", "test"]
 NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
 """A tenant's or a zone's: it stands in keys and Kafka headers. Empty for none."""
 ENDPOINT = re.compile(r"[a-z0-9]{1,32}(?:/(?!default$)[A-Za-z0-9_-]{1,64})?")
@@ -21,7 +21,7 @@ class EndpointSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    mode: LIVE_OR_TEST | None = Field(None, description="live or test; none: the receiver's mode")
+    mode: Mode | None = Field(None, description="live or test; none: the receiver's mode")
     tenant: str = Field("", pattern=NAME_PATTERN, description="whose traffic it is; keys of two tenants never meet")
     zone: str = Field("", pattern=NAME_PATTERN, description="zone that is noted with each event; decides nothing")
 
@@ -38,7 +38,7 @@ class IngestSettings(BaseModel):
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
     metrics_port: int = Field(0, ge=0, le=65535, description="loopback port of the receiver's metrics; 0 for none")
     secrets_dir: str = Field("", description="folder of the providers' secrets; empty: secrets in the data folder")
-    mode: LIVE_OR_TEST = Field("live", description="mode of endpoints that name none")
+    mode: Mode = Field("live", description="mode of endpoints that name none")
     test_traffic: bool = Field(
         False,
         description="take test traffic too, in topics, a journal and a DLQ of its own; off: it is refused (422). "
@@ -52,6 +52,11 @@ class IngestSettings(BaseModel):
     known_endpoints_only: bool = Field(False, description="a path that isn't in endpoints is answered 404")
     body_bytes_max: int = Field(
         1 << 20, ge=1_024, description="largest body; the largest one seen of a provider is 115 KB"
+    )
+    header_deadline_s: float = Field(5.0, gt=0, le=60, description="a head that isn't whole by then is given up")
+    idle_s: float = Field(30.0, gt=0, le=3_600, description="a connection on which nothing happens is closed then")
+    connections_max: int = Field(
+        900, ge=1, description="a process's open connections, below the usual 1,024 files; one more is told 503"
     )
     read_deadline_s: float = Field(10.0, gt=0, le=60, description="a body that isn't there by then is given up")
     redis_timeout_ms: int = Field(50, ge=1, le=5_000, description="a slower Redis counts as down")
@@ -72,6 +77,11 @@ class IngestSettings(BaseModel):
                 f"lease_s must be more than {longest_s:g}: waiting, reading and publishing happen within it"
             )
         return self
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that traffic is taken of: each has topics, a protocol and a processor of its own."""
+        return ("live", "test") if self.test_traffic else ("live",)
 
     @field_validator("endpoints")
     @classmethod

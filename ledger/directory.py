@@ -10,6 +10,7 @@ from typing import Protocol
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.routing import of_tenant
 
 ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""
@@ -66,8 +67,8 @@ class DirectoryUnreadable(PayhookError):
 class MerchantDirectory(Protocol):
     """What the handler asks of a directory."""
 
-    def lookup(self, provider: str, account: str) -> Merchant:
-        """The merchant of a provider's account.
+    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
+        """The merchant of a provider's account, with a tenant of that tenant's.
 
         :raises MerchantUnknown: there is none yet
         :raises MerchantClosed: there is one, and it is closed
@@ -83,22 +84,27 @@ class FileDirectory:
         "acct_1" = "merchant-1"
         "acct_2" = {account = "merchant-2", closed = true}
         "*" = "merchant-main"        # every other account of the provider; "" is the platform's own
+
+        ["shop-a~stripe"]            # all that tenant shop-a has there: none of the above is taken for its accounts
+        "*" = "merchant-a"
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        self._merchants: Mapping[tuple[str, str], Merchant] = {}
+        self._merchants: Mapping[str, Mapping[str, Merchant]] = {}
 
-    def lookup(self, provider: str, account: str) -> Merchant:
+    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         """As `MerchantDirectory.lookup`.
 
         :raises DirectoryUnreadable: the file is missing or isn't such a file
         """
         self._refresh()
-        merchant = self._merchants.get((provider, account)) or self._merchants.get((provider, ANY_ACCOUNT))
+        own = of_tenant(tenant, provider)
+        accounts = self._merchants.get(own if own in self._merchants else provider, {})
+        merchant = accounts.get(account) or accounts.get(ANY_ACCOUNT)
         if merchant is None:
-            raise MerchantUnknown(provider, account)
+            raise MerchantUnknown(own, account)
         if merchant.closed:
             raise MerchantClosed(provider, account, merchant.internal_account)
         return merchant
@@ -115,17 +121,17 @@ class FileDirectory:
             raise DirectoryUnreadable(self._path, missing.strerror or type(missing).__name__) from missing
 
 
-def _parse(raw: bytes, path: Path) -> dict[tuple[str, str], Merchant]:
+def _parse(raw: bytes, path: Path) -> dict[str, dict[str, Merchant]]:
+    """By section, then by account."""
     try:
         tree = tomllib.loads(raw.decode("utf-8"))
     except ValueError as wrong:
         raise DirectoryUnreadable(path, str(wrong)) from wrong
-    merchants: dict[tuple[str, str], Merchant] = {}
-    for provider, accounts in tree.items():
+    merchants: dict[str, dict[str, Merchant]] = {}
+    for section, accounts in tree.items():
         if not isinstance(accounts, dict):
-            raise DirectoryUnreadable(path, f"[{provider}] isn't a table of accounts")
-        for name, value in accounts.items():
-            merchants[provider, name] = _merchant(value, f'[{provider}] "{name}"', path)
+            raise DirectoryUnreadable(path, f"[{section}] isn't a table of accounts")
+        merchants[section] = {name: _merchant(value, f'[{section}] "{name}"', path) for name, value in accounts.items()}
     return merchants
 
 

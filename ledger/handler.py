@@ -9,6 +9,7 @@ from typing import Protocol
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.money import MoneyFact
+from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
 from ledger.accounts import CHART_VERSION, book
 from ledger.directory import FileDirectory, MerchantDirectory
@@ -56,12 +57,12 @@ class LedgerHandler:
         if adapter is None:
             return Ignored(f"no adapter for {item.provider}")
         fact = adapter.money(item.body, item.event_type)
-        found = fact.fact_key if fact is not None else None
+        found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
         if found != item.fact_key:
             raise FactMismatch(item.event_key, item.fact_key, found)
         if fact is None:
             return Ignored(f"{item.event_type} moves no money")
-        merchant = self._directory.lookup(item.provider, fact.account)
+        merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
         postings = book(fact, item.provider, merchant.internal_account)
         return Applied(postings) if postings else Ignored("an amount of zero moves no money")
 

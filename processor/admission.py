@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from core.decision import Decision, ErrorKind
-from core.errors import Unparseable
 from core.event import POISON_TYPE
 from journal.index import KnownEvent, KnownFact
 from journal.open_item import OpenItem
@@ -89,8 +88,8 @@ class Admission:
 
     def admit(self, item: Item) -> None:
         """A new event, in the order of Kafka's offsets."""
-        if item.unreadable is not None:
-            self._dead(item, Unparseable.__name__, item.unreadable)
+        if item.refused is not None:
+            self._dead(item, type(item.refused).__name__, str(item.refused))
         elif not self._is_known(item):
             self._seen[item.row.event_key or ""] = item
             if item.poison is not None:

@@ -16,6 +16,7 @@ from core.clock import Clock, to_micros
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
+from core.event import Mode
 from core.work import WorkItem
 from journal.bodies import BodyStore
 from journal.index import Index
@@ -76,6 +77,7 @@ class StreamRules:
     due_per_batch_max: int
     drain_per_entity_max: int
     probe_s_max: float
+    mode: Mode = "live"
 
 
 @dataclass(slots=True)
@@ -230,7 +232,7 @@ class Batches:
             if record.topic == self._rules.control_topic:
                 commands.append((record, seq))
             else:
-                events.append(new_item(record, seq, now))
+                events.append(new_item(record, seq, now, self._rules.mode))
         return events, commands
 
     def _admit(self, events: Sequence[Item], due: Sequence[OpenItem]) -> Admission:
@@ -266,7 +268,7 @@ class Batches:
         new = [item for item in decided if item.new]
         for item in new:
             _shift(item, len(again))
-        desk = CommandDesk(self._rules.name, self._index, now, {item.seq for item in again})
+        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, now, {item.seq for item in again})
         for record, seq in commands:
             desk.decide(record, seq + len(again))
         new = sorted(new + desk.decided, key=lambda item: item.seq)
@@ -339,6 +341,7 @@ def _work(group: Group) -> list[WorkItem]:
             body=item.body,
             fact_key=item.row.fact_key,
             attempt=item.row.attempt,
+            tenant=item.row.tenant,
         )
         for item in group.items
         if item.known_fact is None

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from core.decision import Decision, ErrorKind
+from core.event import Mode
 from core.keys import join_key
 from dlq.commands import Command, CommandInvalid, Target, decode
 from journal.index import KnownEvent
@@ -37,6 +38,7 @@ class CommandDesk:
     """
 
     stream: str
+    mode: Mode
     index: CommandLookup
     now: datetime
     moved: set[int]
@@ -111,6 +113,6 @@ class CommandDesk:
             body_sha256=digest,
             content_sha256=digest,
             content_version=0,
-            mode="live",
+            mode=self.mode,
         )
         return Item(row, value, new=True)

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from core.decision import Decision
 from core.errors import PayhookError, Unparseable
-from core.event import from_record
+from core.event import Mode, from_record
 from core.keys import join_key
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
 from processor.classify import MESSAGE_CHARS_MAX, clean
 
+MODE_CHARS_MAX = 16
 HEADER_TEXT_MAX = 8_192
 """Headers kept with a row; a sender of more than that is not the receiver."""
 
@@ -36,6 +37,22 @@ class OffsetHole(PayhookError):
         )
 
 
+class WrongMode(PayhookError):
+    """A live record on a topic of test traffic, or the other way round: no ledger may hold both."""
+
+    def __init__(self, event_key: str, mode: str, wanted: Mode) -> None:
+        self.event_key = event_key
+        self.mode = mode
+        self.wanted = wanted
+        super().__init__(
+            f"{event_key} says that its mode is {mode[:MODE_CHARS_MAX]!r}, this stream decides {wanted} events. It "
+            "wasn't published by a receiver of these settings: find out who writes to the topic"
+        )
+
+    def __reduce__(self) -> tuple[type[WrongMode], tuple[str, str, Mode]]:
+        return WrongMode, (self.event_key, self.mode, self.wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
     """One record as it was read."""
@@ -51,13 +68,14 @@ class KafkaRecord:
 class Item:
     """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
-    ``new`` items have no row yet; the others were taken up again. ``known_fact`` is who took its fact.
+    ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
+    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact.
     """
 
     row: JournalRow
     body: bytes
     new: bool
-    unreadable: str | None = None
+    refused: PayhookError | None = None
     poison: str | None = None
     known_fact: KnownFact | None = None
 
@@ -110,8 +128,8 @@ def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord
     return taken, until
 
 
-def new_item(record: KafkaRecord, seq: int, now: datetime) -> Item:
-    """A record as an item with its identities; an unreadable one is named by its offset."""
+def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode) -> Item:
+    """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
     row = JournalRow(
         seq=seq,
         item_seq=seq,
@@ -125,9 +143,13 @@ def new_item(record: KafkaRecord, seq: int, now: datetime) -> Item:
     try:
         received = from_record(record.value, record.headers)
     except Unparseable as unreadable:
-        row.entity_key = join_key("kafka", record.topic, str(record.partition), str(record.offset))
-        return Item(row, record.value or b"", new=True, unreadable=str(unreadable))
+        row.entity_key = _offset_key(record)
+        return Item(row, record.value or b"", new=True, refused=unreadable)
     event = received.event
+    if event.mode != mode:
+        row.entity_key, row.provider, row.received_at = _offset_key(record), event.provider, received.received_at
+        row.body_sha256, row.headers = event.body_sha256, header_text(received.headers)
+        return Item(row, event.body, new=True, refused=WrongMode(event.event_key, event.mode, mode))
     row.event_key, row.entity_key = event.event_key, event.entity_key
     row.fact_key, row.fact_sha256 = event.fact_key, event.fact_sha256
     row.provider, row.account, row.event_type, row.mode = event.provider, event.account, event.event_type, event.mode
@@ -138,6 +160,10 @@ def new_item(record: KafkaRecord, seq: int, now: datetime) -> Item:
     row.dedupe = received.dedupe.value
     row.headers = header_text(received.headers)
     return Item(row, event.body, new=True, poison=event.poison)
+
+
+def _offset_key(record: KafkaRecord) -> str:
+    return join_key("kafka", record.topic, str(record.partition), str(record.offset))
 
 
 def header_text(headers: dict[str, str]) -> str:

@@ -43,6 +43,9 @@ class ProcessorSettings(BaseModel):
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
     metrics_port: int = Field(0, ge=0, le=65535, description="loopback port of the processor's metrics; 0 for none")
+    test_metrics_port: int = Field(
+        0, ge=0, le=65535, description="loopback port of the metrics of test traffic's processor; 0 for none"
+    )
     offsets_per_batch_max: int = Field(8_000, ge=1, description="most Kafka records that one batch takes")
     due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
     drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")

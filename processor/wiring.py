@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -15,6 +14,8 @@ from pyspark.sql import SparkSession
 from core.clock import Clock
 from core.decision import ErrorKind
 from core.errors import SettingError
+from core.event import Mode
+from core.routing import dlq_topic, stream_of, topics_of
 from core.work import Handler
 from dlq.publisher import DlqPublisher
 from dlq.settings import DlqSettings
@@ -38,26 +39,27 @@ from providers.settings import ProvidersSettings
 
 log = logging.getLogger(__name__)
 
-EVENTS_TOPIC = "payments.events"
-CONTROL_TOPIC = "payments.control"
 STREAM = "ledger"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where one stream keeps what it writes. ``checkpoint`` and ``trying`` are disposable."""
+class Places(Protocol):
+    """Where one stream keeps what it writes (`stack.layout.StreamLayout`). ``trying`` is disposable."""
 
-    journal: Path
-    bodies: Path
-    postings: Path
-    index: Path
-    checkpoint: Path
-    status: Path
-    trying: Path
+    @property
+    def journal(self) -> Path: ...
+    @property
+    def bodies(self) -> Path: ...
+    @property
+    def postings(self) -> Path: ...
+    @property
+    def index(self) -> Path: ...
+    @property
+    def trying(self) -> Path: ...
 
 
 def open_ledger_stream(
     session: SparkSession,
+    mode: Mode,
     places: Places,
     bootstrap: str,
     settings: ProcessorSettings,
@@ -67,15 +69,16 @@ def open_ledger_stream(
     metrics: ProcessorMetrics,
     clock: Clock,
 ) -> Batches:
-    """The ledger stream, ready to run: the epoch is committed first, then everything catches up by seq."""
-    task = _task(settings.ledger, partial(ledger_handler.build, ledger, providers))
+    """One mode's ledger stream, ready to run: the epoch is committed first, then everything catches up by seq."""
+    stream, topics = stream_of(STREAM, mode), topics_of(mode)
+    task = _task(stream, settings.ledger, partial(ledger_handler.build, ledger, providers))
     executor = Executor(session, task, _cores(session))
     executor.warm()
-    held = offsets.watermarks(bootstrap, [EVENTS_TOPIC, CONTROL_TOPIC])
+    held = offsets.watermarks(bootstrap, [topics.events, topics.control])
     places.trying.parent.mkdir(parents=True, exist_ok=True)
-    writer = JournalWriter.create_or_open(str(places.journal), STREAM)
+    writer = JournalWriter.create_or_open(str(places.journal), stream)
     state = writer.begin_epoch(offsets.starts(held))
-    log.info("epoch %d begins after seq %d", state.epoch, state.next_seq - 1)
+    log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
     offsets.check_marks(state.marks, held)
     reader = JournalReader(str(places.journal), state.version)
     bodies = BodyStore(str(places.bodies))
@@ -83,10 +86,17 @@ def open_ledger_stream(
     index.catch_up(reader, bodies)
     postings = PostingsWriter.open(str(places.postings))
     postings.catch_up(reader)
-    dead_letters = DlqPublisher(_producer(bootstrap), f"dlq.{STREAM}", state.published_upto, settings=dlq, clock=clock)
+    dead_letters = DlqPublisher(
+        _producer(bootstrap),
+        dlq_topic(stream),
+        state.published_upto,
+        group=f"payhook-{stream}",
+        settings=dlq,
+        clock=clock,
+    )
     dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
     return Batches(
-        rules=_rules(settings, settings.ledger),
+        rules=_rules(mode, settings, settings.ledger),
         state=state,
         writer=writer,
         index=index,
@@ -101,28 +111,30 @@ def open_ledger_stream(
     )
 
 
-def _rules(settings: ProcessorSettings, stream: StreamSettings) -> StreamRules:
+def _rules(mode: Mode, settings: ProcessorSettings, stream: StreamSettings) -> StreamRules:
+    topics = topics_of(mode)
     return StreamRules(
-        name=STREAM,
-        events_topic=EVENTS_TOPIC,
-        control_topic=CONTROL_TOPIC,
+        name=stream_of(STREAM, mode),
+        events_topic=topics.events,
+        control_topic=topics.control,
         policy=parse_policy(stream.retry),
         dead_head=stream.dead_head,
         due_per_batch_max=settings.due_per_batch_max,
         drain_per_entity_max=settings.drain_per_entity_max,
         probe_s_max=stream.probe_s_max,
+        mode=mode,
     )
 
 
-def _task(stream: StreamSettings, build_handler: Callable[[], Handler]) -> Task:
+def _task(stream: str, settings: StreamSettings, build_handler: Callable[[], Handler]) -> Task:
     return Task(
-        stream=STREAM,
+        stream=stream,
         build_handler=build_handler,
-        classifier=Classifier(_kinds(stream.error_kinds)),
-        deadline_s=stream.handler_deadline_s,
-        concurrency=stream.concurrency,
-        in_place_tries=stream.in_place_tries,
-        stop_on_dead=stream.dead_head is not DeadHead.CONTINUE,
+        classifier=Classifier(_kinds(settings.error_kinds)),
+        deadline_s=settings.handler_deadline_s,
+        concurrency=settings.concurrency,
+        in_place_tries=settings.in_place_tries,
+        stop_on_dead=settings.dead_head is not DeadHead.CONTINUE,
     )
 
 
@@ -140,8 +152,3 @@ def _cores(session: SparkSession) -> int:
 def _producer(bootstrap: str) -> Callable[[], Any]:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
     return partial(Producer, settings)
-
-
-def topics() -> Sequence[str]:
-    """The topics that the stream reads."""
-    return (EVENTS_TOPIC, CONTROL_TOPIC)

@@ -6,10 +6,12 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.event import Mode
+from core.routing import stream_of
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.layout import Layout
@@ -38,11 +40,12 @@ class Ports:
     ingest_metrics: int
     processor_metrics: int
     ops: int
+    processor_test_metrics: int
 
 
 def choose_ports(settings: Settings) -> Ports:
     """Ports that somebody configured, and free ones for the rest."""
-    free = iter(free_ports(7))
+    free = iter(free_ports(8))
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
@@ -51,27 +54,29 @@ def choose_ports(settings: Settings) -> Ports:
         ingest_metrics=_configured(settings.ingest, "metrics_port") or next(free),
         processor_metrics=_configured(settings.processor, "metrics_port") or next(free),
         ops=_configured(settings.console, "port") or next(free),
+        processor_test_metrics=_configured(settings.processor, "test_metrics_port") or next(free),
     )
 
 
-def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int]) -> Endpoints:
+def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequence[Mode]) -> Endpoints:
     return Endpoints(
         ingest=f"http://{LOOPBACK}:{ports.ingest}",
         ops=f"http://{LOOPBACK}:{ports.ops}",
         kafka=f"{LOOPBACK}:{ports.kafka}",
         redis=redis_url(ports.redis),
-        journal=str(layout.journal),
+        journal=str(layout.ledger().journal),
         pids=dict(pids),
+        test_journal=str(layout.ledger("test").journal) if "test" in modes else None,
     )
 
 
-def children(layout: Layout, ports: Ports, config: Path | None) -> list[Server]:
-    """In the order in which they start; they stop in the opposite one."""
+def children(layout: Layout, ports: Ports, config: Path | None, modes: Sequence[Mode] = ("live",)) -> list[Server]:
+    """A processor for each mode. In the order in which they start; they stop in the opposite one."""
     env = _environment(layout, ports, config)
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
         redis_server(layout.redis, ports.redis, layout.logs / "redis.log"),
-        _processor(layout, env),
+        *(_processor(layout, env, mode) for mode in modes),
         _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
         _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
     ]
@@ -96,15 +101,16 @@ def _service(name: str, module: str, ready_url: str, layout: Layout, env: Mappin
     )
 
 
-def _processor(layout: Layout, env: Mapping[str, str]) -> Server:
+def _processor(layout: Layout, env: Mapping[str, str], mode: Mode) -> Server:
+    name, status = stream_of("processor", mode), layout.ledger(mode).status
     return Server(
-        name="processor",
-        command=(sys.executable, "-m", "processor"),
-        log=layout.logs / "processor.log",
+        name=name,
+        command=(sys.executable, "-m", "processor", "--mode", mode),
+        log=layout.logs / f"{name}.log",
         env=env,
         # The last run's word would be taken for this one's.
-        prepare=lambda: layout.processor_status.unlink(missing_ok=True),
-        answers=lambda: _says_ready(layout.processor_status),
+        prepare=lambda: status.unlink(missing_ok=True),
+        answers=lambda: _says_ready(status),
         start_s=PROCESSOR_START_S,
         stop_s=PROCESSOR_STOP_S,
     )
@@ -125,6 +131,7 @@ def _environment(layout: Layout, ports: Ports, config: Path | None) -> dict[str,
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
         "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),
+        "PAYHOOK_PROCESSOR__TEST_METRICS_PORT": str(ports.processor_test_metrics),
         "PAYHOOK_CONSOLE__PORT": str(ports.ops),
     }
     if config is not None:

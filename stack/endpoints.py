@@ -12,7 +12,7 @@ FILE = "endpoints.json"
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """URLs, except ``kafka`` (host:port) and ``journal`` (the path of the ledger stream's journal)."""
+    """URLs, except ``kafka`` (host:port), and the paths of the ledger's journals; no test traffic, no test journal."""
 
     ingest: str
     ops: str
@@ -20,6 +20,7 @@ class Endpoints:
     redis: str
     journal: str
     pids: Mapping[str, int]
+    test_journal: str | None = None
 
 
 def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:

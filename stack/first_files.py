@@ -18,10 +18,10 @@ class SecretMaker(Protocol):
 
 
 def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
-    """A random secret for each provider that has none; one a line, newest first, readable by its owner alone."""
+    """A random secret for each file that isn't there; one a line, newest first, readable by its owner alone."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for provider, adapter in adapters.items():
-        _create(folder / provider, adapter.new_secret() + "\n", 0o600)
+    for name, adapter in adapters.items():
+        _create(folder / name, adapter.new_secret() + "\n", 0o600)
 
 
 def make_merchants(path: Path, providers: Iterable[str]) -> None:

@@ -5,6 +5,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.event import Mode
+from core.routing import mode_of, stream_of
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLayout:
+    """What one work stream keeps. Live and test streams share no file: each mode has bodies and postings of its own."""
+
+    root: Path
+    stream: str
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "lake" / "journal" / self.stream
+
+    @property
+    def bodies(self) -> Path:
+        return self.root / "lake" / stream_of("bodies", self._mode)
+
+    @property
+    def postings(self) -> Path:
+        return self.root / "lake" / stream_of("postings", self._mode)
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index" / self.stream
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's own, made anew at every start."""
+        return self.root / "checkpoints" / self.stream
+
+    @property
+    def status(self) -> Path:
+        """What the stream's processor says of itself."""
+        return self.root / "run" / f"processor-{self.stream}.json"
+
+    @property
+    def trying(self) -> Path:
+        """What the processor tried last, for the one after it."""
+        return self.root / "run" / f"trying-{self.stream}.json"
+
+    @property
+    def _mode(self) -> Mode:
+        return mode_of(self.stream)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -12,21 +58,13 @@ class Layout:
 
     root: Path
 
-    @property
-    def journal(self) -> Path:
-        return self.root / "lake" / "journal" / "ledger"
+    def stream(self, name: str) -> StreamLayout:
+        """A work stream's places: ``ledger``, or ``ledger-test``."""
+        return StreamLayout(self.root, name)
 
-    @property
-    def bodies(self) -> Path:
-        return self.root / "lake" / "bodies"
-
-    @property
-    def postings(self) -> Path:
-        return self.root / "lake" / "postings"
-
-    @property
-    def index(self) -> Path:
-        return self.root / "index" / "ledger"
+    def ledger(self, mode: Mode = "live") -> StreamLayout:
+        """The ledger stream's places in a mode."""
+        return self.stream(stream_of("ledger", mode))
 
     @property
     def kafka(self) -> Path:
@@ -51,10 +89,6 @@ class Layout:
     @property
     def logs(self) -> Path:
         return self.run / "logs"
-
-    @property
-    def processor_status(self) -> Path:
-        return self.run / "processor-ledger.json"
 
     @property
     def supervisor(self) -> Path:

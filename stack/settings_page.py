@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -36,10 +36,17 @@ def page() -> str:
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        if _is_section(inner):
             yield from _rows(inner, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
+            continue
+        yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
+        for part in get_args(inner):
+            if get_origin(inner) is dict and _is_section(part):
+                yield from _rows(part, f"{prefix}{name}.NAME.")
+
+
+def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _default(field: FieldInfo) -> str:

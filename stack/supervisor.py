@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.event import Mode
 from stack import leftovers
 from stack.children import SERVERS, Ports, endpoints
 from stack.endpoints import remove_endpoints, write_endpoints, write_whole
@@ -34,7 +35,7 @@ STEADY_S = 30.0
 FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
 
-PUBLISHED = ("ingest", "processor", "kafka", "redis")
+PUBLISHED = ("ingest", "processor", "processor-test", "kafka", "redis")
 
 
 class State(StrEnum):
@@ -89,6 +90,7 @@ class Supervisor:
         servers: Sequence[Server],
         make_topics: Callable[[], None],
         on_change: Callable[[str, State], None] = lambda _name, _state: None,
+        modes: Sequence[Mode] = ("live",),
     ) -> None:
         self._layout = layout
         self._ports = ports
@@ -96,6 +98,7 @@ class Supervisor:
         self._make_topics = make_topics
         self._topics_made = False
         self._on_change = on_change
+        self._modes = modes
         self._written: object = None
 
     @property
@@ -177,7 +180,7 @@ class Supervisor:
         _record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
         if self.answered_once:
             published = {name: pids[name] for name in PUBLISHED if name in pids}
-            write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published))
+            write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
 
 
 def _record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:

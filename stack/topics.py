@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from core.errors import PayhookError
+from core.event import Mode
+from core.routing import dlq_topic, stream_of, topics_of
 from stack.settings import TopicsSettings, load_settings
 
 MAKE_TIMEOUT_S = 30.0
@@ -34,14 +36,19 @@ class Topic:
     retention_ms: int
 
 
-def topics(settings: TopicsSettings) -> list[Topic]:
-    """Every topic of payhook's."""
-    day = MILLISECONDS_A_DAY
+def topics(settings: TopicsSettings, modes: Sequence[Mode] = ("live",)) -> list[Topic]:
+    """Every topic of payhook's, for each mode that is taken."""
+    return [topic for mode in modes for topic in _of_mode(settings, mode)]
+
+
+def _of_mode(settings: TopicsSettings, mode: Mode) -> list[Topic]:
+    day, names = MILLISECONDS_A_DAY, topics_of(mode)
+    dead_letters = dlq_topic(stream_of("ledger", mode))
     return [
-        Topic("payments.events", settings.events_partitions, settings.events_retention_days * day),
-        Topic("payments.control", settings.control_partitions, -1),
-        Topic("payments.receipts", settings.receipts_partitions, settings.events_retention_days * day),
-        Topic("dlq.ledger", settings.dlq_partitions, settings.dlq_retention_days * day),
+        Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
+        Topic(names.control, settings.control_partitions, -1),
+        Topic(names.receipts, settings.receipts_partitions, settings.events_retention_days * day),
+        Topic(dead_letters, settings.dlq_partitions, settings.dlq_retention_days * day),
     ]
 
 
@@ -79,7 +86,8 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 def main() -> int:
     settings = load_settings()
     try:
-        make_topics(settings.kafka.bootstrap_servers, topics(settings.topics), settings.topics.replication)
+        wanted = topics(settings.topics, settings.ingest.modes)
+        make_topics(settings.kafka.bootstrap_servers, wanted, settings.topics.replication)
     except (PayhookError, KafkaException) as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +23,8 @@ import psutil
 
 from core.errors import PayhookError
 from core.log import configure_logging
+from ingest.context import endpoints_apart, secret_file
+from providers.port import Adapter
 from providers.registry import build_adapters
 from stack import leftovers
 from stack.children import children, choose_ports
@@ -54,21 +56,28 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     layout = Layout(settings.data_dir)
     with sole_supervisor(layout):
         adapters = build_adapters(settings.providers)
-        make_secrets(Path(settings.ingest.secrets_dir), adapters)
+        make_secrets(Path(settings.ingest.secrets_dir), _in_need_of_secrets(settings, adapters))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         ports = choose_ports(settings)
-        bootstrap = f"127.0.0.1:{ports.kafka}"
+        bootstrap, modes = f"127.0.0.1:{ports.kafka}", settings.ingest.modes
         supervisor = Supervisor(
             layout,
             ports,
-            children(layout, ports, config),
-            lambda: make_topics(bootstrap, topics(settings.topics), settings.topics.replication),
+            children(layout, ports, config, modes),
+            lambda: make_topics(bootstrap, topics(settings.topics, modes), settings.topics.replication),
             on_change,
+            modes,
         )
         try:
             yield supervisor
         finally:
             supervisor.stop()
+
+
+def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
+    """Files of secrets by name: one a provider, and one an endpoint of another tenant or mode than its provider's."""
+    own = {name: adapters.get(name.partition("/")[0]) for name in endpoints_apart(settings.ingest)}
+    return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
 
 
 def stay_up(

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
+from core.event import Mode
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
@@ -75,6 +76,7 @@ class Evidence:
 
     session: SparkSession
     state: JournalState
+    mode: Mode
     kafka: Kafka
     dlq_topic: str
     ends: Ends

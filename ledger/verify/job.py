@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
+from core.routing import dlq_topic, mode_of, stream_of
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.postings import mark_of
@@ -29,6 +30,7 @@ from ledger.verify.journal_checks import (
     ItemsCloseOnce,
     OneEffectPerEventKey,
     OneEffectPerFactKey,
+    OneMode,
     SeqWithoutGaps,
 )
 from ledger.verify.kafka import RealKafka
@@ -40,6 +42,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     InFlight(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
+    OneMode(),
     ItemsCloseOnce(),
     Balanced(),
     PostingsEqualJournal(),
@@ -75,8 +78,9 @@ class Lake:
 
     @classmethod
     def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
-        lake = data_dir / "lake"
-        return cls(stream, lake / "journal" / stream, lake / "bodies", lake / "postings", data_dir / "index" / stream)
+        lake, mode = data_dir / "lake", mode_of(stream)
+        bodies, postings = (lake / stream_of(table, mode) for table in ("bodies", "postings"))
+        return cls(stream, lake / "journal" / stream, bodies, postings, data_dir / "index" / stream)
 
 
 def run(
@@ -149,8 +153,8 @@ def _gather(
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
     state = JournalReader(str(lake.journal)).state()
-    dlq_topic = f"dlq.{lake.stream}"
-    ends = kafka.ends([*state.marks, dlq_topic])
+    dead_letters = dlq_topic(lake.stream)
+    ends = kafka.ends([*state.marks, dead_letters])
     journal = journal_view(_rows(session, lake.journal, state.version))
     journal.createOrReplaceTempView("journal")
     if postings is not None:
@@ -161,10 +165,11 @@ def _gather(
     return Evidence(
         session=session,
         state=state,
+        mode=mode_of(lake.stream),
         kafka=kafka,
-        dlq_topic=dlq_topic,
+        dlq_topic=dead_letters,
         ends=ends,
-        dlq_ends=ends.get(dlq_topic, {}),
+        dlq_ends=ends.get(dead_letters, {}),
         postings_mark=mark_of(postings) if postings is not None else None,
         index=index,
         index_root=lake.index if index is not None else None,

@@ -104,6 +104,21 @@ class OneEffectPerFactKey:
         return Finding(self.name, self.sentence, tuple(offenders))
 
 
+class OneMode:
+    name = "one_mode"
+    sentence = "Every event of the ledger is of its own mode: a live ledger holds nothing of test traffic."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            f"""
+            SELECT seq, event_key, topic, mode
+            FROM journal
+            WHERE mode <> '{evidence.mode}' OR (mode IS NULL AND event_key IS NOT NULL)
+            """  # noqa: S608 - one of two words
+        )
+        return Finding(self.name, self.sentence, tuple(offenders), {"mode": evidence.mode})
+
+
 class Balanced:
     name = "balanced"
     sentence = "Every booking's debits equal its credits in each currency, and only what took effect is booked."

@@ -107,8 +107,8 @@ class TestRouting:
         assert (routed.zone, routed.tenant, keys_of(routed)) == ("eu-1", None, keys_of(event()))
 
     def test_the_modes_that_are_taken(self):
-        assert Contexts(IngestSettings()).modes == ("live",)
-        assert Contexts(settings()).modes == ("live", "test")
+        assert IngestSettings().modes == ("live",)
+        assert settings().modes == ("live", "test")
 
 
 class TestTenants:

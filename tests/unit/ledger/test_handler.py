@@ -36,7 +36,7 @@ class FakeAdapter:
 class FakeDirectory:
     """Knows ``acct_1``."""
 
-    def lookup(self, provider: str, account: str) -> Merchant:
+    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         if account != "acct_1":
             raise MerchantUnknown(provider, account)
         return Merchant("m-1")
