@@ -1,0 +1,132 @@
+"""An application behind the middleware, on a store in memory that can be taken down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from core.clock import ManualClock
+from ingest.claims import ClaimsUnavailable
+from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, MemoryAnswers, RequestKey, Run
+
+LEASE_S = 60.0
+KEPT_S = 86_400.0
+KEY = {"idempotency-key": '"k-1"'}
+
+Act = Callable[["Call"], Awaitable[None]]
+
+
+class BreakableAnswers(MemoryAnswers):
+    """Can be taken down, as Redis can, for all steps or for one."""
+
+    down: frozenset[str] = frozenset()
+    answers_lost = False
+    """Claims are made, and whoever made them hears nothing of it."""
+
+    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+        self._up("claim")
+        claimed = await super().claim(key, owner)
+        if self.answers_lost:
+            raise ClaimsUnavailable("late")
+        return claimed
+
+    async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
+        self._up("confirm")
+        return await super().confirm(key, owner, answer)
+
+    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+        self._up("lapse")
+        await super().lapse(key, owner)
+
+    def _up(self, step: str) -> None:
+        if step in self.down:
+            raise ClaimsUnavailable("gone")
+
+
+class Call:
+    """One run of the application."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.body = body
+
+    @property
+    def run(self) -> Run:
+        run: Run = self.scope["state"]["idempotency"]
+        return run
+
+    async def answer(self, status: int = 201, body: bytes = b"made", **headers: str) -> None:
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+class Guarded:
+    """Counts the application's runs; ``act`` is what it does, else a 201 that names the run."""
+
+    def __init__(self, act: Act | None = None, **options: Any) -> None:
+        self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+        self.store = BreakableAnswers(self.clock, LEASE_S, KEPT_S)
+        self.act = act
+        self.calls: list[Call] = []
+        self.caller = "ann"
+        self.app: ASGIApp = IdempotencyKey(
+            self._app, **{"store": self.store, "caller": lambda _: self.caller, **options}
+        )
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        call = Call(scope, receive, send, body)
+        self.calls.append(call)
+        if self.act is not None:
+            await self.act(call)
+        else:
+            await call.answer(body=f"run {len(self.calls)}".encode(), content_type="text/plain", location="/made/1")
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+            yield client
+
+    async def raw(self, receive: Receive, send: Send) -> None:
+        """`KEY`'s request as a server would hand it over, with a client of the test's own."""
+        scope = {"type": "http", "method": "POST", "path": "/refunds", "query_string": b""}
+        await self.app({**scope, "headers": [(b"idempotency-key", b"k-1")]}, receive, send)
+
+    def request(self, method: str = "POST", path: str = "/refunds", **more: Any) -> httpx.Response:
+        async def inside() -> httpx.Response:
+            async with self.client() as client:
+                return await client.request(method, path, **{"headers": KEY, **more})
+
+        return asyncio.run(inside())
+
+    def post(self, content: Any = b"{}", **more: Any) -> httpx.Response:
+        return self.request(content=content, **more)
+
+
+async def empty_body() -> dict[str, Any]:
+    """A client that sends ``{}`` at once."""
+    return {"type": "http.request", "body": b"{}"}
+
+
+def slug(answer: httpx.Response) -> str:
+    """The problem's name; fails the test where the answer is no problem that links its explanation."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == answer.status_code
+    docs, _, name = told["type"].partition("#")
+    assert answer.headers["link"] == f'<{docs}>; rel="describedby"' and docs.startswith("https://")
+    return str(name)
