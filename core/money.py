@@ -59,6 +59,7 @@ class Movement(StrEnum):
     """How money moved, in words that hold for every provider."""
 
     CAPTURE = "capture"
+    CAPTURE_FAILED = "capture_failed"
     REFUND = "refund"
     REFUND_FAILED = "refund_failed"
     DISPUTE_OPENED = "dispute_opened"

@@ -6,7 +6,7 @@ What is owed to a merchant is the sum (credits minus debits) over the merchant's
 | account | kind | what it holds |
 |---|---|---|
 | ``provider:<provider>:clearing`` | asset | money that the provider holds for us |
-| ``merchant:<merchant>:payable`` | liability | captured for the merchant |
+| ``merchant:<merchant>:payable`` | liability | captured for the merchant, less what the provider never got |
 | ``merchant:<merchant>:refunds`` | liability, contra | given back to payers |
 | ``merchant:<merchant>:disputes`` | receivable | withheld by the provider while a dispute is open |
 | ``merchant:<merchant>:dispute_losses`` | liability, contra | disputes lost for good |
@@ -43,6 +43,7 @@ BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
     {
         #                          debit                credit
         Movement.CAPTURE: (Role.CLEARING, Role.PAYABLE),
+        Movement.CAPTURE_FAILED: (Role.PAYABLE, Role.CLEARING),
         Movement.REFUND: (Role.REFUNDS, Role.CLEARING),
         Movement.REFUND_FAILED: (Role.CLEARING, Role.REFUNDS),
         Movement.DISPUTE_OPENED: (Role.DISPUTES, Role.CLEARING),

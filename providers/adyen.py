@@ -8,8 +8,8 @@ an item isn't signed. Every item is checked, and a field in which a ``:`` could 
 
 What books, and why: a modification (CAPTURE, REFUND, a payout) under its own pspReference once it succeeded; an
 AUTHORISATION moves nothing, unless the account captures by itself. All events of a dispute share one
-pspReference, so a second chargeback has a fact name of its own. Events that move money in a way that isn't booked
-yet raise instead of being passed over.
+pspReference, so a second chargeback has a fact name of its own. CAPTURE_FAILED (the scheme refused a capture that
+had been reported) and SETTLED_REVERSED (its money never came, so Adyen takes it back) undo the capture.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ _ACCEPTED = Answer(200, b"[accepted]", "text/plain")
 _MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
     {
         "CAPTURE": (Movement.CAPTURE, "capture"),
+        "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
+        "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
         "REFUND": (Movement.REFUND, "refund"),
         "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
         "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
@@ -74,7 +76,6 @@ _MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
     }
 )
 """By event code: how money moved, and what the fact is called after its pspReference."""
-_BY_HAND = frozenset({"CAPTURE_FAILED", "SETTLED_REVERSED"})
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 
 
@@ -192,8 +193,6 @@ class AdyenAdapter:
 
     def _booking(self, item: Mapping[str, Any]) -> tuple[Movement, str] | None:
         code = text(item, "eventCode")
-        if code in _BY_HAND:
-            raise MoneyInvalid(f"there is no booking for {code}: reverse the capture by hand")
         if code == "CANCEL_OR_REFUND":
             return _MOVEMENTS["REFUND"] if _action(item) == "refund" else None
         if self._settings.adyen_auto_capture and code in ("AUTHORISATION", "CAPTURE"):

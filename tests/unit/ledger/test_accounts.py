@@ -76,6 +76,12 @@ def test_a_failed_refund_is_as_if_it_had_not_been(order: list[Movement]) -> None
     assert net(booked(*order), "merchant:m-1:refunds")["EUR"] == 0
 
 
+@given(st.permutations([Movement.CAPTURE, Movement.CAPTURE_FAILED]))
+def test_a_capture_that_failed_in_the_end_nets_to_zero_on_every_account(order: list[Movement]) -> None:
+    lines = booked(*order)
+    assert all(net(lines, line.account)["EUR"] == 0 for line in lines)
+
+
 @given(st.permutations([Movement.DISPUTE_OPENED, Movement.DISPUTE_WON]))
 def test_a_dispute_that_is_won_nets_to_zero_on_every_account(order: list[Movement]) -> None:
     lines = booked(*order)
