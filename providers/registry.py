@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from providers.adyen import AdyenAdapter
+from providers.adyenplatform import AdyenPlatformAdapter
+from providers.braintree import BraintreeAdapter
 from providers.checkout import CheckoutAdapter
 from providers.gocardless import GoCardlessAdapter
 from providers.mollie import MollieAdapter
@@ -29,7 +31,9 @@ def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
         PaddleAdapter(settings),
         GoCardlessAdapter(settings),
         PayPalAdapter(settings),
+        BraintreeAdapter(settings),
         MollieAdapter(settings),
         MollieClassicAdapter(settings),
+        AdyenPlatformAdapter(settings),
     ]
     return {adapter.name: adapter for adapter in adapters}
