@@ -1,0 +1,166 @@
+"""Card data is masked before Kafka: nothing behind the receiver ever holds it, and the journal says where it was.
+
+A masked event keeps its identities. ``original_sha256`` is the hash of the bytes as they were sent; ``body``, its hash
+and ``content_sha256`` are of the masked bytes, so that whoever reads them later computes the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from urllib.parse import unquote
+
+from core.card_numbers import card_spans, without_card_numbers
+from core.event import Event, poison_event
+from core.keys import key_part
+from core.money import MoneyFact
+from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, CardFields
+from ingest.pan_settings import PanSettings, field_name
+from providers.port import Adapter
+
+_CARD_DIGITS = b"0" * CARD_DIGITS_MIN
+_DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
+_SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
+_SQUEEZED_OUT = b" -_"
+_HIDDEN = re.compile(rb"\\u00(?:3[0-9]|20|2[dD])")
+"""A digit, a blank or a dash in disguise."""
+_AFTER_ESCAPE = re.compile(rb"\\(?:[bfnrt]|u[0-9A-Fa-f]{4})[0-9]")
+"""Digits that look like a word's part, and aren't."""
+
+
+class CardMasker:
+    """Built once; `masked` is called for every event, most of which have nothing to hide."""
+
+    def __init__(self, settings: PanSettings) -> None:
+        self._enabled = settings.enabled
+        self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
+        self._cards = _members(self._fields.card, rb'(?:\\*")?0{%d}|[\[{]' % CARD_DIGITS_MIN)
+        self._secrets = _members(self._fields.secret, rb'\\*"[^"]*0|-?0|[\[{]')
+
+    def masked(self, event: Event, adapter: Adapter) -> Event:
+        """The event without card data; the same object where it has none.
+
+        A money fact stays what it was: what it rests on is left whole, even if it looks like a card number. Where
+        the masked bytes can't be read any more, the event is poison: a person looks, and nothing is stored unmasked.
+        """
+        if not self._enabled:
+            return event
+        if event.poison is not None:
+            return self._masked_poison(event, adapter)
+        named = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _masked_type(event)
+        return self._masked_body(event, named, adapter) if self._may_hold(event.body) else named
+
+    def _may_hold(self, body: bytes) -> bool:
+        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
+
+        Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
+        """
+        if body[:1] not in (b"{", b"["):
+            return True
+        squeezed = body.translate(_SQUEEZE, _SQUEEZED_OUT)
+        if self._secrets.search(squeezed) or _HIDDEN.search(body):
+            return True
+        if _CARD_DIGITS not in squeezed:
+            return False
+        if self._cards.search(squeezed) or _AFTER_ESCAPE.search(body):
+            return True
+        return next(card_spans(body), None) is not None
+
+    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, list[bytes]]:
+        """The masked body, and each text that was masked."""
+        ids = frozenset(name.encode() for name in adapter.identity_fields)
+        mask = BodyMask(self._fields, ids, frozenset(spared))
+        return mask.masked(event.body), list(dict.fromkeys(mask.found))
+
+    def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
+        """``named`` is the event with its type masked."""
+        spared = _identities(event)
+        body, found = self._mask(event, adapter, spared)
+        if body == event.body:
+            return named
+        fact = _fact(adapter, event.body, event.event_type)
+        if _fact(adapter, body, named.event_type) != fact:
+            spared |= self._money_texts(named, adapter, fact, spared, found)
+            body, _ = self._mask(event, adapter, spared)
+        return _with_body(named, body, adapter)
+
+    def _money_texts(
+        self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
+    ) -> set[bytes]:
+        """Those of ``found`` without which the fact would be another one: halves are tried, then their halves."""
+        kept, halves = set(found), [found]
+        while halves:
+            texts = halves.pop()
+            body, _ = self._mask(event, adapter, spared | kept.difference(texts))
+            if _fact(adapter, body, event.event_type) == fact:
+                kept.difference_update(texts)
+            elif len(texts) > 1:
+                middle = len(texts) // 2
+                halves += (texts[middle:], texts[:middle])
+        return kept
+
+    def _masked_poison(self, event: Event, adapter: Adapter) -> Event:
+        """Its identity is the hash of its bytes, and stays that."""
+        problem = without_card_numbers(event.poison or "")
+        body, _ = self._mask(event, adapter, ())
+        if body != event.body:
+            return _poison_of(event, body, problem, hashlib.sha256(event.body).hexdigest())
+        return event if problem == event.poison else replace(event, poison=problem)
+
+
+def _with_body(event: Event, body: bytes, adapter: Adapter) -> Event:
+    if body == event.body:
+        return event
+    original = hashlib.sha256(event.body).hexdigest()
+    try:
+        content = adapter.content_sha256(body, event.content_version)
+    except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
+        problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
+        return _poison_of(event, body, problem, original)
+    return replace(event, body=body, content_sha256=content, original_sha256=original)
+
+
+def _poison_of(event: Event, body: bytes, problem: str, original_sha256: str) -> Event:
+    poison = poison_event(event.provider, body, event.mode, problem)
+    return replace(poison, original_sha256=original_sha256, tenant=event.tenant, zone=event.zone)
+
+
+def _masked_type(event: Event) -> Event:
+    """A type is the provider's word, not an id. The body says it in the same way, so keys are still found in it."""
+    if event.event_type.encode("utf-8", "surrogatepass") in _identities(event):
+        return event
+    masked = without_card_numbers(event.event_type)
+    if masked == event.event_type:
+        return event
+    old, new = key_part(event.event_type), key_part(masked)
+    key = ":".join(new if part == old else part for part in event.event_key.split(":"))
+    return replace(event, event_type=masked, event_key=key)
+
+
+def _identities(event: Event) -> set[bytes]:
+    """Texts that name this event, its account, its entity and its fact."""
+    parts = [*event.entity_key.split(":"), *(event.fact_key or "").split(":")]
+    texts = {event.event_id, event.account, *map(unquote, parts)}
+    return {text.encode("utf-8", "surrogatepass") for text in texts if text}
+
+
+def _fact(adapter: Adapter, body: bytes, event_type: str) -> MoneyFact | type[Exception] | None:
+    try:
+        return adapter.money(body, event_type)
+    except Exception as uncertain:  # which one is part of the answer: the same must come of the masked body
+        return type(uncertain)
+
+
+def _names(names: Iterable[str]) -> frozenset[bytes]:
+    return frozenset(field_name(name).encode() for name in names)
+
+
+def _members(names: frozenset[bytes], value: bytes) -> re.Pattern[bytes]:
+    """Members of a squeezed body, or of one within it, with such a name and value."""
+    if not names:
+        return re.compile(rb"(?!)")
+    # The first letter is asked for by itself because most names fail there.
+    firsts = b"".join(sorted({name[:1] for name in names}))
+    return re.compile(rb'"(?=[%b])(?:%b)\\*"\s*:\s*(?:%b)' % (firsts, b"|".join(sorted(names)), value))

@@ -1,0 +1,274 @@
+"""Masks one body, whatever it is written in. Length stays, JSON stays JSON, XML stays XML, a form stays a form.
+
+What isn't JSON, XML or a form (a body cut off, UTF-16, a plain text) is masked as a text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from core.card_numbers import DIGITS_MIN, card_spans, is_card_number, masked_number
+from ingest.pan_escapes import FORM_VALUE, JSON_STRING, WIDE_TEXT, XML_TEXT
+
+DEPTH_MAX = 4
+"""Bodies within bodies: JSON in a text of JSON, XML in base64 in a form."""
+CARD_DIGITS_MIN = 12
+CARD_DIGITS_MAX = 19
+
+_LEADING = bytes(range(0x80, 0x100)) + b" \t\r\n"
+"""Blanks and byte order marks."""
+_BRACKETS = frozenset({b"{", b"[", b"<"})
+_JSON_TOKEN = re.compile(
+    rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"([ \t\r\n]*:)?|([{\[])|([}\]])|,|([^\s"{}\[\],:]+))[ \t\r\n]*', re.DOTALL
+)
+_PLUS, _BLANK = b"+ "
+_DIGITS_ONLY = re.compile(rb"[1-9][0-9]*")
+_FORM = re.compile(rb"[\w.%+\[\]-]{1,128}=")
+_ELEMENT = re.compile(rb"<(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024})?>(?:<!\[CDATA\[)?([^<>\[\]]+)")
+_NAMED = re.compile(
+    rb"(?<![\w-])([A-Za-z][\w-]{0,63})\\{0,8}[\"']?\s{0,32}[:=]\s{0,32}\\{0,8}[\"']?([^\"'\\&<>,;{}\[\]\r\n]+)"
+)
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]{16,}={0,2}\s*")
+
+
+class Kind(Enum):
+    """What a field's name says of its value."""
+
+    ID = "id"
+    CARD = "card"
+    SECRET = "secret"  # noqa: S105 - the name of a kind
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class CardFields:
+    """Names as `field_name` gives them, in bytes."""
+
+    card: frozenset[bytes]
+    secret: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class BodyMask:
+    """Masks the bodies of one event.
+
+    ``id_fields`` are names as they are in the body, ``spared`` texts that stay wherever they stand, as a whole value
+    or in the place of a card number. ``found`` gathers what was masked, as it was.
+    """
+
+    fields: CardFields
+    id_fields: frozenset[bytes]
+    spared: frozenset[bytes]
+    found: list[bytes] = field(default_factory=list)
+
+    def masked(self, body: bytes, depth: int = 0) -> bytes:
+        if b"\0" in body:
+            return WIDE_TEXT.through(body, lambda plain: self.masked(plain, depth)) if body.strip(b"\0") else body
+        inner = body.lstrip(_LEADING)
+        before, first = body[: len(body) - len(inner)], inner[:1]
+        if depth < DEPTH_MAX:
+            if first in (b"{", b"["):
+                masked = self._json(inner, depth)
+                if masked is not None:
+                    return before + masked
+            elif first == b"<":
+                return before + XML_TEXT.through(inner, self._xml)
+            elif depth == 0 and _FORM.match(inner):
+                return before + self._form(inner)
+        return JSON_STRING.through(body, self._text)
+
+    def _json(self, body: bytes, depth: int) -> bytes | None:
+        """None where it isn't made of JSON's tokens from end to end."""
+        parts: list[bytes] = []
+        outer: list[Kind] = []
+        kind = Kind.PLAIN
+        at = copied = 0
+        while at < len(body):
+            token = _JSON_TOKEN.match(body, at)
+            if token is None:
+                return None
+            at = token.end()
+            if token[1] is not None:
+                start, end = token.span(1)
+                if token[2] is not None:
+                    kind = self._kind(token[1], outer[-1] if outer else Kind.PLAIN)
+                    masked = self._json_text(token[1], Kind.PLAIN, depth) if end - start >= DIGITS_MIN else None
+                else:
+                    masked = self._json_text(token[1], kind, depth)
+            elif token[5] is not None:
+                start, end = token.span(5)
+                masked = self._json_number(token[5], kind)
+            else:
+                kind = _nested(token, kind, outer)
+                continue
+            if masked is not None:
+                parts += (body[copied:start], masked)
+                copied = end
+        return b"".join((*parts, body[copied:])) if parts else body
+
+    def _json_text(self, raw: bytes, kind: Kind, depth: int) -> bytes | None:
+        if kind is Kind.ID:
+            return None
+        found = len(self.found)
+        masked = JSON_STRING.through(raw, lambda plain: self._value(plain, kind, depth + 1))
+        if masked == raw:
+            return None
+        if _text_of(raw) in self.spared:
+            del self.found[found:]
+            return None
+        return masked
+
+    def _json_number(self, raw: bytes, kind: Kind) -> bytes | None:
+        """Another number of the same length; never one that has a right check digit."""
+        if kind is Kind.ID or raw in self.spared:
+            return None
+        length = len(raw)
+        if kind is Kind.SECRET and raw[:1].strip(b"-0123456789") == b"":
+            masked = b"0" if length == 1 else b"1".ljust(length, b"0")
+        elif not _DIGITS_ONLY.fullmatch(raw):
+            return None
+        elif kind is Kind.CARD and CARD_DIGITS_MIN <= length <= CARD_DIGITS_MAX:
+            masked = b"1".ljust(length - 4, b"0") + raw[-4:]
+        elif is_card_number(raw):
+            masked = _number_beside(raw)
+        else:
+            return None
+        self.found.append(raw)
+        return masked
+
+    def _form(self, body: bytes) -> bytes:
+        return b"&".join([self._form_pair(pair) for pair in body.split(b"&")])
+
+    def _form_pair(self, pair: bytes) -> bytes:
+        name, sign, value = pair.partition(b"=")
+        own = unquote_to_bytes(name).rstrip(b"]").rpartition(b"[")[2]
+        return name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, own))
+
+    def _form_value(self, plain: bytes, name: bytes) -> bytes:
+        kind = self._kind(name, Kind.PLAIN)
+        if kind is Kind.ID or plain in self.spared:
+            return plain
+        if kind is Kind.PLAIN and (inner := _body_in_base64(plain)):
+            masked = self.masked(inner, 1)
+            return plain if masked == inner else _base64_like(plain, masked)
+        masked = self._value(plain.replace(b"+", b" "), kind, 1)
+        return bytes(old if old == _PLUS and new == _BLANK else new for old, new in zip(plain, masked, strict=True))
+
+    def _xml(self, plain: bytes) -> bytes:
+        return self._text(self._named(plain, _ELEMENT), kept=self._ids(plain, _ELEMENT))
+
+    def _value(self, plain: bytes, kind: Kind, depth: int) -> bytes:
+        """One value, plain: by its field's name, or as a body of its own, or as a text."""
+        masked = self._by_kind(plain, kind)
+        if masked is not None:
+            return masked
+        if plain.lstrip(_LEADING)[:1] in _BRACKETS:
+            return self.masked(plain, depth)
+        return self._text(plain, named=False)
+
+    def _by_kind(self, plain: bytes, kind: Kind) -> bytes | None:
+        """None where the name says nothing, or the value isn't what it says."""
+        if kind is Kind.SECRET and any(byte in b"0123456789" for byte in plain):
+            masked = b"*" * len(plain)
+        elif kind is Kind.CARD and _holds_card_digits(plain):
+            masked = masked_number(plain, first_kept=0)
+        else:
+            return None
+        self.found.append(plain)
+        return masked
+
+    def _text(self, plain: bytes, named: bool = True, kept: list[tuple[int, int]] | None = None) -> bytes:
+        """Card numbers in a text; with ``named`` also what follows a name and ``:`` or ``=``."""
+        kept = kept or []
+        masked = plain
+        if named:
+            masked = self._named(plain, _NAMED)
+            kept = [*kept, *self._ids(plain, _NAMED)]
+        for start, end in list(card_spans(masked)):
+            if masked[start:end] in self.spared or any(left <= start and end <= right for left, right in kept):
+                continue
+            self.found.append(masked[start:end])
+            masked = masked[:start] + masked_number(masked[start:end]) + masked[end:]
+        return masked
+
+    def _named(self, plain: bytes, pattern: re.Pattern[bytes]) -> bytes:
+        masked = plain
+        for found in pattern.finditer(plain):
+            value = found[2]
+            kind = self._kind(found[1], Kind.PLAIN)
+            if kind is Kind.PLAIN or kind is Kind.ID or value.strip() in self.spared:
+                continue
+            hidden = self._by_kind(value, kind)
+            if hidden is not None:
+                start, end = found.span(2)
+                masked = masked[:start] + hidden + masked[end:]
+        return masked
+
+    def _ids(self, plain: bytes, pattern: re.Pattern[bytes]) -> list[tuple[int, int]]:
+        return [
+            found.span(2)
+            for found in pattern.finditer(plain)
+            if found[1] in self.id_fields or found[2].strip() in self.spared
+        ]
+
+    def _kind(self, name: bytes, inherited: Kind) -> Kind:
+        if name in self.id_fields:
+            return Kind.ID
+        known = name.translate(None, b"-_").lower()
+        if known in self.fields.secret:
+            return Kind.SECRET
+        if known in self.fields.card:
+            return Kind.CARD
+        return inherited
+
+
+def _nested(token: re.Match[bytes], kind: Kind, outer: list[Kind]) -> Kind:
+    """The kind that holds after a bracket or a comma: an array's values have its name, an object's have their own."""
+    if token[3] is not None:
+        own = Kind.PLAIN if kind is Kind.ID and token[3] == b"{" else kind
+        outer.append(own)
+        return own
+    if token[4] is not None and outer:
+        outer.pop()
+    return outer[-1] if outer else Kind.PLAIN
+
+
+def _holds_card_digits(plain: bytes) -> bool:
+    digits = plain.translate(None, b" -\t")
+    return digits.isdigit() and CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX
+
+
+def _number_beside(number: bytes) -> bytes:
+    """The same first six and last four digits around a repeated one, such that the check digit is wrong."""
+    between = len(number) - 10
+    candidates = (number[:6] + fill * between + number[-4:] for fill in (b"0", b"1", b"5"))
+    return next(other for other in candidates if not is_card_number(other))
+
+
+def _text_of(raw: bytes) -> bytes:
+    try:
+        return str(orjson.loads(b'"' + raw + b'"')).encode()
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return raw
+
+
+def _body_in_base64(encoded: bytes) -> bytes:
+    """XML or JSON in base64; empty for everything else that is made of base64's letters."""
+    try:
+        body = base64.b64decode(encoded) if _BASE64.fullmatch(encoded) else b""
+    except binascii.Error:
+        return b""
+    return body if body.lstrip(_LEADING)[:1] in _BRACKETS else b""
+
+
+def _base64_like(encoded: bytes, body: bytes) -> bytes:
+    """``body`` in base64 with the line breaks of ``encoded``, which held a body of the same length."""
+    letters = iter(base64.b64encode(body))
+    return bytes(byte if byte in b"\r\n" else next(letters, byte) for byte in encoded)
