@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.clock import SystemClock
+from ledger.queries import Balance
 from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
@@ -165,3 +166,75 @@ def _body(provider: str) -> bytes:
     return standard_event(
         "payment.captured", payment="p_1", account="a", amount_minor=5, currency="EUR", occurred_at=now
     )
+
+
+class TestTestTraffic:
+    @pytest.fixture(autouse=True)
+    def config(self, tmp_path: Path) -> None:
+        (tmp_path / "payhook.toml").write_text(
+            "[ingest]\ntest_traffic = true\n"
+            '[ingest.endpoints."adyen/sandbox"]\nmode = "test"\n[ingest.endpoints."stripe/eu"]\nzone = "eu"\n'
+        )
+
+    def test_send_posts_to_the_providers_test_endpoint_with_its_own_secret(
+        self, receiver: type[Receiver], tmp_path: Path
+    ) -> None:
+        adapter = build_adapters(ProvidersSettings())["adyen"]
+        secret = adapter.new_secret()
+        (tmp_path / "secrets" / "adyen.sandbox").write_text(secret)
+        said = payhook("send", "-", "--provider", "adyen", "--test", "--data", str(tmp_path), stdin=_body("adyen"))
+        assert said.exit_code == 0, said.output
+        [(path, posted, headers)] = receiver.posted
+        assert path == "/webhooks/adyen/sandbox"
+        assert adapter.verify(Request(posted, headers), [secret], SystemClock().now()) == 0
+
+    @pytest.mark.parametrize("words", [["stripe"], ["stripe", "--endpoint", "eu"], ["adyen", "--endpoint", "live"]])
+    def test_send_posts_no_test_to_an_endpoint_that_would_take_it_for_live(
+        self, words: list[str], receiver: type[Receiver], tmp_path: Path
+    ) -> None:
+        body = _body(words[0])
+        said = payhook("send", "-", "--provider", *words, "--test", "--data", str(tmp_path), stdin=body)
+        assert (said.exit_code, receiver.posted) == (1, [])
+        assert "has 0 test endpoints" in said.output
+
+    def test_ledger_and_queue_are_those_of_the_mode_that_is_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        def balances(path: str, *_: object) -> list[Balance]:
+            asked.append(path)
+            return []
+
+        monkeypatch.setattr("ledger.queries.balances", balances)
+        for flags in ([], ["--test"]):
+            payhook("ledger", "balances", *flags, "--data", str(tmp_path))
+        assert asked == [str(tmp_path / "lake" / name) for name in ("postings", "postings-test")]
+        for words in (["ledger", "event", "k"], ["dlq", "list"], ["dlq", "show", "1"], ["dlq", "replay", "1"]):
+            for flags in ([], ["--test"]):
+                assert "No such option" not in payhook(*words, *flags, "--data", str(tmp_path)).output
+
+    @pytest.mark.parametrize("up", ["live", "test"])
+    def test_status_is_of_the_traffic_that_is_asked_for(
+        self, up: str, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sides = {mode: {"ready": mode == up, "processor": {"seq": f"{mode} seq"}} for mode in ("live", "test")}
+        monkeypatch.setattr("cli.stack_commands._ask", lambda _: {**sides["live"], "test": sides["test"]})
+        live, test = (payhook("status", *flags, "--data", str(tmp_path)) for flags in ([], ["--test"]))
+        assert (live.exit_code, test.exit_code) == ((0, 1) if up == "live" else (1, 0))
+        assert "live seq" in live.output
+        assert "test seq" not in live.output
+        assert "test seq" in test.output
+
+    def test_status_says_where_no_test_traffic_is_taken(
+        self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cli.stack_commands._ask", lambda _: {"ready": True})
+        said = payhook("status", "--test", "--data", str(tmp_path))
+        assert said.exit_code == 1
+        assert "ingest.test_traffic is off" in said.output
+
+    def test_verify_looks_at_the_test_journal(self, receiver: type[Receiver], tmp_path: Path) -> None:
+        said = payhook("verify", "--test", "--data", str(tmp_path))
+        assert said.exit_code == 1
+        assert f"there is no journal at {tmp_path}/lake/journal/ledger-test" in said.output

@@ -29,13 +29,14 @@ class Listener:
         self.ingest_ready = 200
         self.end = 20
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
+        self.test_status_file: Path | None = None
 
     def get(self, path: str) -> httpx.Response:
         return asyncio.run(self._get(path))
 
     async def _get(self, path: str) -> httpx.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
-        watched = Watched("http://i/readyz", self.status_file, metrics, self._lag)
+        watched = Watched("http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file)
         async with httpx.AsyncClient(transport=httpx.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as caller:
@@ -130,3 +131,15 @@ def test_histograms_keep_their_buckets(listener: Listener) -> None:
     text = listener.get("/metrics").text
     assert "# TYPE h histogram" in text
     assert samples(text)[("h_bucket", (("le", "0.01"),))] == 1.0
+
+
+def test_test_traffic_is_told_apart_and_live_traffic_is_ready_without_it(listener: Listener, tmp_path: Path) -> None:
+    listener.test_status_file = tmp_path / "processor-ledger-test.json"
+    said = listener.get("/status").json()
+    assert (said["ready"], said["test"]) == (True, {"ready": False, "processor": {"ready": False}, "lag": {}})
+    listener.test_status_file.write_text(json.dumps({**STATUS, "marks": {"events.test": {"0": 19}}}))
+    said = listener.get("/status").json()
+    assert (said["test"]["ready"], said["test"]["lag"], said["lag"]) == (True, {"events.test": 1}, {"events": 4})
+    listener.status_file.unlink()
+    said = listener.get("/status").json()
+    assert (said["ready"], said["test"]["ready"]) == (False, True)

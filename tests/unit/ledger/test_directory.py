@@ -46,6 +46,21 @@ def test_an_unknown_merchant_is_stuck_alone(path: Path, provider: str, account: 
     assert raised.value.kind is ErrorKind.SNBE
 
 
+def test_a_tenant_with_a_section_of_its_own_has_only_what_stands_there(path: Path) -> None:
+    with path.open("a") as file:
+        file.write('["shop-a~stripe"]\n"acct_1" = "merchant-a"\n["shop-b~stripe"]\n')
+    directory = FileDirectory(path)
+    assert directory.lookup("stripe", "acct_1", "shop-a") == Merchant("merchant-a")
+    assert directory.lookup("stripe", "acct_1") == Merchant("merchant-1")
+    for tenant, account in (("shop-a", "acct_4"), ("shop-b", "acct_1")):
+        with pytest.raises(MerchantUnknown, match=f"no merchant for the {tenant}~stripe account"):
+            directory.lookup("stripe", account, tenant)
+
+
+def test_a_tenant_without_one_has_its_providers(path: Path) -> None:
+    assert FileDirectory(path).lookup("stripe", "acct_1", "shop-a") == Merchant("merchant-1")
+
+
 def test_a_closed_merchant_needs_a_person(path: Path) -> None:
     with pytest.raises(MerchantClosed, match="merchant-3") as raised:
         FileDirectory(path).lookup("stripe", "acct_3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -75,6 +76,23 @@ def test_a_fact_that_was_never_looked_up_is_not_booked(answer: MoneyFact | None,
     with pytest.raises(FactMismatch) as raised:
         handle(answer, item(fact_key=named))
     assert raised.value.kind is ErrorKind.NRE
+
+
+def test_a_tenants_fact_is_booked_under_the_tenants_key_on_the_tenants_merchant() -> None:
+    class Directory:
+        def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
+            return Merchant(f"m-of-{tenant}")
+
+    handler = LedgerHandler({"fake": FakeAdapter(CAPTURE)}, Directory())
+    outcome = handler(replace(item(fact_key="shop-a~fake:ch_1:capture"), tenant="shop-a"))
+    assert isinstance(outcome, Applied)
+    assert outcome.postings[1].account == "merchant:m-of-shop-a:payable"
+
+
+@pytest.mark.parametrize(("named", "tenant"), [("fake:ch_1:capture", "shop-a"), ("shop-a~fake:ch_1:capture", None)])
+def test_a_fact_that_was_looked_up_for_another_tenant_is_not_booked(named: str, tenant: str | None) -> None:
+    with pytest.raises(FactMismatch):
+        handle(CAPTURE, replace(item(fact_key=named), tenant=tenant))
 
 
 def test_an_unknown_merchant_and_an_unreadable_body_are_raised_for_the_classifier() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from core.clock import ManualClock
 from core.decision import ErrorKind
-from core.event import Dedupe, Event, to_headers
+from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money
 from core.work import Applied, Ignored, Outcome, Posting, WorkItem
 from dlq.commands import Command, Target, encode
@@ -193,6 +193,8 @@ class Engine:
         content: str = "",
         fact: str | None = None,
         fact_sha256: str = "aa" * 32,
+        mode: Mode = "live",
+        tenant: str | None = None,
     ) -> str:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()
@@ -205,10 +207,11 @@ class Engine:
             content_sha256=hashlib.sha256(body).hexdigest(),
             content_version=1,
             body=body,
-            mode="live",
+            mode=mode,
             account="acct_1",
             fact_key=fact,
             fact_sha256=fact_sha256 if fact else None,
+            tenant=tenant,
         )
         self.send(EVENTS, body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
         return event.event_key

@@ -1,0 +1,118 @@
+"""Live and test traffic share servers and nothing else: no topic, no file, no process of the processor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.event import Mode
+from ingest.settings import EndpointSettings, IngestSettings
+from ledger.verify import Lake
+from stack.children import children, choose_ports, endpoints
+from stack.layout import Layout
+from stack.settings import Settings, TopicsSettings, load_settings
+from stack.topics import topics
+from stack.up import supervised
+
+BOTH: tuple[Mode, ...] = ("live", "test")
+PLACES = ("journal", "bodies", "postings", "index", "checkpoint", "status", "trying")
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_no_place_of_one_mode_is_the_others(tmp_path: Path) -> None:
+    live, test = (Layout(tmp_path).ledger(mode) for mode in BOTH)
+    for name in PLACES:
+        one, other = getattr(live, name), getattr(test, name)
+        assert one != other
+        assert one not in other.parents
+        assert other not in one.parents
+
+
+def test_the_live_places_are_where_they_always_were(tmp_path: Path) -> None:
+    live = Layout(tmp_path).ledger()
+    assert [str(getattr(live, name).relative_to(tmp_path)) for name in PLACES] == [
+        "lake/journal/ledger",
+        "lake/bodies",
+        "lake/postings",
+        "index/ledger",
+        "checkpoints/ledger",
+        "run/processor-ledger.json",
+        "run/trying-ledger.json",
+    ]
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_verify_looks_where_the_processor_writes(tmp_path: Path, mode: Mode) -> None:
+    places = Layout(tmp_path).ledger(mode)
+    lake = Lake.under(tmp_path, places.stream)
+    for name in ("journal", "bodies", "postings", "index"):
+        assert getattr(lake, name) == getattr(places, name)
+
+
+def test_test_topics_are_made_only_for_test_traffic() -> None:
+    live = {topic.name for topic in topics(TopicsSettings())}
+    both = {topic.name: topic for topic in topics(TopicsSettings(events_partitions=8), BOTH)}
+    assert both.keys() - live == {
+        "payments.events.test",
+        "payments.control.test",
+        "payments.receipts.test",
+        "dlq.ledger-test",
+    }
+    assert both["payments.events.test"].partitions == 8
+
+
+def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: Path) -> None:
+    layout, ports = Layout(tmp_path), choose_ports(Settings())
+    without = {server.name: server for server in children(layout, ports, None)}
+    both = {server.name: server for server in children(layout, ports, None, BOTH)}
+    assert both.keys() - without.keys() == {"processor-test"}
+    assert without["processor"].command[-2:] == ("--mode", "live")
+    assert both["processor-test"].command[-2:] == ("--mode", "test")
+    assert both["processor-test"].log != both["processor"].log
+    ports_of = {both[name].env[f"PAYHOOK_PROCESSOR__{which}"] for name, which in METRICS}
+    assert len(ports_of) == 2
+
+
+METRICS = (("processor", "METRICS_PORT"), ("processor-test", "TEST_METRICS_PORT"))
+
+
+def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    servers = {server.name: server for server in children(layout, choose_ports(Settings()), None, BOTH)}
+    layout.run.mkdir()
+    layout.ledger("live").status.write_text('{"ready": true}')
+    assert servers["processor"].answers()
+    assert not servers["processor-test"].answers()
+    servers["processor-test"].prepare()
+    assert servers["processor"].answers()
+
+
+def test_the_test_journal_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    layout, ports = Layout(tmp_path), choose_ports(Settings())
+    assert endpoints(layout, ports, {}, ("live",)).test_journal is None
+    assert endpoints(layout, ports, {}, BOTH).test_journal == str(tmp_path / "lake" / "journal" / "ledger-test")
+
+
+def test_endpoints_apart_get_a_secret_each_the_first_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "payhook.toml").write_text(
+        "[ingest]\ntest_traffic = true\n"
+        '[ingest.endpoints."adyen/t"]\nmode = "test"\n[ingest.endpoints."stripe/eu"]\nzone = "eu"\n'
+    )
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
+    with supervised(load_settings(), None):
+        made = {path.name: path.read_text() for path in (tmp_path / "data" / "secrets").iterdir()}
+    assert "stripe.eu" not in made
+    assert made["adyen.t"] != made["adyen"]
+
+
+def test_settings_name_endpoints_in_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_INGEST__ENDPOINTS", '{"stripe/eu": {"tenant": "shop-a"}}')
+    assert load_settings().ingest == IngestSettings(
+        endpoints={"stripe/eu": EndpointSettings(tenant="shop-a")},
+        secrets_dir=load_settings().ingest.secrets_dir,
+    )
