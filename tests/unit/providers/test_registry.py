@@ -18,7 +18,21 @@ from providers import (
 
 def test_adapters_are_found_by_the_name_that_heads_their_keys() -> None:
     adapters = build_adapters(ProvidersSettings())
-    assert sorted(adapters) == ["adyen", "gocardless", "standardwebhooks", "stripe"]
+    assert sorted(adapters) == [
+        "adyen",
+        "adyenplatform",
+        "braintree",
+        "checkout",
+        "gocardless",
+        "mollie",
+        "mollieclassic",
+        "paddle",
+        "paypal",
+        "razorpay",
+        "square",
+        "standardwebhooks",
+        "stripe",
+    ]
     assert all(adapter.name == name for name, adapter in adapters.items())
     assert all(adapter.content_version >= 1 for adapter in adapters.values())
 

@@ -1,0 +1,209 @@
+"""What a Braintree notification is about and what money it moved. `providers.braintree` says what books, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from core.clock import from_rfc3339
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.braintree_xml import child, children, inner, name_of, text_of
+from providers.fields import decimal_money_of
+
+NAME = "braintree"
+
+_TAKEN = frozenset({"submitted_for_settlement", "settlement_pending", "settlement_confirmed", "settling", "settled"})
+"""States of a transaction that has been told to move money."""
+_NOT_TAKEN = frozenset(
+    {
+        "authorization_expired",
+        "authorized",
+        "authorizing",
+        "failed",
+        "gateway_rejected",
+        "processor_declined",
+        "settlement_declined",
+        "voided",
+    }
+)
+_BY_HAND = frozenset({"transaction_settlement_declined", "disbursement_exception", "local_payment_reversed"})
+
+
+class _Moved(NamedTuple):
+    movement: Movement
+    source: Element
+    """What moved: its ``id`` names the fact."""
+    amount: str | None
+    currency: str | None
+    payment: str | None
+
+
+def subject_of(root: Element) -> Element | None:
+    """What the notification is about: the one element in ``subject``, or in the ``api-error-response`` there."""
+    subject = child(root, "subject")
+    within = child(subject, "api-error-response")
+    found = inner(subject if within is None else within)
+    return found[0] if len(found) == 1 and len(found[0]) else None
+
+
+def reference_of(subject: Element | None) -> str | None:
+    """The id of what the notification is about."""
+    return text_of(subject, "id") or text_of(subject, "transaction-id") or text_of(subject, "payment-id")
+
+
+def payment_of(root: Element) -> str | None:
+    """The payment that the notification is about, else the subscription, disbursement or whatever it is about."""
+    subject = subject_of(root)
+    if subject is None:
+        return None
+    transaction = _transaction(subject, text_of(root, "kind") or "")
+    if transaction is not None:
+        return text_of(transaction, "refunded-transaction-id") or text_of(transaction, "id") or reference_of(subject)
+    return reference_of(subject)
+
+
+def account_of(root: Element) -> str:
+    """The merchant account, else the merchant that a platform got the notification for."""
+    subject = subject_of(root)
+    if subject is None:
+        return text_of(root, "source-merchant-id") or ""
+    return (
+        text_of(_transaction(subject, text_of(root, "kind") or ""), "merchant-account-id")
+        or text_of(subject, "merchant-account-id")
+        or text_of(child(subject, "merchant-account"), "id")
+        or text_of(root, "source-merchant-id")
+        or ""
+    )
+
+
+def fact_of(root: Element, kind: str) -> MoneyFact | None:
+    """
+    :raises MoneyInvalid: it moved money, and how much can't be told for sure
+    :raises Unparseable: a field comes several times
+    """
+    if kind in _BY_HAND:
+        raise MoneyInvalid(f"there is no booking for {kind}: it may take back what is booked, look it up at Braintree")
+    read = _READERS.get(kind)
+    subject = subject_of(root) if read is not None else None
+    if read is None:
+        return None
+    if subject is None:
+        raise MoneyInvalid("there is nothing in <subject>")
+    moved = read(subject, kind)
+    if moved is None:
+        return None
+    reference = text_of(moved.source, "id")
+    if reference is None:
+        raise MoneyInvalid("what moved has no id")
+    money = decimal_money_of(moved.amount, moved.currency)
+    return MoneyFact(
+        fact_key=join_key(NAME, reference, moved.movement.value),
+        movement=moved.movement,
+        account=account_of(root),
+        payment=moved.payment,
+        money=money,
+    )
+
+
+def _transaction(subject: Element, kind: str) -> Element | None:
+    """The transaction that it is about, however deep it stands."""
+    if name_of(subject) == "transaction":
+        return subject
+    if name_of(subject) == "subscription":
+        return _charged_now(subject) if kind.startswith("subscription_charged_") else None
+    return child(subject, "transaction")
+
+
+def _charged_now(subscription: Element) -> Element | None:
+    """The newest of a subscription's transactions: the charge that the notification reports."""
+    charges = list(children(child(subscription, "transactions"), "transaction"))
+    if len(charges) <= 1:
+        return charges[0] if charges else None
+    try:
+        return max(charges, key=lambda charge: from_rfc3339(text_of(charge, "created-at") or ""))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _captured(subject: Element, kind: str) -> _Moved | None:
+    """A sale, or the refund of one."""
+    transaction = _transaction(subject, kind)
+    if transaction is None:
+        raise MoneyInvalid("it doesn't say which transaction it is about")
+    status = text_of(transaction, "status")
+    if status in _NOT_TAKEN:
+        return None
+    if status is not None and status not in _TAKEN:
+        raise MoneyInvalid("the transaction's status isn't known")
+    way = text_of(transaction, "type")
+    if way not in (None, "sale", "credit"):
+        raise MoneyInvalid("the transaction is neither a sale nor a credit")
+    if way is None and kind in _EITHER_WAY:
+        raise MoneyInvalid("the transaction doesn't say whether it is a sale or a credit")
+    reference = text_of(transaction, "id")
+    return _Moved(
+        Movement.REFUND if way == "credit" else Movement.CAPTURE,
+        transaction,
+        text_of(transaction, "amount"),
+        text_of(transaction, "currency-iso-code"),
+        text_of(transaction, "refunded-transaction-id") or reference,
+    )
+
+
+def _disputed(subject: Element, kind: str) -> _Moved | None:
+    if text_of(subject, "kind") == "retrieval":
+        return None
+    movement = _DISPUTES[kind]
+    disputed = text_of(subject, "amount-disputed") or text_of(subject, "amount")
+    won = text_of(subject, "amount-won") if movement is Movement.DISPUTE_WON else None
+    return _Moved(
+        movement,
+        subject,
+        won or disputed,
+        text_of(subject, "currency-iso-code"),
+        text_of(child(subject, "transaction"), "id"),
+    )
+
+
+def _disbursed(subject: Element, _: str) -> _Moved | None:
+    success = text_of(subject, "success")
+    if success == "false":
+        return None
+    if success != "true":
+        raise MoneyInvalid("the disbursement doesn't say whether it was a success")
+    way = text_of(subject, "disbursement-type")
+    if way not in (None, "credit", "debit"):
+        raise MoneyInvalid("the disbursement is neither a credit nor a debit")
+    amount = text_of(subject, "amount")
+    if way == "debit" and amount is not None and not amount.startswith("-"):
+        amount = f"-{amount}"
+    merchant = child(subject, "merchant-account")
+    return _Moved(Movement.PAYOUT_PAID, subject, amount, text_of(merchant, "currency-iso-code"), None)
+
+
+_EITHER_WAY = frozenset({"transaction_settled", "transaction_disbursed"})
+_DISPUTES: Mapping[str, Movement] = MappingProxyType(
+    {
+        "dispute_opened": Movement.DISPUTE_OPENED,
+        "dispute_won": Movement.DISPUTE_WON,
+        "dispute_lost": Movement.DISPUTE_LOST,
+        "dispute_accepted": Movement.DISPUTE_LOST,
+        "dispute_auto_accepted": Movement.DISPUTE_LOST,
+        "dispute_expired": Movement.DISPUTE_LOST,
+    }
+)
+_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = MappingProxyType(
+    {
+        "transaction_settled": _captured,
+        "transaction_disbursed": _captured,
+        "transaction_retried": _captured,
+        "subscription_charged_successfully": _captured,
+        "local_payment_completed": _captured,
+        "local_payment_funded": _captured,
+        "disbursement": _disbursed,
+        **dict.fromkeys(_DISPUTES, _disputed),
+    }
+)

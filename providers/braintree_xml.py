@@ -1,0 +1,95 @@
+"""Braintree's XML read strictly: no document type, no entities, UTF-8 only, a bounded depth.
+
+Names come with ``-`` or ``_`` (both are seen in Braintree's own notifications); here they have ``-``. An element with
+``nil="true"`` is as if it weren't there, like one that is empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TypeAlias
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from core import strict_json
+from core.errors import Unparseable
+
+DEPTH_MAX = 32
+"""Elements within elements; Braintree's notifications nest under 10."""
+
+Plain: TypeAlias = list[object]
+
+
+def read(xml: bytes) -> Element:
+    """The root element.
+
+    :raises Unparseable: not such XML
+    """
+    try:
+        # As text, so that a declared encoding can't have it read otherwise than by the next reader.
+        root: Element = fromstring(xml.decode("utf-8"), forbid_dtd=True)
+    except DefusedXmlException as forbidden:
+        raise Unparseable("the XML has a document type or entities") from forbidden
+    except (ParseError, ValueError, LookupError) as wrong:
+        raise Unparseable(f"not XML in UTF-8 ({type(wrong).__name__})") from wrong
+    _check_depth(root)
+    return root
+
+
+def name_of(element: Element) -> str:
+    return element.tag.replace("_", "-")
+
+
+def inner(parent: Element | None) -> list[Element]:
+    """The elements in one; an element without any is false, so none of them is asked whether it is true."""
+    return [] if parent is None else list(parent)
+
+
+def child(parent: Element | None, name: str) -> Element | None:
+    """The one child element of that name.
+
+    :raises Unparseable: there are several, of which readers may take either
+    """
+    found = list(children(parent, name))
+    if len(found) > 1:
+        raise Unparseable(f"<{name}> comes several times")
+    return found[0] if found and found[0].get("nil") != "true" else None
+
+
+def children(parent: Element | None, name: str) -> Iterator[Element]:
+    return (element for element in inner(parent) if name_of(element) == name)
+
+
+def text_of(parent: Element | None, name: str) -> str | None:
+    """The text of the one child of that name, without the blanks around it; None where there is none.
+
+    :raises Unparseable: there are several, or it holds elements
+    """
+    found = child(parent, name)
+    if found is None:
+        return None
+    if len(found):
+        raise Unparseable(f"<{name}> isn't a text")
+    return (found.text or "").strip() or None
+
+
+def sha256(root: Element) -> str:
+    """Hex SHA-256 of the content: elements, their attributes and texts, in order, without blanks around texts."""
+    return hashlib.sha256(strict_json.canonical(_plain(root))).hexdigest()
+
+
+def _plain(element: Element) -> Plain:
+    texts = [(element.text or "").strip(), *((part.tail or "").strip() for part in element)]
+    return [element.tag, dict(element.attrib), [text for text in texts if text], [_plain(part) for part in element]]
+
+
+def _check_depth(root: Element) -> None:
+    level = [root]
+    for _ in range(DEPTH_MAX):
+        level = [below for element in level for below in element]
+        if not level:
+            return
+    raise Unparseable(f"nested deeper than {DEPTH_MAX}")
