@@ -108,7 +108,7 @@ def masked_number(number: bytes, first_kept: int = FIRST_KEPT, last_kept: int = 
 def without_card_numbers(text: str) -> str:
     """``text`` with its card numbers masked; the same object where there are none. For error texts and log lines.
 
-    Cut a text after this, not before: a number that lost its last digit isn't known as one any more.
+    A text that has to be cut is cut afterwards: a number that lost its last digit isn't known as one any more.
     """
     if len(text) < DIGITS_MIN:
         return text
@@ -117,3 +117,8 @@ def without_card_numbers(text: str) -> str:
     for start, end in card_spans(plain):
         masked = masked[:start] + masked_number(plain[start:end]).decode("ascii") + masked[end:]
     return masked
+
+
+def shown(value: object, chars_max: int) -> str:
+    """Something of a body as an error text may quote it: without card numbers, then cut, as Python writes a text."""
+    return repr(without_card_numbers(str(value))[:chars_max])

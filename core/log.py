@@ -6,21 +6,25 @@ import json
 import logging
 from datetime import UTC, datetime
 
+from core.card_numbers import without_card_numbers
 from core.clock import to_rfc3339
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"at": …, "level": …, "logger": …, "message": …}`` plus ``error`` with its trace."""
+    """``{"at": …, "level": …, "logger": …, "message": …}`` plus ``error`` with its trace.
+
+    Whatever is logged, card numbers in it are masked.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": to_rfc3339(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_card_numbers(record.getMessage()),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = without_card_numbers(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=True)
 
 

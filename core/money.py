@@ -7,10 +7,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.card_numbers import shown
 from core.errors import PayhookError
 
 AMOUNT_MINOR_MAX = 10**15
 """Ten trillion of a two-decimal currency: above it a body is wrong, not rich."""
+
+TEXT_CHARS_MAX = 20
+"""Of a wrong amount or currency in an error text."""
 
 _CURRENCIES_BY_DECIMALS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
@@ -47,7 +51,7 @@ class Money:
         if abs(self.amount_minor) > AMOUNT_MINOR_MAX:
             raise MoneyInvalid(f"the amount is beyond {AMOUNT_MINOR_MAX} minor units")
         if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):
-            raise MoneyInvalid(f"the currency {self.currency!r} isn't three capital letters")
+            raise MoneyInvalid(f"the currency {shown(self.currency, TEXT_CHARS_MAX)} isn't three capital letters")
 
 
 def decimals_of(currency: str) -> int:

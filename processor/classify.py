@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 
 MESSAGE_CHARS_MAX = 2_000
@@ -22,7 +23,7 @@ DEFAULT_KINDS: Mapping[str, ErrorKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A raised error as the journal keeps it. ``error_class`` is the class's plain name."""
+    """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name."""
 
     kind: ErrorKind
     error_class: str
@@ -51,13 +52,13 @@ class Classifier:
         return ErrorKind.NRE
 
     def failure(self, error: BaseException, log_lines: str | None = None) -> Failure:
-        code = getattr(error, "code", None)
+        code, stack = getattr(error, "code", None), "".join(traceback.format_exception(error))
         return Failure(
             kind=self.kind(error),
             error_class=type(error).__name__,
-            error_code=None if code is None else clean(str(code), 100),
-            message=clean(str(error), MESSAGE_CHARS_MAX),
-            stack=clean("".join(traceback.format_exception(error)), STACK_CHARS_MAX, keep_end=True),
+            error_code=None if code is None else clean(without_card_numbers(str(code)), 100),
+            message=clean(without_card_numbers(str(error)), MESSAGE_CHARS_MAX),
+            stack=clean(without_card_numbers(stack), STACK_CHARS_MAX, keep_end=True),
             log_lines=log_lines,
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.work import Handler, Outcome, WorkItem
@@ -165,7 +166,7 @@ class _LogTail(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.thread == self._thread:
-            self._lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+            self._lines.append(without_card_numbers(f"{record.levelname} {record.name}: {record.getMessage()}"))
 
     def text(self) -> str | None:
         if not self._lines:

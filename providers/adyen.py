@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key
@@ -135,7 +136,7 @@ class AdyenAdapter:
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         item = _unwrap(strict_json.loads(body))
         if text(item, "eventCode") != event_type:
-            raise Unparseable(f"the item's eventCode isn't {event_type!r}")
+            raise Unparseable(f"the item's eventCode isn't {shown(event_type, 80)}")
         return self._fact(item)
 
     def content_sha256(self, body: bytes, version: int) -> str:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.clock import from_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.keys import join_key
-from core.money import Money, MoneyFact, MoneyInvalid, decimals_of
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, decimals_of
 
 _LETTERS = re.compile(r"[A-Za-z]{3}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
@@ -80,14 +81,14 @@ def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] 
     if type(amount) is not int:
         raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
     if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
-        raise MoneyInvalid(f"the currency {str(currency)[:20]!r} isn't three letters")
+        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
     currency = currency.upper()
     decimals = (more_decimals or {}).get(currency, 0)
     if decimals <= 0:
         return Money(amount * 10**-decimals, currency)
     amount_minor, rest = divmod(amount, 10**decimals)
     if rest:
-        raise MoneyInvalid(f"{amount} isn't a whole number of {currency}'s minor units")
+        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} isn't a whole number of {currency}'s minor units")
     return Money(amount_minor, currency)
 
 
@@ -97,14 +98,14 @@ def decimal_money_of(amount: object, currency: object) -> Money:
     :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
     """
     if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
-        raise MoneyInvalid(f"the amount {str(amount)[:20]!r} isn't a text of decimal digits")
+        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
     if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
-        raise MoneyInvalid(f"the currency {str(currency)[:20]!r} isn't three letters")
+        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
     currency = currency.upper()
     whole, _, fraction = amount.partition(".")
     decimals = decimals_of(currency)
     if fraction[decimals:].strip("0"):
-        raise MoneyInvalid(f"{amount} has more decimals than {currency}")
+        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} has more decimals than {currency}")
     return Money(int(whole + fraction[:decimals].ljust(decimals, "0")), currency)
 
 

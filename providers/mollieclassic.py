@@ -33,6 +33,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core import strict_json
+from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key
@@ -193,7 +194,7 @@ class MollieClassicAdapter:
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         resource = an_object(strict_json.loads(body), "the body")
         if event_type in _MOVEMENTS and event_type not in _stages(resource):
-            raise Unparseable(f"the body isn't of the stage {event_type!r}")
+            raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
         return _fact(resource, event_type)
 
     def content_sha256(self, body: bytes, version: int) -> str:
@@ -260,7 +261,7 @@ def _stages(resource: Mapping[str, Any]) -> list[str]:
     kind = text(resource, "resource")
     read = _READERS.get(kind)
     if read is None:
-        raise Unparseable(f"{kind!r} is none of the resources that a payment has")
+        raise Unparseable(f"{shown(kind, 40)} is none of the resources that a payment has")
     return read(resource)
 
 

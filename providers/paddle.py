@@ -26,9 +26,10 @@ from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.event import Event, Mode
 from core.keys import join_key
-from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     an_object,
     certain,
@@ -217,7 +218,7 @@ def _minor(amount: object, currency: object) -> Money:
     :raises MoneyInvalid: the amount isn't a text of plain digits, or the currency isn't one
     """
     if not isinstance(amount, str) or not _MINOR.fullmatch(amount):
-        raise MoneyInvalid(f"the amount {str(amount)[:20]!r} isn't a text of digits")
+        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of digits")
     return money_of(int(amount), currency)
 
 
@@ -231,12 +232,12 @@ def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
     if action in _WARNINGS and adjustment.get("payout_totals") is None:
         return None
     if action not in _ADJUSTED:
-        raise MoneyInvalid(f"there is no booking for an adjustment by {action[:40]!r}: book it by hand")
+        raise MoneyInvalid(f"there is no booking for an adjustment by {shown(action, 40)}: book it by hand")
     movement = _ADJUSTED[action]
     if movement is None or status in _NOT_YET or (status == "reversed" and action != "refund"):
         return None
     if status != "approved":
-        raise MoneyInvalid(f"the adjustment's status {status[:40]!r} isn't one that is known for {action}")
+        raise MoneyInvalid(f"the adjustment's status {shown(status, 40)} isn't one that is known for {action}")
     totals = an_object(adjustment.get("totals"), "'data.totals'")
     return movement, _minor(totals.get("total"), totals.get("currency_code"))
 

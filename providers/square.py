@@ -30,6 +30,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.errors import SettingError
 from core.event import Event, Mode
 from core.keys import join_key
@@ -255,7 +256,7 @@ def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
     try:
         return _ENDS[state]
     except KeyError:
-        raise MoneyInvalid(f"the dispute's state {state[:40]!r} isn't one that is known") from None
+        raise MoneyInvalid(f"the dispute's state {shown(state, 40)} isn't one that is known") from None
 
 
 def _payout_paid(_: Mapping[str, Any]) -> Movement:
