@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WITHOUT_OFFSET = len("2026-01-31T12:00:00.000000")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -75,7 +76,9 @@ def from_micros(micros: int) -> datetime:
 
 def to_rfc3339(moment: datetime) -> str:
     """``2026-01-31T12:00:00.000000Z``: fixed width, so that text order is time order."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:_WITHOUT_OFFSET] + "Z"
 
 
 def from_rfc3339(text: str) -> datetime:

@@ -14,6 +14,7 @@ from core.errors import Unparseable
 from core.keys import join_key, key_part
 
 SCHEMA_VERSION = 1
+_SCHEMA_VERSION_TEXT = b"%d" % SCHEMA_VERSION
 POISON_TYPE = "poison"
 
 Mode: TypeAlias = Literal["live", "test"]
@@ -96,32 +97,41 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
     CloudEvents 1.0 in binary mode (Kafka protocol binding), then payhook's own. Texts that come
     from a body are percent-encoded, so that no control character reaches a header.
     """
-    texts: list[tuple[str, str | None]] = [
-        ("ce_specversion", "1.0"),
-        ("ce_id", key_part(event.event_id)),
-        ("ce_source", f"/webhooks/{event.provider}" + (f"?tenant={event.tenant}" if event.tenant else "")),
-        ("ce_type", key_part(event.event_type)),
-        ("ce_time", to_rfc3339(event.occurred_at) if event.occurred_at else None),
-        ("schema_version", str(SCHEMA_VERSION)),
-        ("provider", event.provider),
-        ("event_key", event.event_key),
-        ("entity_key", event.entity_key),
-        ("fact_key", event.fact_key),
-        ("fact_sha256", event.fact_sha256),
-        ("account", key_part(event.account)),
-        ("content_sha256", event.content_sha256),
-        ("content_version", str(event.content_version)),
-        ("body_sha256", event.body_sha256),
-        ("original_sha256", event.original_sha256),
-        ("received_at", to_rfc3339(received_at)),
-        ("dedupe", dedupe.value),
-        ("mode", event.mode),
-        ("tenant", event.tenant),
-        ("zone", event.zone),
-        ("poison", key_part(event.poison) if event.poison else None),
-        ("traceparent", traceparent),
+    source = f"/webhooks/{event.provider}" + (f"?tenant={event.tenant}" if event.tenant is not None else "")
+    headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", key_part(event.event_id).encode()),
+        ("ce_source", source.encode()),
+        ("ce_type", key_part(event.event_type).encode()),
+        ("schema_version", _SCHEMA_VERSION_TEXT),
+        ("provider", event.provider.encode()),
+        ("event_key", event.event_key.encode()),
+        ("entity_key", event.entity_key.encode()),
+        ("account", key_part(event.account).encode()),
+        ("content_sha256", event.content_sha256.encode()),
+        ("content_version", b"%d" % event.content_version),
+        ("body_sha256", event.body_sha256.encode()),
+        ("received_at", to_rfc3339(received_at).encode()),
+        ("dedupe", dedupe.value.encode()),
+        ("mode", event.mode.encode()),
     ]
-    return [(name, text.encode()) for name, text in texts if text is not None]
+    if event.fact_key is not None:
+        headers.append(("fact_key", event.fact_key.encode()))
+    if event.fact_sha256 is not None:
+        headers.append(("fact_sha256", event.fact_sha256.encode()))
+    if event.occurred_at is not None:
+        headers.append(("ce_time", to_rfc3339(event.occurred_at).encode()))
+    if traceparent is not None:
+        headers.append(("traceparent", traceparent.encode()))
+    if event.original_sha256 is not None:
+        headers.append(("original_sha256", event.original_sha256.encode()))
+    if event.tenant is not None:
+        headers.append(("tenant", event.tenant.encode()))
+    if event.zone is not None:
+        headers.append(("zone", event.zone.encode()))
+    if event.poison:
+        headers.append(("poison", key_part(event.poison).encode()))
+    return headers
 
 
 def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> ReceivedEvent:

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pybreaker
@@ -21,7 +24,10 @@ from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from ingest.app import create_app
+from ingest.context import check_endpoints
+from ingest.fetch import HttpFetch, open_client
 from ingest.gate import RedisGate
+from ingest.http import HttpLimits, WebhookHttpProtocol, http_protocol
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
@@ -30,6 +36,7 @@ from ingest.redis_claims import RedisClaims
 from ingest.secrets import SecretFiles
 from ingest.serving import SERVING
 from ingest.settings import IngestSettings
+from ingest.workers import LOOK_FOR_PARENT_S, Workers, listening
 from providers.registry import build_adapters
 from stack.settings import Settings, load_settings
 
@@ -42,33 +49,70 @@ SOCKET_TIMEOUTS = 4
 """A connection that is silent for so many of a request's time-outs is given up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the workers of one receiver have of their parent: its socket and its process id."""
+
+    listening: socket.socket
+    parent: int
+
+
 def main() -> None:
     configure_logging()
     try:
         settings = load_settings()
-        secret_files(settings, SystemClock()).check(build_adapters(settings.providers))
+        check(settings)
     except PayhookError as wrong:
         log.critical("%s", wrong)
         sys.exit(2)
-    metrics = IngestMetrics()
     # What is made up to here stays: the collector needn't look at it again during requests.
     gc.collect()
     gc.freeze()
+    if settings.ingest.workers == 1:
+        serve(settings, 0)
+        return
+    shared = Shared(listening(settings.ingest.host, settings.ingest.port), os.getpid())
+    Workers(settings.ingest.workers, lambda number: serve(settings, number, shared)).run()
+
+
+def check(settings: Settings) -> None:
+    """
+    :raises PayhookError: the settings or the secrets' files are wrong
+    """
+    adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
+    secrets.check(adapters)
+    check_endpoints(settings.ingest, adapters, secrets)
+
+
+def serve(settings: Settings, number: int, shared: Shared | None = None) -> None:
+    """One process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
+    metrics = IngestMetrics()
     if settings.ingest.metrics_port:
-        start_http_server(settings.ingest.metrics_port, "127.0.0.1", metrics.registry)
+        start_http_server(settings.ingest.metrics_port + number, "127.0.0.1", metrics.registry)
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Receiver, Publisher]]:
+    async def opening() -> AsyncIterator[tuple[Receiver, Publisher]]:
         async with open_receiver(settings, metrics, SystemClock()) as parts:
+            orphaned = asyncio.create_task(_end_with(shared.parent)) if shared is not None else None
             yield parts
+            if orphaned is not None:
+                orphaned.cancel()
 
-    uvicorn.run(
-        create_app(opened),
+    config = uvicorn.Config(
+        create_app(opening),
         host=settings.ingest.host,
         port=settings.ingest.port,
         timeout_graceful_shutdown=GRACE_S,
-        **SERVING,
+        **SERVING | {"http": _http(settings.ingest, metrics)},
     )
+    uvicorn.Server(config).run(sockets=None if shared is None else [shared.listening])
+
+
+async def _end_with(parent: int) -> None:
+    """Whoever killed the parent starts another one, which needs the port."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(LOOK_FOR_PARENT_S)
+    signal.raise_signal(signal.SIGTERM)
 
 
 @contextlib.asynccontextmanager
@@ -86,19 +130,47 @@ async def open_receiver(
     gate = RedisGate(breaker, ingest.redis_timeout_ms / 1000)
     claims = RedisClaims(redis, gate, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
     protocol = Protocol(claims, publisher, metrics, clock, ingest.in_flight_wait_s)
-    metrics.read_from(lambda: publisher.dropped, lambda: gate.failures, lambda: gate.refusing)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
-    receiver = Receiver(ingest, adapters, secrets, protocol, publisher, metrics, clock)
-    try:
-        yield receiver, publisher
-    finally:
-        serving.cancel()
-        await publisher.close(GRACE_S)
-        await redis.aclose()
+    async with open_client() as client:
+        # Where an adapter wants something of this very machine, a setting says so: a simulator.
+        fetch = HttpFetch(client, ingest.fetch, clock, loopback=True)
+        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock)
+        metrics.read_from(_gauges(receiver, publisher, gate, fetch))
+        try:
+            yield receiver, publisher
+        finally:
+            receiver.close()
+            serving.cancel()
+            await publisher.close(GRACE_S)
+            await fetch.close()
+            await redis.aclose()
+
+
+def _gauges(
+    receiver: Receiver, publisher: KafkaPublisher, gate: RedisGate, fetch: HttpFetch
+) -> dict[str, tuple[str, Callable[[], float]]]:
+    return {
+        "payhook_ingest_receipts_dropped": ("Receipts that Kafka didn't take", lambda: publisher.dropped),
+        "payhook_ingest_in_flight": ("Requests under way", lambda: receiver.load.requests),
+        "payhook_ingest_in_flight_bytes": ("Bytes of their bodies", lambda: receiver.load.bytes),
+        "payhook_ingest_fetches_failed": ("Fetches from providers that failed", lambda: fetch.failures),
+        "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
+        "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
+    }
 
 
 def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
     return SecretFiles(Path(settings.ingest.secrets_dir), clock)
+
+
+def _http(settings: IngestSettings, metrics: IngestMetrics) -> type[WebhookHttpProtocol]:
+    limits = HttpLimits(
+        header_deadline_s=settings.header_deadline_s,
+        idle_s=settings.idle_s,
+        connections_max=settings.connections_max,
+        retry_after_s=settings.retry_after_s,
+    )
+    return http_protocol(limits, lambda refused: metrics.unread(refused.outcome, refused.status))
 
 
 def _end_without_it(serving: asyncio.Task[None]) -> None:

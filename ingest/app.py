@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -15,33 +15,39 @@ from ingest.receiver import Receiver
 
 OpenReceiver = Callable[[], AbstractAsyncContextManager[tuple[Receiver, Publisher]]]
 
+WEBHOOKS = "/webhooks/"
 
-def create_app(open_receiver: OpenReceiver) -> FastAPI:
+
+class ReceiverApp(FastAPI):
+    """FastAPI, with webhooks handed on before its middleware and routing: theirs is as much work as the receiver's."""
+
+    receiver: Receiver
+    publisher: Publisher
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(WEBHOOKS):
+            await self.receiver(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
     """The application; ``open_receiver`` opens every client when the server starts and closes it at the end."""
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_receiver() as (receiver, publisher):
-            app.state.receiver, app.state.publisher = receiver, publisher
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with open_receiver() as (app.receiver, app.publisher):
             yield
 
-    app = FastAPI(title="payhook receiver", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-
-    async def webhooks(scope: Scope, receive: Receive, send: Send) -> None:
-        receiver: Receiver = app.state.receiver
-        await receiver(scope, receive, send)
-
-    # Mounted, not a route: FastAPI's work of a request would be as much as all of the receiver's.
-    app.mount("/webhooks", webhooks)
+    app = ReceiverApp(title="payhook receiver", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/healthz")
     async def healthz() -> Response:
         return PlainTextResponse("ok\n")
 
     @app.get("/readyz")
-    async def readyz(request: Request) -> Response:
-        publisher: Publisher = request.app.state.publisher
-        ready = await publisher.reachable()
+    async def readyz() -> Response:
+        ready = await app.publisher.reachable()
         return PlainTextResponse("ready\n" if ready else "Kafka doesn't answer\n", 200 if ready else 503)
 
     return app

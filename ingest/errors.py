@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import orjson
 
 from core.errors import PayhookError
@@ -39,8 +41,8 @@ def error_json(refused: Refused) -> bytes:
     return orjson.dumps(content)
 
 
-def unknown_provider(provider: str, known: list[str]) -> Refused:
-    return Refused(404, "unknown_provider", f"no provider {provider[:64]!r}; known are {', '.join(known)}", closes=True)
+def unknown_provider(known: list[str]) -> Refused:
+    return Refused(404, "unknown_provider", f"no such provider; known are {', '.join(known)}", closes=True)
 
 
 def unknown_endpoint() -> Refused:
@@ -63,9 +65,8 @@ def cut_off() -> Refused:
     return Refused(400, "cut_off", "the connection ended before the body did", closes=True)
 
 
-def encoded(encoding: str) -> Refused:
-    problem = f"Content-Encoding {encoding[:32]!r} isn't taken: signatures are over plain bytes"
-    return Refused(415, "encoded", problem, closes=True)
+def encoded() -> Refused:
+    return Refused(415, "encoded", "no Content-Encoding is taken: signatures are over plain bytes", closes=True)
 
 
 def wrong_type(wanted: str) -> Refused:
@@ -154,3 +155,18 @@ def too_many_connections(retry_after_s: int) -> Refused:
 def too_many_pipelined(requests_max: int) -> Refused:
     problem = f"over {requests_max} requests wait on this connection; send each after the last one's answer"
     return Refused(429, "too_many_pipelined", problem, 1, closes=True)
+
+
+def overloaded(limit: str, retry_after_s: int) -> Refused:
+    problem = f"{limit} are under way already; nothing was taken, send it again"
+    return Refused(503, "overloaded", problem, retry_after_s, closes=True)
+
+
+def too_many_requests(per_s: float, after_s: float) -> Refused:
+    problem = f"more than {per_s:g} requests a second of this provider; nothing was taken, send it again"
+    return Refused(429, "too_many_requests", problem, max(1, math.ceil(after_s)))
+
+
+def not_fetched(retry_after_s: int) -> Refused:
+    problem = "the provider could not be asked about this; nothing is lost, send it again"
+    return Refused(503, "not_fetched", problem, retry_after_s)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
+
+from ingest.tally import Counts, Times
 
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.010, 0.025, 0.050, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Edges stand exactly at 10 ms and 5 s, the bounds of the alerts."""
@@ -14,80 +16,54 @@ class IngestMetrics:
     """One set a process, in a registry of its own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.answers = Counter(
-            "payhook_ingest_answers", "Requests by provider and status", ("provider", "status"), registry=self.registry
+        registry = self.registry = CollectorRegistry()
+        self._answers = Counts(
+            "payhook_ingest_answers", "Requests by provider and status", ("provider", "status"), registry
         )
-        self.events = Counter(
-            "payhook_ingest_events",
-            "Events by provider and what the claim said",
-            ("provider", "outcome"),
-            registry=self.registry,
+        self._events = Counts(
+            "payhook_ingest_events", "Events by provider and what the claim said", ("provider", "outcome"), registry
         )
-        self.refusals = Counter(
-            "payhook_ingest_refusals",
-            "Refused requests by provider and reason",
-            ("provider", "reason"),
-            registry=self.registry,
+        self._refusals = Counts(
+            "payhook_ingest_refusals", "Refused requests by provider and reason", ("provider", "reason"), registry
         )
-        self.secrets = Counter(
-            "payhook_ingest_secret_matched", "Verified requests by the secret that matched, 0 is the newest",
-            ("provider", "index"), registry=self.registry,
-        )  # fmt: skip
-        self.claim_seconds = Histogram(
-            "payhook_redis_claim_seconds", "One claim round trip", buckets=SECONDS_BUCKETS, registry=self.registry
+        self._secrets = Counts(
+            "payhook_ingest_secret_matched",
+            "Verified requests by the secret that matched, 0 is the newest",
+            ("provider", "index"),
+            registry,
         )
-        self.request_seconds = Histogram(
-            "payhook_ingest_request_seconds",
-            "Head of a request to its answer",
-            buckets=SECONDS_BUCKETS,
-            registry=self.registry,
+        self.claim_seconds = Times("payhook_redis_claim_seconds", "One claim round trip", SECONDS_BUCKETS, registry)
+        self.request_seconds = Times(
+            "payhook_ingest_request_seconds", "Head of a request to its answer", SECONDS_BUCKETS, registry
         )
-        self.publish_seconds = Histogram(
+        self.publish_seconds = Times(
             "payhook_kafka_publish_seconds",
             "One request's events to Kafka's acknowledgement",
-            buckets=SECONDS_BUCKETS,
-            registry=self.registry,
-        )
-        self._children: dict[tuple[str, ...], Counter] = {}
-        self._receipts_dropped = Gauge(
-            "payhook_ingest_receipts_dropped",
-            "Receipts that Kafka didn't take, since the start",
-            registry=self.registry,
-        )
-        self._redis_failures = Gauge(
-            "payhook_redis_failures", "Steps that Redis couldn't be asked, since the start", registry=self.registry
-        )
-        self._redis_refusing = Gauge(
-            "payhook_redis_breaker_open", "1 while Redis isn't even asked", registry=self.registry
+            SECONDS_BUCKETS,
+            registry,
         )
 
     def answered(self, provider: str, status: int, seconds: float) -> None:
         """One request, whatever became of it."""
-        self._one("answers", self.answers, provider, str(status)).inc()
+        self._answers.add(provider, str(status))
         self.request_seconds.observe(seconds)
 
     def refused(self, provider: str, reason: str) -> None:
-        self._one("refusals", self.refusals, provider, reason).inc()
+        self._refusals.add(provider, reason)
+
+    def unread(self, reason: str, status: int) -> None:
+        """A request that was refused as HTTP, before anybody knew whose it is."""
+        self.refused("unknown", reason)
+        self._answers.add("unknown", str(status))
 
     def verified(self, provider: str, index: int) -> None:
-        self._one("secrets", self.secrets, provider, str(index)).inc()
+        self._secrets.add(provider, str(index))
 
     def took(self, provider: str, outcome: str) -> None:
         """One event of a verified request."""
-        self._one("events", self.events, provider, outcome).inc()
+        self._events.add(provider, outcome)
 
-    def _one(self, name: str, metric: Counter, *labels: str) -> Counter:
-        """`labels` locks and builds; each set of labels here is one of few, so it is asked for once."""
-        child = self._children.get((name, *labels))
-        if child is None:
-            child = self._children[(name, *labels)] = metric.labels(*labels)
-        return child
-
-    def read_from(
-        self, dropped: Callable[[], float], failures: Callable[[], float], refusing: Callable[[], float]
-    ) -> None:
-        """Asks these whenever the metrics are read."""
-        self._receipts_dropped.set_function(dropped)
-        self._redis_failures.set_function(failures)
-        self._redis_refusing.set_function(refusing)
+    def read_from(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
+        """Gauges by name, each with its meaning and whom to ask whenever the metrics are read."""
+        for name, (meaning, ask) in gauges.items():
+            Gauge(name, meaning, registry=self.registry).set_function(ask)

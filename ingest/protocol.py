@@ -12,11 +12,11 @@ from datetime import datetime
 from core.clock import Clock, Deadline
 from core.crash import crash_point
 from core.event import Dedupe, Event, to_headers
+from core.routing import topics_of
 from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable
 from ingest.metrics import IngestMetrics
 from ingest.publisher import Publisher, publish_all
 
-EVENTS_TOPIC = "payments.events"
 ASK_AGAIN_S = 0.05
 
 _FLAGS = {
@@ -77,14 +77,12 @@ class Protocol:
         metrics: IngestMetrics,
         clock: Clock,
         in_flight_wait_s: float,
-        topic: str = EVENTS_TOPIC,
     ) -> None:
         self._claims = claims
         self._publisher = publisher
         self._metrics = metrics
         self._clock = clock
         self._in_flight_wait_s = in_flight_wait_s
-        self._topic = topic
 
     async def take(self, events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
         """Claims all, publishes what must be, confirms what Kafka acknowledged, releases the rest.
@@ -130,6 +128,7 @@ class Protocol:
             return
         records = [
             (
+                topics_of(taking.event.mode).events,
                 taking.event.entity_key.encode(),
                 taking.event.body,
                 to_headers(taking.event, received_at, flag, traceparent),
@@ -137,7 +136,7 @@ class Protocol:
             for taking, flag in flagged
         ]
         began = self._clock.monotonic()
-        acknowledged = await publish_all(self._publisher, self._topic, records)
+        acknowledged = await publish_all(self._publisher, records)
         self._metrics.publish_seconds.observe(self._clock.monotonic() - began)
         for (taking, _), published in zip(flagged, acknowledged, strict=True):
             taking.published = published
@@ -161,6 +160,9 @@ class Protocol:
 
 def distinct(events: Sequence[Event]) -> list[Taking]:
     """One taking for copies of an event within a request; the same key with other content stands beside its first."""
+    if len(events) == 1:
+        [event] = events
+        return [Taking(event, ClaimKey.of(event.event_key, event.content_sha256, event.mode))]
     takings: dict[tuple[str, str], Taking] = {}
     firsts: dict[str, Taking] = {}
     for event in events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -54,7 +54,7 @@ class Publisher(Protocol):
     async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
         """True once every in-sync replica has it; False when that failed or nobody knows."""
 
-    def note(self, topic: str, key: bytes, value: bytes) -> None:
+    def note(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
 
     async def reachable(self) -> bool:
@@ -88,8 +88,8 @@ class KafkaPublisher:
             return False
         return await acknowledged
 
-    def note(self, topic: str, key: bytes, value: bytes) -> None:
-        if not self._produce(topic, key, value, [], self._noted):
+    def note(self, topic: str, value: bytes) -> None:
+        if not self._produce(topic, None, value, [], self._noted):
             self.dropped += 1
 
     async def serve(self) -> None:
@@ -128,10 +128,11 @@ class KafkaPublisher:
         return int(await asyncio.to_thread(self._producer.flush, timeout_s))
 
     def _produce(
-        self, topic: str, key: bytes, value: bytes, headers: Headers, delivered: Callable[[Any, Any], None]
+        self, topic: str, key: bytes | None, value: bytes, headers: Headers, delivered: Callable[[Any, Any], None]
     ) -> bool:
+        given: Any = headers
         try:
-            self._producer.produce(topic, value, key=key, headers=list(headers), on_delivery=delivered)
+            self._producer.produce(topic, value, key=key, headers=given, on_delivery=delivered)
         except BufferError:
             log.warning("%s takes nothing: the queue to Kafka is full", topic)
             return False
@@ -150,8 +151,12 @@ class KafkaPublisher:
         self.dropped += error is not None
 
 
-async def publish_all(publisher: Publisher, topic: str, records: Sequence[tuple[bytes, bytes, Headers]]) -> list[bool]:
+Record: TypeAlias = tuple[str, bytes, bytes, Headers]
+"""Topic, key, value, headers."""
+
+
+async def publish_all(publisher: Publisher, records: Sequence[Record]) -> list[bool]:
     """Publishes in order and waits for all; one answer a record."""
     if len(records) == 1:
-        return [await publisher.publish(topic, *records[0])]
-    return list(await asyncio.gather(*(publisher.publish(topic, *record) for record in records)))
+        return [await publisher.publish(*records[0])]
+    return list(await asyncio.gather(*(publisher.publish(*record) for record in records)))

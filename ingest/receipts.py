@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
 from datetime import datetime
+from typing import Any
 
 import orjson
 
 from core.clock import to_rfc3339
-from core.event import Event
+from core.event import Event, Mode
+from core.routing import topics_of
 from ingest.publisher import Publisher
 
-RECEIPTS_TOPIC = "payments.receipts"
+GATHER_S = 0.05
+"""So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
+RECEIPTS_A_RECORD_MAX = 200
+"""Of at most a few hundred bytes each; a record takes 2 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
 class Receipts:
-    """Writes to the receipts topic and waits for nothing."""
+    """Writes to the receipts topics and waits for nothing. A record holds one receipt a line, as JSON."""
 
-    publisher: Publisher
-    topic: str = RECEIPTS_TOPIC
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._waiting: dict[Mode, list[bytes]] = {}
 
     def answered(self, event: Event, outcome: str, status: int, at: datetime) -> None:
         """One event of a request that was verified."""
-        self._note(
-            event.event_key,
-            {
-                "provider": event.provider,
-                "event_key": event.event_key,
-                "outcome": outcome,
-                "status": status,
-                "content_sha256": event.content_sha256,
-                "at": to_rfc3339(at),
-            },
-        )
+        receipt = {
+            "provider": event.provider,
+            "event_key": event.event_key,
+            "outcome": outcome,
+            "status": status,
+            "content_sha256": event.content_sha256,
+            "at": to_rfc3339(at),
+        }
+        self._note(event.mode, receipt)
 
-    def refused(self, provider: str, reason: str, status: int, at: datetime) -> None:
-        """A request that was refused whole: nothing in it is believed, so nothing of it is named."""
-        self._note(provider, {"provider": provider, "outcome": reason, "status": status, "at": to_rfc3339(at)})
+    def nothing_taken(self, provider: str, outcome: str, status: int, at: datetime, mode: Mode) -> None:
+        """A request of which nothing is named: it was refused, so nothing in it is believed, or it held no event."""
+        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)})
 
-    def _note(self, key: str, receipt: dict[str, object]) -> None:
-        self.publisher.note(self.topic, key.encode(), orjson.dumps(receipt))
+    def flush(self) -> None:
+        """Hands over what waits, for when the receiver ends."""
+        for mode, lines in self._waiting.items():
+            for start in range(0, len(lines), RECEIPTS_A_RECORD_MAX):
+                record = b"\n".join(lines[start : start + RECEIPTS_A_RECORD_MAX])
+                self._publisher.note(topics_of(mode).receipts, record)
+        self._waiting = {}
+
+    def _note(self, mode: Mode, receipt: dict[str, Any]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_S, self.flush)
+        self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeAlias
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from core.clock import Clock
-from core.errors import SettingError, Unparseable
+from core.errors import PayhookError, SettingError, Unparseable
 from core.event import Event, poison_event
+from ingest.context import Context, Contexts, UnknownEndpoint
 from ingest.errors import (
     Refused,
+    error_json,
     in_flight,
     not_configured,
+    not_fetched,
     not_published,
     unknown_endpoint,
     unknown_provider,
     wrong_method,
 )
+from ingest.fetch import CredentialsRefused, Fetch, FetchFailed
 from ingest.metrics import IngestMetrics
+from ingest.overload import Load, RateLimits
+from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.publisher import Publisher
-from ingest.reading import RawHeaders, read_body
+from ingest.reading import RawHeaders, check_head, read_body
 from ingest.receipts import Receipts
 from ingest.secrets import SecretFiles, SecretsMissing
 from ingest.settings import IngestSettings
-from providers.port import Adapter, Answer, ModeMismatch, SignatureInvalid
+from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, FetchingAdapter, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
 
 log = logging.getLogger(__name__)
@@ -37,7 +45,10 @@ UNKNOWN = "unknown"
 ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """It names a file of secrets."""
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-MESSAGE_CHARS_MAX = 300
+NOTHING = "nothing_in_it"
+Extra: TypeAlias = list[tuple[bytes, bytes]]
+NO_EXTRA: Extra = []
+REPLAYED: Extra = [(b"idempotent-replayed", b"true")]
 SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 """Refusals whose events have receipts of their own."""
 
@@ -52,85 +63,143 @@ class Receiver:
         secrets: SecretFiles,
         protocol: Protocol,
         publisher: Publisher,
+        fetch: Fetch,
         metrics: IngestMetrics,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
+        self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
         self._secrets = secrets
+        self._contexts = Contexts(settings)
+        self._masker = CardMasker(settings.pan)
+        self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s)
+        self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
+        self._fetch = fetch
         self._receipts = Receipts(publisher)
         self._metrics = metrics
         self._clock = clock
+
+    @property
+    def load(self) -> Load:
+        """What is under way now."""
+        return self._load
+
+    def close(self) -> None:
+        """Hands the last receipts over; no request may be under way any more."""
+        self._receipts.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; every error is one that says what to do."""
         began = self._clock.monotonic()
         provider, endpoint = _named(scope["path"])
-        known = provider if provider in self._adapters else UNKNOWN
-        extra: list[tuple[bytes, bytes]] = []
+        adapter = self._adapters.get(provider)
+        known = UNKNOWN if adapter is None else provider
         try:
-            answer, replayed = await self._take(scope, receive, provider, endpoint)
-            if replayed:
-                extra.append((b"idempotent-replayed", b"true"))
+            answer, extra = await self._take(scope, receive, adapter, provider, endpoint)
         except Refused as refused:
             self._metrics.refused(known, refused.outcome)
             if refused.outcome not in SETTLED_BY_RECEIPTS:
-                self._receipts.refused(known, refused.outcome, refused.status, self._clock.now())
+                mode = self._settings.mode
+                self._receipts.nothing_taken(known, refused.outcome, refused.status, self._clock.now(), mode)
             answer, extra = _error(refused)
         self._metrics.answered(known, answer.status, self._clock.monotonic() - began)
         await _send(send, answer, extra)
 
-    async def _take(self, scope: Scope, receive: Receive, provider: str, endpoint: str | None) -> tuple[Answer, bool]:
-        """The answer, and whether all of it was known before."""
-        headers: RawHeaders = scope["headers"]
-        adapter = self._adapters.get(provider)
+    async def _take(
+        self, scope: Scope, receive: Receive, adapter: Adapter | None, provider: str, endpoint: str | None
+    ) -> tuple[Answer, Extra]:
+        """The answer, and headers to go with it."""
         if adapter is None:
-            raise unknown_provider(provider, sorted(self._adapters))
+            raise unknown_provider(sorted(self._adapters))
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
             raise unknown_endpoint()
+        try:
+            context = self._contexts.of(provider, endpoint)
+        except UnknownEndpoint:
+            raise unknown_endpoint() from None
         if scope["method"] != "POST":
             raise wrong_method()
-        body = await read_body(headers, receive, self._settings.body_bytes_max, self._settings.read_deadline_s)
+        settings, headers = self._settings, scope["headers"]
+        announced = check_head(provider, headers, settings.body_bytes_max)
+        held = self._load.begin()
+        try:
+            body = await read_body(announced, receive, settings.body_bytes_max, settings.read_deadline_s, held)
+            webhook = Webhook(body, headers, endpoint or DEFAULT_ENDPOINT)
+            return await self._taken(adapter, webhook, endpoint, context)
+        finally:
+            held.end()
+
+    async def _taken(
+        self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
+    ) -> tuple[Answer, Extra]:
         received_at = self._clock.now()
-        webhook = Webhook(body, headers)
-        self._verify(adapter, webhook, endpoint)
-        taken = await self._protocol.take(self._events(adapter, webhook), received_at, _traceparent(headers))
+        secrets = self._secrets_of(adapter, endpoint)
+        fetching = self._fetching.get(adapter.name)
+        if fetching is not None:
+            webhook = await self._fetched(fetching, webhook, secrets)
+        self._verify(adapter, webhook, secrets, received_at)
+        self._rates.take(adapter.name)
+        events = self._events(adapter, webhook, context)
+        if not events:
+            accepted = adapter.accepted()
+            self._receipts.nothing_taken(adapter.name, NOTHING, accepted.status, received_at, context.mode)
+            return accepted, NO_EXTRA
+        taken = await self._protocol.take(events, received_at, _traceparent(webhook.headers))
         return self._answer(adapter, taken)
 
-    def _verify(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
+    def _secrets_of(self, adapter: Adapter, endpoint: str | None) -> Sequence[str]:
+        try:
+            return self._secrets.of(adapter.name, endpoint)
+        except SecretsMissing as missing:
+            raise self._not_configured(adapter, missing) from None
+
+    async def _fetched(self, adapter: FetchingAdapter, webhook: Webhook, secrets: Sequence[str]) -> Webhook:
+        """The request with what the adapter wants of its provider."""
+        try:
+            wanted = adapter.wants(webhook, secrets)
+            return webhook if wanted is None else replace(webhook, fetched=await self._fetch.fetch(wanted))
+        except SignatureInvalid as invalid:
+            raise _not_proven(adapter, invalid) from None
+        except Unparseable as unreadable:
+            raise Refused(400, "unreadable", str(unreadable)) from None
+        except (SettingError, CredentialsRefused) as wrong:
+            raise self._not_configured(adapter, wrong) from None
+        except FetchFailed as failed:
+            log.warning("%s can't be asked: %s", adapter.name, failed)
+            raise not_fetched(self._settings.retry_after_s) from None
+
+    def _verify(self, adapter: Adapter, webhook: Webhook, secrets: Sequence[str], now: datetime) -> None:
         """Nothing of the body is believed before this."""
         try:
-            index = adapter.verify(webhook, self._secrets.of(adapter.name, endpoint), self._clock.now())
+            index = adapter.verify(webhook, secrets, now)
         except SignatureInvalid as invalid:
-            status = 400 if invalid.reason == "several" else 401
-            raise Refused(status, f"signature_{invalid.reason}", str(invalid)) from None
-        except (SecretsMissing, SettingError) as missing:
-            log.error("%s", missing)
-            problem = f"the receiver has no usable secret for {adapter.name}; its operator must set one"
-            raise not_configured(problem, self._settings.retry_after_s) from None
+            raise _not_proven(adapter, invalid) from None
+        except SettingError as wrong:
+            raise self._not_configured(adapter, wrong) from None
         self._metrics.verified(adapter.name, index)
 
-    def _events(self, adapter: Adapter, webhook: Webhook) -> list[Event]:
+    def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
-        mode = self._settings.mode
+        name, mode = adapter.name, context.mode
         try:
             events = adapter.events(webhook, mode)
-            for event in events:
-                if event.mode != mode:
-                    raise ModeMismatch(mode, event.mode)
-            return events
         except Unparseable as unreadable:
-            log.warning("%s sent signed bytes that can't be read: %s", adapter.name, unreadable)
-            return [poison_event(adapter.name, webhook.body, mode, unreadable.problem)]
+            log.warning("%s sent signed bytes that can't be read", name)
+            events = [poison_event(name, webhook.body, mode, unreadable.problem)]
         except ModeMismatch as mismatch:
             raise Refused(422, "mode_mismatch", str(mismatch)) from None
         except Exception as bug:
             # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
-            log.exception("the adapter of %s failed on signed bytes", adapter.name)
-            return [poison_event(adapter.name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
+            log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
+            events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
+        try:
+            return [self._contexts.routed(self._masker.masked(event, adapter), context) for event in events]
+        except ModeMismatch as mismatch:
+            raise Refused(422, "mode_mismatch", str(mismatch)) from None
 
-    def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, bool]:
+    def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()
         status = 503 if taken.failed else 409 if taken.in_flight else accepted.status
         now = self._clock.now()
@@ -141,7 +210,17 @@ class Receiver:
             raise not_published(self._settings.retry_after_s)
         if taken.in_flight:
             raise in_flight()
-        return accepted, taken.replayed
+        return accepted, REPLAYED if taken.replayed else NO_EXTRA
+
+    def _not_configured(self, adapter: Adapter, wrong: PayhookError) -> Refused:
+        log.error("%s", wrong)
+        problem = f"the receiver isn't set up to judge what {adapter.name} sends; its operator must see to it"
+        return not_configured(problem, self._settings.retry_after_s)
+
+
+def _not_proven(adapter: Adapter, invalid: SignatureInvalid) -> Refused:
+    status = 400 if invalid.reason == "several" else adapter.signature_status
+    return Refused(status, f"signature_{invalid.reason}", str(invalid))
 
 
 def _named(path: str) -> tuple[str, str | None]:
@@ -158,21 +237,19 @@ def _traceparent(headers: RawHeaders) -> str | None:
     return None
 
 
-def _error(refused: Refused) -> tuple[Answer, list[tuple[bytes, bytes]]]:
-    """``{"error": {"code", "message"}}``; never more of the request than its kind."""
+def _error(refused: Refused) -> tuple[Answer, Extra]:
     headers = [(b"connection", b"close")] if refused.closes else []
     if refused.retry_after_s is not None:
         headers.append((b"retry-after", str(refused.retry_after_s).encode()))
     if refused.allow is not None:
         headers.append((b"allow", refused.allow.encode()))
-    content = {"error": {"code": refused.outcome, "message": refused.problem[:MESSAGE_CHARS_MAX]}}
-    return Answer(refused.status, orjson.dumps(content), "application/json"), headers
+    return Answer(refused.status, error_json(refused), "application/json"), headers
 
 
-async def _send(send: Send, answer: Answer, extra: list[tuple[bytes, bytes]]) -> None:
+async def _send(send: Send, answer: Answer, extra: Extra) -> None:
     headers = [
         (b"content-type", answer.content_type.encode()),
-        (b"content-length", str(len(answer.body)).encode()),
+        (b"content-length", b"%d" % len(answer.body)),
         *extra,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -1,6 +1,6 @@
-"""The claim protocol on Redis: a Lua script a step, pipelined, with concurrent requests sharing a pipeline.
+"""The claim protocol on Redis: a Lua script a step, with concurrent requests sharing a pipeline and its scripts.
 
-Works on Redis 6.2 and later, and on a cluster: each script touches one key. A value is ``p`` + owner (16 bytes) +
+Works on Redis 6.2 and later; on a cluster too, with one key a script. A value is ``p`` + owner (16 bytes) +
 content (8) + the lease's end (13 digits, milliseconds of Redis's own clock) while pending, ``d`` + content (8) when
 done.
 """
@@ -8,10 +8,9 @@ done.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
@@ -21,90 +20,117 @@ from ingest.gate import RedisGate
 
 PIPELINES_MAX = 2
 """At once; while so many are under way the next one fills up, so that load makes pipelines longer, not more."""
+KEYS_A_SCRIPT = 128
+"""Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 
-_STATES = {state.value.encode(): state for state in ClaimState}
+_STATES = {
+    ord("n"): ClaimState.CLAIMED,
+    ord("r"): ClaimState.RECLAIMED,
+    ord("f"): ClaimState.IN_FLIGHT,
+    ord("d"): ClaimState.DUPLICATE,
+    ord("c"): ClaimState.CONFLICT,
+}
 
-_NOW = """
+CLAIM = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-"""
-
-CLAIM = (
-    _NOW
-    + """
-local held = redis.call('GET', KEYS[1])
-if held and held:sub(1, 1) == 'd' then
-  if held:sub(2) == ARGV[2] then return 'duplicate' end
-  return 'conflict'
+local pending = string.format('%013d', now + ARGV[1])
+local found = {}
+for i, key in ipairs(KEYS) do
+  local asked = ARGV[i + 2]
+  local held = redis.call('GET', key)
+  if held and held:byte(1) == 100 then
+    if held:sub(2) == asked:sub(17) then found[i] = 'd' else found[i] = 'c' end
+  elseif held and tonumber(held:sub(26)) > now then
+    found[i] = 'f'
+  else
+    redis.call('SET', key, 'p' .. asked .. pending, 'PX', ARGV[2])
+    if held then found[i] = 'r' else found[i] = 'n' end
+  end
 end
-if held and tonumber(held:sub(26)) > now then return 'in_flight' end
-local value = 'p' .. ARGV[1] .. ARGV[2] .. string.format('%013d', now + ARGV[3])
-redis.call('SET', KEYS[1], value, 'PX', ARGV[4])
-if held then return 'reclaimed' end
-return 'claimed'
+return table.concat(found)
 """
-)
+"""ARGV: lease and how long a pending key is kept, in ms; then owner + content by key. Answers one letter a key."""
 
 CONFIRM = """
-local held = redis.call('GET', KEYS[1])
-if not held or (held:sub(1, 1) == 'p' and held:sub(2, 17) == ARGV[1]) then
-  redis.call('SET', KEYS[1], 'd' .. ARGV[2], 'PX', ARGV[3])
+for i, key in ipairs(KEYS) do
+  local asked = ARGV[i + 1]
+  local held = redis.call('GET', key)
+  if not held or (held:byte(1) == 112 and held:sub(2, 17) == asked:sub(1, 16)) then
+    redis.call('SET', key, 'd' .. asked:sub(17), 'PX', ARGV[1])
+  end
 end
-return 'ok'
+return ''
 """
+"""ARGV: how long a confirmed key is kept, in ms; then owner + content by key."""
 
 RELEASE = """
-local held = redis.call('GET', KEYS[1])
-if held and held:sub(1, 1) == 'p' and held:sub(2, 17) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return 'ok'
+for i, key in ipairs(KEYS) do
+  local held = redis.call('GET', key)
+  if held and held:byte(1) == 112 and held:sub(2, 17) == ARGV[i]:sub(1, 16) then redis.call('DEL', key) end
+end
+return ''
 """
+"""ARGV: owner + content by key."""
 
+_SCRIPTS = (CLAIM, CONFIRM, RELEASE)
 
-_Command: TypeAlias = tuple[str, bytes, tuple[Any, ...]]
-"""Script, key, arguments."""
+_Kind: TypeAlias = Literal[0, 1, 2]
+"""Which of `_SCRIPTS`."""
+_Call: TypeAlias = tuple[int, list[bytes], list[Any]]
+"""Which of `_SCRIPTS`, its keys, its arguments."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """One request's step, waiting for its place in a pipeline."""
+    """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key."""
 
-    commands: list[_Command]
-    answers: asyncio.Future[list[bytes]]
+    kind: _Kind
+    keys: list[bytes]
+    arguments: list[bytes]
+    answer: asyncio.Future[bytes]
 
 
 class RedisClaims:
-    """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole."""
+    """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole.
 
-    def __init__(self, redis: Redis, gate: RedisGate, lease_s: float, confirmed_s: float) -> None:
+    :param keys_a_script: 1 on a cluster, where a script's keys must be on one node
+    """
+
+    def __init__(
+        self, redis: Redis, gate: RedisGate, lease_s: float, confirmed_s: float, keys_a_script: int = KEYS_A_SCRIPT
+    ) -> None:
         self._redis = redis
         self._gate = gate
-        self._lease_ms = int(lease_s * 1000)
-        self._confirmed_ms = int(confirmed_s * 1000)
+        lease_ms = int(lease_s * 1000)
+        kept_ms = lease_ms + PENDING_KEPT_S * 1000
+        self._leading: tuple[tuple[int, ...], ...] = ((lease_ms, kept_ms), (int(confirmed_s * 1000),), ())
+        self._keys_a_script = keys_a_script
         self._waiting: list[_Step] = []
         self._running: set[asyncio.Task[None]] = set()
-        self._hashes: dict[str, str] = {}
+        self._hashes: list[str] = []
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        kept_ms = self._lease_ms + PENDING_KEPT_S * 1000
-        answers = await self._ask([(CLAIM, key.key16, (owner, key.content8, self._lease_ms, kept_ms)) for key in keys])
-        return [_STATES[answer] for answer in answers]
+        return [_STATES[letter] for letter in await self._ask(0, keys, owner)]
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask([(CONFIRM, key.key16, (owner, key.content8, self._confirmed_ms)) for key in keys])
+        await self._ask(1, keys, owner)
 
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask([(RELEASE, key.key16, (owner,)) for key in keys])
+        await self._ask(2, keys, owner)
 
-    async def _ask(self, commands: list[_Command]) -> list[bytes]:
+    def _ask(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes) -> asyncio.Future[bytes]:
         """Joins the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
-        if not commands:
-            return []
         loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        if not keys:
+            answer.set_result(b"")
+            return answer
         if not self._waiting:
             loop.call_soon(self._leave)
-        step = _Step(commands, loop.create_future())
-        self._waiting.append(step)
-        return await step.answers
+        names = [key.key16 for key in keys]
+        self._waiting.append(_Step(kind, names, [owner + key.content8 for key in keys], answer))
+        return answer
 
     def _leave(self) -> None:
         if not self._waiting or len(self._running) >= PIPELINES_MAX:
@@ -119,43 +145,56 @@ class RedisClaims:
         self._leave()
 
     async def _run(self, steps: list[_Step]) -> None:
-        commands = [command for step in steps for command in step.commands]
+        kinds = [[step for step in steps if step.kind == kind] for kind in range(len(_SCRIPTS))]
+        calls = [call for kind, asked in enumerate(kinds) for call in self._calls(kind, asked)]
         try:
-            answers = iter(await self._gate.through(lambda: self._pipeline(commands)))
+            answers = await self._gate.through(lambda: self._pipeline(calls))
         except Exception as failed:
             for step in steps:
-                if not step.answers.done():
+                if not step.answer.done():
                     # One of its own for each: an exception that is raised in many places gathers all their traces.
                     own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
-                    step.answers.set_exception(own)
+                    step.answer.set_exception(own)
             return
-        for step in steps:
-            told = list(itertools.islice(answers, len(step.commands)))
-            if not step.answers.done():
-                step.answers.set_result(told)
+        letters, at = b"".join(answers), 0
+        for step in (step for asked in kinds for step in asked):
+            until = at + len(step.keys) if step.kind == 0 else at
+            if not step.answer.done():
+                step.answer.set_result(letters[at:until])
+            at = until
 
-    async def _pipeline(self, commands: Sequence[_Command]) -> list[bytes]:
+    def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
+        """As few scripts as may be for all steps of a kind, in their order."""
+        keys = [key for step in steps for key in step.keys]
+        arguments = [argument for step in steps for argument in step.arguments]
+        for start in range(0, len(keys), self._keys_a_script):
+            part = slice(start, start + self._keys_a_script)
+            yield kind, keys[part], [*self._leading[kind], *arguments[part]]
+
+    async def _pipeline(self, calls: Sequence[_Call]) -> list[bytes]:
         """
         :raises RedisError: one of them failed; others may have been done
         """
         if not self._hashes:
             await self._load()
-        answers = await self._send(commands)
+        answers = await self._send(calls)
         if any(isinstance(answer, NoScriptError) for answer in answers):
             await self._load()
-            answers = await self._send(commands)
+            answers = await self._send(calls)
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
         return answers
 
-    async def _send(self, commands: Sequence[_Command]) -> list[Any]:
+    async def _send(self, calls: Sequence[_Call]) -> list[Any]:
         pipeline = self._redis.pipeline(transaction=False)
-        for script, key, arguments in commands:
-            pipeline.evalsha(self._hashes[script], 1, key, *arguments)
+        for kind, keys, arguments in calls:
+            pipeline.evalsha(self._hashes[kind], len(keys), *keys, *arguments)
         return list(await pipeline.execute(raise_on_error=False))
 
     async def _load(self) -> None:
-        for script in (CLAIM, CONFIRM, RELEASE):
-            loaded = await self._redis.script_load(script)
-            self._hashes[script] = loaded.decode() if isinstance(loaded, bytes) else loaded
+        self._hashes = [_text(await self._redis.script_load(script)) for script in _SCRIPTS]
+
+
+def _text(answer: bytes | str) -> str:
+    return answer.decode() if isinstance(answer, bytes) else answer

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from core.event import Mode
 from ingest.fetch_settings import FetchSettings
+from ingest.pan_settings import PanSettings
 
 NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
 """A tenant's or a zone's: it stands in keys and Kafka headers. Empty for none."""
@@ -67,6 +68,17 @@ class IngestSettings(BaseModel):
     confirmed_days: float = Field(8.0, gt=0, description="how long Redis knows a confirmed key: 7 days and 1 of margin")
     publish_timeout_ms: int = Field(4_000, ge=100, le=4_900, description="Kafka's time to acknowledge an event")
     retry_after_s: int = Field(2, ge=1, description="Retry-After of a 503")
+    workers: int = Field(1, ge=1, le=64, description="processes that take webhooks on the one port")
+    in_flight_max: int = Field(512, ge=1, description="requests under way in one process; one more is answered 503")
+    in_flight_bytes_max: int = Field(
+        64 << 20, ge=1 << 20, description="bytes of bodies under way in one process; more are answered 503"
+    )
+    rates_per_s: dict[str, float] = Field(
+        default_factory=dict,
+        description="verified requests a second that one process takes of a provider, twice that at once; more are "
+        "answered 429; a provider that isn't named isn't limited",
+    )
+    pan: PanSettings = Field(PanSettings(), description="What is masked as card data")
     fetch: FetchSettings = Field(FetchSettings(), description="What is fetched from providers, and its limits")
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 
-from ingest.protocol import EVENTS_TOPIC
+from core.routing import topics_of
 from ingest.publisher import producer_settings
 from ingest.serving import SERVING
 
@@ -48,6 +48,7 @@ def straightforward(bootstrap: str, redis_url: str, secret: str) -> FastAPI:
     producer = Producer(producer_settings(bootstrap, 4_000))
     redis = Redis.from_url(redis_url)
     stop = threading.Event()
+    events = topics_of("live").events
 
     def poll() -> None:
         while not stop.is_set():
@@ -81,7 +82,7 @@ def straightforward(bootstrap: str, redis_url: str, secret: str) -> FastAPI:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             loop.call_soon_threadsafe(acknowledged.set_result, error is None)
 
-        producer.produce(EVENTS_TOPIC, body, key=event["data"]["object"]["id"], on_delivery=delivered)
+        producer.produce(events, body, key=event["data"]["object"]["id"], on_delivery=delivered)
         if not await acknowledged:
             await redis.delete(key)
             return Response(status_code=503)

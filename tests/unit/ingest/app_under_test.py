@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 
 from core.clock import ManualClock, SystemClock
+from core.errors import PayhookError
 from core.event import Headers
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
+from ingest.fetch import FetchFailed
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.publisher import Publisher
@@ -23,6 +25,7 @@ from ingest.receiver import Receiver
 from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from providers.port import Fetched, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
@@ -46,8 +49,8 @@ class ListPublisher:
         self.records.append((key, value, {name: text.decode() for name, text in headers}))
         return True
 
-    def note(self, topic: str, key: bytes, value: bytes) -> None:
-        self.receipts.append(json.loads(value))
+    def note(self, topic: str, value: bytes) -> None:
+        self.receipts += map(json.loads, value.splitlines())
 
     async def reachable(self) -> bool:
         return True
@@ -55,6 +58,19 @@ class ListPublisher:
     @property
     def flags(self) -> list[str]:
         return [headers["dedupe"] for *_, headers in self.records]
+
+
+class Answers:
+    """What providers answer to what adapters want, by URL; nothing else is answered."""
+
+    def __init__(self) -> None:
+        self.by_url: dict[str, Fetched | PayhookError] = {}
+
+    async def fetch(self, wanted: Wanted) -> Fetched:
+        found = self.by_url.get(wanted.url, FetchFailed(wanted.url, "nobody answers"))
+        if isinstance(found, PayhookError):
+            raise found
+        return found
 
 
 class BreakableClaims(MemoryClaims):
@@ -86,6 +102,7 @@ class Bench:
             (folder / name).write_text(secret + "\n", "utf-8")
         self.claims = BreakableClaims(self.clock, 30.0, 1e6)
         self.publisher = ListPublisher()
+        self.fetch = Answers()
         self.settings = IngestSettings(**{"in_flight_wait_s": 0.2, **settings})
         self._folder = folder
 
@@ -126,7 +143,8 @@ class Bench:
         metrics = IngestMetrics()
         protocol = Protocol(self.claims, self.publisher, metrics, SystemClock(), self.settings.in_flight_wait_s)
         secrets = SecretFiles(self._folder, self.clock)
-        yield (
-            Receiver(self.settings, self.adapters, secrets, protocol, self.publisher, metrics, self.clock),
-            self.publisher,
+        receiver = Receiver(
+            self.settings, self.adapters, secrets, protocol, self.publisher, self.fetch, metrics, self.clock
         )
+        yield receiver, self.publisher
+        receiver.close()
