@@ -1,0 +1,86 @@
+"""What the tests of one provider after the other do with bodies and requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from core.errors import Unparseable
+from core.event import Event, Mode
+from core.money import MoneyFact, MoneyInvalid
+from providers import Adapter, Request, SignatureInvalid
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+NOW_S = 1_769_860_800
+
+Row: TypeAlias = tuple[str, str, str | None, str | None, int | None, str | None, str]
+"""Of a sample: event_key, entity_key, fact_key, movement, amount_minor, currency, occurred_at."""
+NO_MONEY = (None, None, None, None)
+
+
+def flips(raw: bytes) -> Iterator[bytes]:
+    """Every neighbour of ``raw`` that differs in one bit."""
+    for at in range(8 * len(raw)):
+        yield raw[: at // 8] + bytes([raw[at // 8] ^ (1 << at % 8)]) + raw[at // 8 + 1 :]
+
+
+def changed(body: bytes, *path: str, to: Any) -> bytes:
+    """The body with another value in one place; ``...`` takes the field away."""
+    document = holder = json.loads(body)
+    for step in path[:-1]:
+        holder = holder[step]
+    if to is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = to
+    return json.dumps(document).encode()
+
+
+def refusal(adapter: Adapter, request: Request, *secrets: str, now: datetime = NOW) -> str | None:
+    """Why a request is refused, None if it is proven."""
+    try:
+        adapter.verify(request, secrets, now)
+    except SignatureInvalid as invalid:
+        return invalid.reason
+    return None
+
+
+def only(adapter: Adapter, body: bytes, *headers: tuple[bytes, bytes], mode: Mode = "live") -> Event:
+    (event,) = adapter.events(Request(body, headers), mode)
+    return event
+
+
+def money(adapter: Adapter, body: bytes) -> MoneyFact | None:
+    """What moved. The event is named with just that, and without a fact where it can't be told."""
+    event = only(adapter, body)
+    try:
+        fact = adapter.money(body, event.event_type)
+    except (MoneyInvalid, Unparseable):
+        assert (event.fact_key, event.fact_sha256) == (None, None)
+        raise
+    assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
+    return fact
+
+
+def moved(adapter: Adapter, body: bytes) -> tuple[str, str, int, str, str | None] | None:
+    """Fact, movement, amount in minor units, currency and payment; None where nothing moved."""
+    fact = money(adapter, body)
+    if fact is None:
+        return None
+    return fact.fact_key, fact.movement.value, fact.money.amount_minor, fact.money.currency, fact.payment
+
+
+def row(adapter: Adapter, body: bytes) -> Row:
+    """What an adapter makes of a body, as the tables of identities have it."""
+    event = only(adapter, body)
+    assert event.occurred_at is not None
+    fact = moved(adapter, body)
+    return event.event_key, event.entity_key, *(fact[:4] if fact else NO_MONEY), event.occurred_at.isoformat()
+
+
+def names(folder: Path) -> list[str]:
+    """The sample files of one provider, without their ends."""
+    return sorted(file.stem for file in folder.iterdir())

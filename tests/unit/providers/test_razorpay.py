@@ -1,0 +1,155 @@
+"""Razorpay: proven by its signature over the raw body, and by nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import razorpay.errors
+from hypothesis import given
+from hypothesis import strategies as st
+from razorpay.utility import Utility
+
+from core.errors import SettingError
+from load.samples import razorpay as samples_of
+from providers import Adapter, ProvidersSettings, Request, build_adapters
+from tests.unit.providers.shapes import NOW, flips
+from tests.unit.providers.shapes import refusal as refusal_of
+
+SECRET, OLD_SECRET = "new-webhook-secret", "old-webhook-secret"
+HEADER = b"x-razorpay-signature"
+VECTOR = "razorpay/vector_payment_authorized.json"
+Source = Callable[[str], dict[str, str]]
+
+
+@pytest.fixture
+def adapter(adapters: dict[str, Adapter]) -> Adapter:
+    return adapters["razorpay"]
+
+
+def signed(adapter: Adapter, body: bytes, secret: str = SECRET) -> bytes:
+    return adapter.sign(body, secret, NOW).headers["X-Razorpay-Signature"].encode()
+
+
+def refusal(adapter: Adapter, body: bytes, *signatures: bytes, secrets: tuple[str, ...] = (SECRET,)) -> str | None:
+    return refusal_of(adapter, Request(body, [(HEADER, signature) for signature in signatures]), *secrets)
+
+
+def test_the_published_vector_proves_and_altered_by_one_bit_does_not(
+    samples: Path, source_of: Source, adapter: Adapter
+) -> None:
+    source = source_of(VECTOR)
+    body, signature, secret = (samples / VECTOR).read_bytes(), source["sig_value"].encode(), source["secret_or_key"]
+    assert refusal(adapter, body, signature, secrets=(secret,)) is None
+    assert signed(adapter, body, secret) == signature
+    assert all(refusal(adapter, altered, signature, secrets=(secret,)) == "mismatch" for altered in flips(body))
+    assert all(refusal(adapter, body, altered, secrets=(secret,)) == "mismatch" for altered in flips(signature))
+    for altered in flips(secret.encode()):
+        assert refusal(adapter, body, signature, secrets=(altered.decode("latin-1"),)) == "mismatch"
+
+
+BODY = samples_of.payment_event(
+    "payment.captured", payment="pay_SampleA1", account="acc_Sample", amount_minor=125_000, currency="INR", created=NOW
+)
+GOOD = build_adapters(ProvidersSettings())["razorpay"].sign(BODY, SECRET, NOW).headers["X-Razorpay-Signature"].encode()
+
+
+@pytest.mark.parametrize(
+    ("signatures", "reason"),
+    [
+        ([], "missing"),
+        ([GOOD, GOOD], "several"),
+        ([GOOD, b""], "several"),
+        ([b""], "mismatch"),
+        ([b" "], "mismatch"),
+        ([GOOD + b" "], "mismatch"),
+        ([b" " + GOOD], "mismatch"),
+        ([GOOD + b"\x00"], "mismatch"),
+        ([GOOD[:-1]], "mismatch"),
+        ([GOOD + GOOD], "mismatch"),
+        ([GOOD.upper()], "mismatch"),
+        ([b"sha256=" + GOOD], "mismatch"),
+        ([bytes.fromhex(GOOD.decode())], "mismatch"),
+        (["é".encode()], "mismatch"),
+        ([b"\xff" * 64], "mismatch"),
+        ([b"0" * 9_000], "mismatch"),
+    ],
+)
+def test_any_other_header_is_refused(adapter: Adapter, signatures: list[bytes], reason: str) -> None:
+    assert refusal(adapter, BODY, GOOD) is None
+    assert refusal(adapter, BODY, *signatures) == reason
+
+
+def test_while_a_secret_is_rolled_both_prove_and_the_index_tells_which(adapter: Adapter) -> None:
+    """Deliveries of events from before the change keep the old secret."""
+    for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
+        request = Request(BODY, [(HEADER, signed(adapter, BODY, secret))])
+        assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
+    assert refusal(adapter, BODY, signed(adapter, BODY, OLD_SECRET)) == "mismatch"
+
+
+def test_no_secret_proves_nothing_and_an_empty_one_is_refused(adapter: Adapter) -> None:
+    assert refusal(adapter, BODY, GOOD, secrets=()) == "mismatch"
+    with pytest.raises(SettingError, match="empty secret"):
+        adapter.check_secret("")
+    with pytest.raises(SettingError):
+        adapter.verify(Request(BODY, [(HEADER, signed(adapter, BODY))]), [""], NOW)
+
+
+def both(adapter: Adapter, body: bytes, signature: bytes, secret: str = SECRET) -> tuple[str, str]:
+    """What we say and what the SDK says: ``accepted``, ``refused`` or the name of what it crashes with."""
+    try:
+        mine = refusal(adapter, body, signature, secrets=(secret,)) or "accepted"
+    except SettingError:
+        mine = "SettingError"
+    try:
+        Utility().verify_webhook_signature(body.decode(), signature.decode("latin-1"), secret)
+    except razorpay.errors.SignatureVerificationError:
+        return mine, "refused"
+    except Exception as crash:
+        return mine, type(crash).__name__
+    return mine, "accepted"
+
+
+ADAPTER = build_adapters(ProvidersSettings())["razorpay"]
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@given(body=_texts, secret=_texts.filter(bool), spoilt=st.binary(max_size=70))
+def test_the_sdk_and_we_accept_and_refuse_the_same(body: str, secret: str, spoilt: bytes) -> None:
+    signature = signed(ADAPTER, body.encode(), secret)
+    assert both(ADAPTER, body.encode(), signature, secret) == ("accepted", "accepted")
+    assert both(ADAPTER, body.encode() + b" ", signature, secret) == ("mismatch", "refused")
+    if spoilt != signature:
+        mine, theirs = both(ADAPTER, body.encode(), spoilt, secret)
+        assert (mine, theirs) in (("mismatch", "refused"), ("mismatch", "TypeError"))
+        assert theirs == "refused" or not spoilt.isascii()
+
+
+@pytest.mark.parametrize(
+    ("difference", "body", "signature", "secret", "expected"),
+    [
+        ("a signature beyond ASCII is a mismatch, not a crash", b"{}", b"\xe9", SECRET, ("mismatch", "TypeError")),
+        (
+            "a body that isn't UTF-8 is verified, not a crash",
+            b"\xff",
+            signed(ADAPTER, b"\xff"),
+            SECRET,
+            ("accepted", "UnicodeDecodeError"),
+        ),
+        (
+            "an empty secret is refused, not used as a key",
+            b"{}",
+            hmac.new(b"", b"{}", hashlib.sha256).hexdigest().encode(),
+            "",
+            ("SettingError", "accepted"),
+        ),
+    ],
+)
+def test_razorpay_is_read_more_strictly_than_by_its_sdk(
+    adapter: Adapter, difference: str, body: bytes, signature: bytes, secret: str, expected: tuple[str, str]
+) -> None:
+    assert both(adapter, body, signature, secret) == expected, difference

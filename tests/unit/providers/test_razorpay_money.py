@@ -1,0 +1,173 @@
+"""Razorpay: which reports move money, each movement once, under its own id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.errors import Unparseable
+from core.money import MoneyInvalid
+from load.samples import razorpay as samples_of
+from providers import Adapter, ProvidersSettings, build_adapters
+from tests.unit.providers.shapes import NOW, changed, money, moved
+
+
+@pytest.fixture
+def adapter(adapters: dict[str, Adapter]) -> Adapter:
+    return adapters["razorpay"]
+
+
+def payment(event_type: str, amount: int = 1_250, currency: str = "INR") -> bytes:
+    return samples_of.payment_event(
+        event_type, payment="pay_1", account="acc_1", amount_minor=amount, currency=currency, created=NOW
+    )
+
+
+def refund(event_type: str, refund: str = "rfnd_1", amount: int = 400) -> bytes:
+    return samples_of.refund_event(
+        event_type,
+        refund=refund,
+        payment="pay_1",
+        account="acc_1",
+        amount_minor=amount,
+        currency="INR",
+        created=NOW,
+        paid_minor=1_250,
+    )
+
+
+def dispute(event_type: str, phase: str = "chargeback") -> bytes:
+    return samples_of.dispute_event(
+        event_type,
+        dispute="disp_1",
+        payment="pay_1",
+        account="acc_1",
+        amount_minor=1_250,
+        currency="INR",
+        created=NOW,
+        phase=phase,
+    )
+
+
+def payout(event_type: str) -> bytes:
+    return samples_of.payout_event(
+        event_type, payout="pout_1", account="acc_1", amount_minor=9_000, currency="INR", created=NOW
+    )
+
+
+SETTLEMENT = samples_of.settlement_event(settlement="setl_1", account="acc_1", amount_minor=9_000, created=NOW)
+
+
+@pytest.mark.parametrize(
+    ("body", "fact_key", "movement", "amount_minor", "of"),
+    [
+        (payment("payment.captured"), "razorpay:pay_1:capture", "capture", 1_250, "pay_1"),
+        (refund("refund.created"), "razorpay:rfnd_1:refund", "refund", 400, "pay_1"),
+        (refund("refund.processed"), "razorpay:rfnd_1:refund", "refund", 400, "pay_1"),
+        (refund("refund.failed"), "razorpay:rfnd_1:refund_failed", "refund_failed", 400, "pay_1"),
+        (dispute("payment.dispute.created"), "razorpay:disp_1:dispute_opened", "dispute_opened", 1_250, "pay_1"),
+        (dispute("payment.dispute.won"), "razorpay:disp_1:dispute_won", "dispute_won", 1_250, "pay_1"),
+        (dispute("payment.dispute.lost"), "razorpay:disp_1:dispute_lost", "dispute_lost", 1_250, "pay_1"),
+        (
+            dispute("payment.dispute.created", "pre_arbitration"),
+            "razorpay:disp_1:pre_arbitration_dispute_opened",
+            "dispute_opened",
+            1_250,
+            "pay_1",
+        ),
+        (SETTLEMENT, "razorpay:setl_1:payout_paid", "payout_paid", 9_000, None),
+        (payout("payout.initiated"), "razorpay:pout_1:payout_paid", "payout_paid", 9_000, None),
+        (payout("payout.processed"), "razorpay:pout_1:payout_paid", "payout_paid", 9_000, None),
+        (payout("payout.reversed"), "razorpay:pout_1:payout_failed", "payout_failed", 9_000, None),
+    ],
+)
+def test_each_movement_books_under_its_own_id(
+    adapter: Adapter, body: bytes, fact_key: str, movement: str, amount_minor: int, of: str | None
+) -> None:
+    assert moved(adapter, body) == (fact_key, movement, amount_minor, "INR", of)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        payment("payment.authorized"),
+        payment("payment.failed"),
+        changed(payment("payment.captured"), "event", to="order.paid"),
+        changed(payment("payment.captured"), "event", to="subscription.charged"),
+        changed(refund("refund.created"), "payload", "payment", "entity", "captured", to=False),
+        changed(refund("refund.failed"), "payload", "payment", "entity", "captured", to=False),
+        changed(refund("refund.created"), "event", to="refund.speed_changed"),
+        dispute("payment.dispute.created", "retrieval"),
+        dispute("payment.dispute.created", "fraud"),
+        dispute("payment.dispute.closed", "fraud"),
+        changed(dispute("payment.dispute.created"), "event", to="payment.dispute.under_review"),
+        changed(payout("payout.processed"), "event", to="payout.updated"),
+        payout("payout.queued"),
+    ],
+)
+def test_reports_of_something_else_move_nothing(adapter: Adapter, body: bytes) -> None:
+    assert moved(adapter, body) is None
+
+
+def test_two_partial_refunds_of_one_payment_are_two_facts(adapter: Adapter) -> None:
+    first, second = (money(adapter, refund("refund.created", name)) for name in ("rfnd_1", "rfnd_2"))
+    assert first is not None
+    assert second is not None
+    assert first.fact_key != second.fact_key
+    assert first.payment == second.payment == "pay_1"
+
+
+def test_both_reports_of_a_refund_agree(adapter: Adapter) -> None:
+    first, second = (money(adapter, refund(event_type)) for event_type in ("refund.created", "refund.processed"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (payout("payout.failed"), "by hand"),
+        (dispute("payment.dispute.closed"), "by hand"),
+        (dispute("payment.dispute.created", "second_thoughts"), "phase"),
+        (changed(dispute("payment.dispute.created"), "payload", "dispute", "entity", "phase", to=...), "phase"),
+        (
+            changed(dispute("payment.dispute.lost"), "payload", "dispute", "entity", "amount_deducted", to=700),
+            "less than the disputed",
+        ),
+        (changed(refund("refund.created"), "payload", "payment", to=...), "captured"),
+        (changed(payment("payment.captured"), "payload", "payment", "entity", "currency", to=None), "currency"),
+    ],
+)
+def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
+    with pytest.raises(MoneyInvalid, match=problem):
+        money(adapter, body)
+
+
+@pytest.mark.parametrize("amount", [12.5, 1250.0, "1250", True, None, [1250], {"value": 1250}, 10**16])
+def test_an_amount_is_an_integer_and_nothing_like_it(adapter: Adapter, amount: Any) -> None:
+    with pytest.raises(MoneyInvalid):
+        money(adapter, changed(payment("payment.captured"), "payload", "payment", "entity", "amount", to=amount))
+
+
+@pytest.mark.parametrize(("currency", "amount"), [("KWD", 99_990), ("BHD", 10_500), ("OMR", 1_230), ("JPY", 295)])
+def test_minor_units_are_those_of_the_currency(adapter: Adapter, currency: str, amount: int) -> None:
+    """Three decimals for KWD, BHD and OMR (99.99 KWD is 99990), none for JPY: as ISO 4217 has them."""
+    assert moved(adapter, payment("payment.captured", amount, currency)) == (
+        "razorpay:pay_1:capture",
+        "capture",
+        amount,
+        currency,
+        "pay_1",
+    )
+
+
+def test_a_settlement_is_in_the_currency_that_is_set_unless_it_names_one() -> None:
+    ringgit = build_adapters(ProvidersSettings.model_validate({"razorpay": {"settlement_currency": "MYR"}}))["razorpay"]
+    named = changed(SETTLEMENT, "payload", "settlement", "entity", "currency", to="SGD")
+    for body, currency in ((SETTLEMENT, "MYR"), (named, "SGD")):
+        assert moved(ringgit, body) == ("razorpay:setl_1:payout_paid", "payout_paid", 9_000, currency, None)
+
+
+def test_a_movement_without_its_own_id_is_not_booked(adapter: Adapter) -> None:
+    with pytest.raises(Unparseable):
+        money(adapter, changed(payment("payment.captured"), "payload", "payment", "entity", "id", to=...))
