@@ -49,7 +49,7 @@ from providers.signature import matching, secret_error, sha256_mac
 
 NAME = "adyenplatform"
 HEADER = b"hmacsignature"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"timestamp"})})
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"timestamp", "createdAt"})})
 """By version of the list."""
 CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
@@ -63,6 +63,7 @@ IDENTITY_FIELDS = frozenset(
         "transferId",
         "transactionId",
         "paymentId",
+        "pspReference",
         "pspPaymentReference",
         "paymentMerchantReference",
         "modificationPspReference",
@@ -119,7 +120,7 @@ class AdyenPlatformAdapter:
                 body=request.body,
                 mode=_mode(document, mode),
                 account=account,
-                occurred_at=time_of(document.get("timestamp") or data.get("creationDate")),
+                occurred_at=_queued_at(document) or time_of(data.get("creationDate")),
                 fact_key=fact.fact_key if fact else None,
                 fact_sha256=fact.sha256 if fact else None,
             )
@@ -176,13 +177,18 @@ def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str
     """What an event is about, and which of its events it is."""
     within = (data.get(name) for name in _NAMED_WITHIN)
     found = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
-    subject = next(filter(None, found), None) or _account(data)
+    subject = next(filter(None, found), None) or optional_text(data, "pspReference") or _account(data)
     number = data.get("sequenceNumber")
     if type(number) is int:
         return subject, str(number)
     if event_type.endswith(".created") and subject:
         return subject, "created"
     return subject, hashlib.sha256(strict_json.canonical(document)).hexdigest()
+
+
+def _queued_at(document: Mapping[str, Any]) -> datetime | None:
+    """The time that every kind of webhook has, under one of two names."""
+    return time_of(document.get("timestamp")) or time_of(document.get("createdAt"))
 
 
 def _account(data: Mapping[str, Any]) -> str:

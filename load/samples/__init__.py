@@ -3,6 +3,6 @@
 Names, cards and places are invented; shapes and sizes are the providers'. Nothing is signed here.
 """
 
-from load.samples import checkout, paddle, razorpay, square
+from load.samples import adyenplatform, braintree, checkout, gocardless, mollie, paddle, paypal, razorpay, square
 
-__all__ = ["checkout", "paddle", "razorpay", "square"]
+__all__ = ["adyenplatform", "braintree", "checkout", "gocardless", "mollie", "paddle", "paypal", "razorpay", "square"]
