@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from pydantic import ValidationError
 from core.clock import ManualClock
 from core.errors import SettingError
 from core.event import Dedupe as Flag
-from core.event import Event, Mode, from_record, poison_event, to_headers
+from core.event import Event, Headers, Mode, from_record, poison_event, to_headers
 from core.routing import dlq_topic, mode_of, of_tenant, stream_of, topics_of
 from ingest.claims import ClaimKey
 from ingest.context import Context, Contexts, UnknownEndpoint, check_endpoints, endpoints_apart
 from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
 from providers.port import ModeMismatch
-from tests.unit.ingest.app_under_test import NOW
+from tests.unit.ingest.app_under_test import NOW, Bench, ListPublisher
 
 PROVIDERS = ("stripe", "adyen")
 
@@ -245,3 +246,80 @@ class TestSecretsAreApart:
         assert endpoints_apart(settings(endpoints=given)) == ["stripe/eu", "stripe/us"]
         assert endpoints_apart(settings(endpoints=given, known_endpoints_only=True)) == ["stripe/eu", "stripe/us"]
         assert endpoints_apart(settings(endpoints={"stripe/z": {"zone": "z"}, "adyen": {"tenant": "a"}})) == []
+
+
+class TopicPublisher(ListPublisher):
+    """Remembers which topic each thing went to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics: list[str] = []
+        self.receipt_topics: list[str] = []
+
+    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+        self.topics.append(topic)
+        return await super().publish(topic, key, value, headers)
+
+    def note(self, topic: str, value: bytes) -> None:
+        self.receipt_topics.append(topic)
+        super().note(topic, value)
+
+
+class TestAtTheReceiver:
+    """One Stripe secret for every path, so that only the path makes the difference."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Bench:
+        made = Bench(
+            tmp_path,
+            test_traffic=True,
+            endpoints={
+                "stripe/a": {"tenant": "shop-a"},
+                "stripe/b": {"tenant": "shop-b"},
+                "stripe/t": {"mode": "test"},
+            },
+        )
+        made.publisher = TopicPublisher()
+        return made
+
+    async def post(self, bench: Bench, endpoint: str, livemode: bool = True) -> tuple[int, str | None]:
+        body, headers = bench.stripe(livemode=livemode)
+        answer = await bench.post(body, headers, f"/webhooks/stripe{endpoint}")
+        return answer.status_code, answer.headers.get("idempotent-replayed")
+
+    def test_test_traffic_goes_to_its_own_topics_with_its_receipts(self, bench: Bench):
+        async def scene() -> None:
+            assert await self.post(bench, "", livemode=False) == (200, None)
+            assert await self.post(bench, "", livemode=True) == (200, None)
+            assert await self.post(bench, "", livemode=False) == (200, "true")
+
+        asyncio.run(scene())
+        assert isinstance(bench.publisher, TopicPublisher)
+        assert bench.publisher.topics == ["payments.events.test", "payments.events"]
+        assert set(bench.publisher.receipt_topics) == {"payments.receipts.test", "payments.receipts"}
+        assert [headers["mode"] for *_, headers in bench.publisher.records] == ["test", "live"]
+
+    def test_live_at_a_test_endpoint_is_422_and_publishes_nothing(self, bench: Bench):
+        assert asyncio.run(self.post(bench, "/t", livemode=True)) == (422, None)
+        assert bench.publisher.records == []
+
+    def test_one_id_of_two_tenants_is_two_events_each_taken_once(self, bench: Bench):
+        async def scene() -> list[tuple[int, str | None]]:
+            return [await self.post(bench, endpoint) for endpoint in ("/a", "/b", "", "/a", "/b", "")]
+
+        assert asyncio.run(scene()) == [(200, None)] * 3 + [(200, "true")] * 3
+        kept = [(key.decode().partition("~")[0], headers.get("tenant")) for key, _, headers in bench.publisher.records]
+        assert kept == [("shop-a", "shop-a"), ("shop-b", "shop-b"), ("stripe:acct_1:pi_1", None)]
+
+    def test_poison_keeps_its_path_s_mode_and_tenant(self, bench: Bench):
+        body, headers = bench.signed("stripe", b'{"id": ')
+        for endpoint in ("a", "t"):
+            assert asyncio.run(bench.post(body, headers, f"/webhooks/stripe/{endpoint}")).status_code == 200
+        kept = [(one["mode"], one.get("tenant")) for *_, one in bench.publisher.records]
+        assert kept == [("live", "shop-a"), ("test", None)]
+
+    def test_an_unlisted_path_is_404_where_only_listed_ones_count(self, tmp_path: Path):
+        bench = Bench(tmp_path, known_endpoints_only=True, endpoints={"stripe/eu": {}})
+        assert asyncio.run(self.post(bench, "/eu")) == (200, None)
+        assert asyncio.run(self.post(bench, "")) == (404, None)
+        assert asyncio.run(self.post(bench, "/us")) == (404, None)
