@@ -123,15 +123,15 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self.lingering = False
         self._raw: asyncio.Transport | None = None
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
+        self.url = b""
         self._deaf = False
         self._owed: Refused | None = None
         self._phase = _IDLE
         self._began_here = False
         self._head_bytes = 0
         self._judged: list[tuple[bytes, bytes]] = []
-        self._judged_well: list[tuple[bytes, bytes]] = []
+        self._judged_well: list[tuple[bytes, bytes]] | None = None
         self._trailers = 0
-        self._chunked = False
         self._wire_bytes = self._body_bytes = 0
         self._ignored_bytes = 0
         self._idle_since = 0.0
@@ -211,7 +211,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         """More is to come; ``size`` bytes were the last."""
         if self._phase == _BODY:
             self._wire_bytes += size
-            if self._chunked and self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
+            if self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
                 raise chunk_overhead(CHUNK_OVERHEAD_BYTES_MAX)
             return
         if self._head_timer is None:
@@ -303,7 +303,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         if self._judged != self._judged_well or version != "1.1":
             self.expect_100_continue = check_head(version, self._judged)
-            self._judged_well = [] if self.expect_100_continue else self._judged
+            self._judged_well = None if self.expect_100_continue else self._judged
         return target
 
     def _begin_cycle(self, keep_alive: bool) -> None:
@@ -327,9 +327,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
-    def on_chunk_header(self) -> None:
-        self._chunked = True
-
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
         if cycle.response_complete:
@@ -342,7 +339,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._phase = _IDLE
-        self._chunked = False
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.more_body = False

@@ -1,0 +1,228 @@
+"""A receiver of its own on servers that a test may stop: the process as `payhook up` starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from redis import Redis
+
+from core.clock import SystemClock
+from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.children import answers_ok
+from stack.kafka import kafka_server
+from stack.ports import LOOPBACK, free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import Running, Server, running
+from stack.settings import TopicsSettings
+from stack.topics import make_topics, topics
+from tests.integration.ingest.wire import Wire, wire
+
+LEASE_S = 4.0
+HEADER_DEADLINE_S = 0.8
+IDLE_S = 1.5
+TIMES = {
+    "PAYHOOK_INGEST__HEADER_DEADLINE_S": str(HEADER_DEADLINE_S),
+    "PAYHOOK_INGEST__IDLE_S": str(IDLE_S),
+    "PAYHOOK_INGEST__READ_DEADLINE_S": "1.0",
+    "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "1500",
+    "PAYHOOK_INGEST__IN_FLIGHT_WAIT_S": "0.3",
+    "PAYHOOK_INGEST__LEASE_S": str(LEASE_S),
+    "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "250",
+    "PAYHOOK_INGEST__REDIS_RESET_S": "0.3",
+}
+READ_S = 20.0
+"""A consumer of its own group sees its first record after a few seconds."""
+
+Signed = tuple[bytes, dict[str, str]]
+
+
+@dataclass
+class Servers:
+    """Kafka and Redis of this folder's tests."""
+
+    folder: Path
+    kafka: Running
+    redis: Running
+    bootstrap: str
+    redis_url: str
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def paused(self, server: Running) -> Iterator[None]:
+        """It holds its connections and answers nothing."""
+        os.killpg(server.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(server.pid, signal.SIGCONT)
+
+    def published_so_far(self, topic: str = "payments.events") -> int:
+        """How many records the topic has ever taken."""
+        asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex})
+        try:
+            partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
+            ends = [asking.get_watermark_offsets(TopicPartition(topic, each), timeout=10) for each in partitions]
+        finally:
+            asking.close()
+        return sum(end[1] for end in ends if end is not None)
+
+    @contextlib.contextmanager
+    def publishing(self, count: int) -> Iterator[None]:
+        """Exactly so many events reach the topic meanwhile; every answer is given after Kafka's."""
+        before = self.published_so_far()
+        yield
+        assert self.published_so_far() - before == count
+
+    def empty_redis(self) -> Redis:
+        client = Redis.from_url(self.redis_url)
+        client.flushall()
+        return client
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    folder: Path = tmp_path_factory.mktemp("ingest")
+    kafka_port, controller, redis_port = free_ports(3)
+    kafka = kafka_server(folder / "kafka", kafka_port, controller, folder / "kafka.log")
+    store = redis_server(folder / "redis", redis_port, folder / "redis.log")
+    with running(kafka) as broker, running(store) as claims:
+        bootstrap = f"{LOOPBACK}:{kafka_port}"
+        make_topics(bootstrap, topics(TopicsSettings()), replication=1)
+        made = Servers(folder, broker, claims, bootstrap, redis_url(redis_port))
+        (folder / "secrets").mkdir()
+        for name, adapter in build_adapters(ProvidersSettings()).items():
+            made.secrets[name] = adapter.new_secret()
+            (folder / "secrets" / name).write_text(made.secrets[name] + "\n", "utf-8")
+        yield made
+
+
+class ReceiverUnderTest:
+    """One receiver process, and what was published through it."""
+
+    def __init__(self, servers: Servers, process: Running, url: str, metrics_url: str) -> None:
+        self.servers = servers
+        self.process = process
+        self.url = url
+        self.metrics_url = metrics_url
+        self.prefix = uuid.uuid4().hex[:8]
+        # Another second would be other content.
+        self._created = SystemClock().now()
+        self._adapters = build_adapters(ProvidersSettings())
+
+    def stripe(self, event_id: str, amount: int = 500) -> Signed:
+        body = stripe_event(
+            f"evt_{self.prefix}_{event_id}",
+            "charge.succeeded",
+            payment=f"pi_{self.prefix}",
+            account="acct_1",
+            amount_minor=amount,
+            currency="EUR",
+            created=self._created,
+        )
+        return self.signed("stripe", body)
+
+    def adyen(self, *references: str) -> Signed:
+        now = SystemClock().now()
+        items = [
+            AdyenItem(f"{self.prefix}{r}", f"pay-{r}", "Shop", "o-1", "CAPTURE", 700, "EUR", now) for r in references
+        ]
+        return self.signed("adyen", adyen_notification(items, True))
+
+    def signed(self, provider: str, body: bytes) -> Signed:
+        request = self._adapters[provider].sign(body, self.servers.secrets[provider], SystemClock().now())
+        return request.body, request.headers
+
+    def post(self, signed: Signed, provider: str = "stripe") -> httpx.Response:
+        body, headers = signed
+        return httpx.post(f"{self.url}/webhooks/{provider}", content=body, headers=headers, timeout=20)
+
+    def wire(self) -> contextlib.AbstractContextManager[Wire]:
+        """A connection that takes and gives bytes as they are."""
+        return wire(self.url)
+
+    def event_key(self, event_id: str) -> str:
+        return f"stripe:evt_{self.prefix}_{event_id}:charge.succeeded"
+
+    def published(self, count: int, topic: str = "payments.events") -> list[tuple[bytes, bytes, dict[str, str]]]:
+        """This receiver's records once there are ``count``; waits a little longer for one too many."""
+        found: list[tuple[bytes, bytes, dict[str, str]]] = []
+        until = time.monotonic() + READ_S
+        for message in self._messages(topic):
+            if message is not None:
+                key, value = message.key() or b"", message.value() or b""
+                sent: Any = message.headers() or []
+                headers = {name: raw.decode() for name, raw in sent}
+                if self.prefix in headers.get("event_key", "") or self.prefix.encode() in key:
+                    found.append((key, value, headers))
+            elif len(found) >= count or time.monotonic() > until:
+                return found
+        return found
+
+    def _messages(self, topic: str) -> Iterator[Message | None]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers.bootstrap,
+                "group.id": uuid.uuid4().hex,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        try:
+            while True:
+                message = consumer.poll(0.5)
+                yield message if message is not None and message.error() is None else None
+        finally:
+            consumer.close()
+
+
+@contextlib.contextmanager
+def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
+    """A receiver with settings of its own over `TIMES`."""
+    port, metrics_port = free_ports(2)
+    given: dict[str, Any] = {
+        "PAYHOOK_DATA_DIR": str(servers.folder),
+        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": servers.bootstrap,
+        "PAYHOOK_REDIS__URL": servers.redis_url,
+        "PAYHOOK_INGEST__PORT": str(port),
+        "PAYHOOK_INGEST__METRICS_PORT": str(metrics_port),
+        **TIMES,
+        **env,
+    }
+    url = f"http://{LOOPBACK}:{port}"
+    server = Server(
+        name="ingest",
+        command=(sys.executable, "-m", "ingest"),
+        log=servers.folder / f"ingest-{port}.log",
+        env=given,
+        answers=lambda: answers_ok(f"{url}/readyz"),
+    )
+    with running(server) as process:
+        yield ReceiverUnderTest(servers, process, url, f"http://{LOOPBACK}:{metrics_port}")
+
+
+@pytest.fixture(scope="module")
+def shared_receiver(servers: Servers) -> Iterator[ReceiverUnderTest]:
+    with receiver_on(servers) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def receiver(shared_receiver: ReceiverUnderTest) -> ReceiverUnderTest:
+    """The module's receiver, with event ids that no other test has."""
+    shared = shared_receiver
+    return ReceiverUnderTest(shared.servers, shared.process, shared.url, shared.metrics_url)

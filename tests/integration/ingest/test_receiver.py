@@ -1,0 +1,181 @@
+"""The receiver on a real Redis and a real Kafka, through real sockets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from urllib.parse import urlparse
+
+import httpx
+import pytest
+
+from stack.ports import LOOPBACK
+from tests.integration.ingest.conftest import LEASE_S, ReceiverUnderTest, Servers, receiver_on
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def outcome(answer: httpx.Response) -> tuple[int, bool]:
+    """Status, and whether it says that it was known before."""
+    return answer.status_code, "idempotent-replayed" in answer.headers
+
+
+def test_an_event_is_in_kafka_when_it_is_answered_with_its_bytes_key_and_identities(
+    receiver: ReceiverUnderTest,
+) -> None:
+    body, headers = receiver.stripe("1")
+    assert outcome(receiver.post((body, headers))) == (200, False)
+    [(key, value, sent)] = receiver.published(1)
+    assert (key, value) == (f"stripe:acct_1:pi_{receiver.prefix}".encode(), body)
+    assert (sent["event_key"], sent["dedupe"], sent["mode"]) == (receiver.event_key("1"), "claimed", "live")
+    assert datetime.fromisoformat(sent["received_at"])
+
+
+def test_what_was_answered_is_on_the_receipts_topic_without_the_body(receiver: ReceiverUnderTest) -> None:
+    receiver.post(receiver.stripe("1"))
+    receiver.post(receiver.stripe("1"))
+    receipts = [json.loads(value) for _, value, _ in receiver.published(2, "payments.receipts")]
+    assert [(r["event_key"], r["outcome"], r["status"]) for r in receipts] == [
+        (receiver.event_key("1"), "claimed", 200),
+        (receiver.event_key("1"), "duplicate", 200),
+    ]
+    assert all(set(r) == {"provider", "event_key", "outcome", "status", "content_sha256", "at"} for r in receipts)
+
+
+def test_of_fifty_copies_at_one_instant_one_is_published(receiver: ReceiverUnderTest) -> None:
+    signed = receiver.stripe("storm")
+    with ThreadPoolExecutor(50) as pool:
+        answers = [outcome(answer) for answer in pool.map(lambda _: receiver.post(signed), range(50))]
+    assert answers.count((200, False)) == 1
+    assert set(answers) <= {(200, False), (200, True), (409, False)}
+    assert len(receiver.published(1)) == 1
+
+
+def test_every_item_of_a_batch_is_published_by_itself_and_the_batch_is_acknowledged_as_one(
+    receiver: ReceiverUnderTest,
+) -> None:
+    signed = receiver.adyen("A", "B", "A")
+    answer = receiver.post(signed, "adyen")
+    assert (answer.status_code, answer.text) == (200, "[accepted]")
+    assert outcome(receiver.post(signed, "adyen")) == (200, True)
+    keys = sorted(headers["event_key"] for *_, headers in receiver.published(2))
+    assert keys == [f"adyen:{receiver.prefix}{name}:CAPTURE:true" for name in "AB"]
+
+
+def test_other_content_under_a_known_id_is_published_as_a_conflict_every_time(receiver: ReceiverUnderTest) -> None:
+    assert outcome(receiver.post(receiver.stripe("1", 500))) == (200, False)
+    assert outcome(receiver.post(receiver.stripe("1", 900))) == (200, False)
+    assert outcome(receiver.post(receiver.stripe("1", 500))) == (200, True)
+    assert sorted(headers["dedupe"] for *_, headers in receiver.published(2)) == ["claimed", "conflict"]
+
+
+def test_while_redis_hangs_events_go_on_deferred_and_afterwards_copies_are_known_again(
+    receiver: ReceiverUnderTest, servers: Servers
+) -> None:
+    signed = receiver.stripe("1")
+    with servers.paused(servers.redis):
+        assert [outcome(receiver.post(signed)) for _ in range(8)] == [(200, False)] * 8
+        began = time.monotonic()
+        receiver.post(signed)
+        assert time.monotonic() - began < 0.2, "an open breaker makes nobody wait"
+    assert {headers["dedupe"] for *_, headers in receiver.published(9)} == {"deferred"}
+    until = time.monotonic() + 10
+    while not outcome(receiver.post(signed))[1] and time.monotonic() < until:
+        time.sleep(0.1)
+    assert outcome(receiver.post(signed)) == (200, True)
+
+
+def test_a_full_redis_is_a_redis_that_is_down(receiver: ReceiverUnderTest, servers: Servers) -> None:
+    client = servers.empty_redis()
+    client.config_set("maxmemory", "1")
+    try:
+        assert outcome(receiver.post(receiver.stripe("1"))) == (200, False)
+    finally:
+        client.config_set("maxmemory", "0")
+    [(_, _, headers)] = receiver.published(1)
+    assert headers["dedupe"] == "deferred"
+
+
+def test_a_redis_that_lost_keys_and_scripts_is_taught_them_again(receiver: ReceiverUnderTest, servers: Servers) -> None:
+    signed = receiver.stripe("1")
+    receiver.post(signed)
+    client = servers.empty_redis()
+    client.script_flush()
+    assert outcome(receiver.post(signed)) == (200, False)
+    assert outcome(receiver.post(signed)) == (200, True)
+    assert [headers["dedupe"] for *_, headers in receiver.published(2)] == ["claimed", "claimed"]
+
+
+def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
+    receiver: ReceiverUnderTest, servers: Servers
+) -> None:
+    signed = receiver.stripe("1")
+    with servers.paused(servers.kafka):
+        answer = receiver.post(signed)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        assert answer.json()["error"]["code"] == "not_published"
+        assert httpx.get(f"{receiver.url}/healthz").status_code == 200
+    until = time.monotonic() + 30
+    while (said := outcome(receiver.post(signed)))[0] == 503 and time.monotonic() < until:
+        time.sleep(0.2)
+    assert said == (200, False), "a released claim is taken anew, never a duplicate of nothing"
+    assert receiver.published(1)
+
+
+def test_killed_between_kafka_and_the_confirmation_its_claim_is_taken_over_after_the_lease(servers: Servers) -> None:
+    crash = {"PAYHOOK_TESTING": "1", "PAYHOOK_CRASH_AT": "ingest.between_publish_and_confirm"}
+    with receiver_on(servers, **crash) as dying, receiver_on(servers) as heir:
+        heir.prefix = dying.prefix
+        signed = dying.stripe("1")
+        with pytest.raises(httpx.TransportError):
+            dying.post(signed)
+        assert outcome(heir.post(signed)) == (409, False)
+        time.sleep(LEASE_S)
+        assert outcome(heir.post(signed)) == (200, False)
+        assert outcome(heir.post(signed)) == (200, True)
+        assert sorted(headers["dedupe"] for *_, headers in heir.published(2)) == ["claimed", "reclaimed"]
+
+
+def test_asked_to_end_it_finishes_what_it_accepted(servers: Servers) -> None:
+    with receiver_on(servers, PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS="2500") as receiver, ThreadPoolExecutor(1) as pool:
+        with servers.paused(servers.kafka):
+            answer = pool.submit(receiver.post, receiver.stripe("1"))
+            time.sleep(0.4)
+            receiver.process.ask_to_end()
+            time.sleep(0.4)
+            assert receiver.process.exit_code is None
+        assert outcome(answer.result()) == (200, False)
+        until = time.monotonic() + 10
+        while receiver.process.exit_code is None and time.monotonic() < until:
+            time.sleep(0.05)
+        assert receiver.process.exit_code in (0, -signal.SIGTERM)
+        assert len(receiver.published(1)) == 1
+
+
+def test_a_forged_signature_is_refused_and_reaches_no_topic(receiver: ReceiverUnderTest) -> None:
+    body, headers = receiver.stripe("1")
+    answer = receiver.post((body.replace(b"500", b"501"), headers))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "signature_mismatch")
+    receiver.post(receiver.stripe("2"))
+    assert [sent["event_key"] for *_, sent in receiver.published(1)] == [receiver.event_key("2")]
+
+
+def test_its_metrics_are_on_a_loopback_port_of_their_own(receiver: ReceiverUnderTest) -> None:
+    receiver.post(receiver.stripe("1"))
+    told = httpx.get(f"{receiver.metrics_url}/metrics").text
+    assert 'payhook_ingest_answers_total{provider="stripe",status="200"}' in told
+    assert 'payhook_redis_claim_seconds_bucket{le="0.01"}' in told
+    assert httpx.get(f"{receiver.url}/metrics").status_code == 404
+    assert urlparse(receiver.metrics_url).hostname == LOOPBACK
+
+
+def test_a_confirmed_key_is_small_and_kept_for_a_week_and_a_day(receiver: ReceiverUnderTest, servers: Servers) -> None:
+    """104 bytes by MEMORY USAGE are 161 of ``used_memory``, tables included; 165 is the limit."""
+    client = servers.empty_redis()
+    receiver.post(receiver.stripe("1"))
+    [key] = client.keys()
+    assert int(client.memory_usage(key) or 0) <= 104
+    assert 7 * 86_400 < int(client.ttl(key)) <= 8 * 86_400

@@ -1,0 +1,112 @@
+"""Bytes on a socket and what comes back: HTTP libraries would tidy up what these tests want to send."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlparse
+
+ANSWER_S = 8.0
+STILL_OPEN_S = 0.4
+"""A connection on which nothing comes for so long after its answer is one that stays open."""
+
+_STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*\r\n")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer as it stood on the wire."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The error's word; every error has one."""
+        told: dict[str, Any] = json.loads(self.body)
+        assert set(told) == {"error"} and set(told["error"]) == {"code", "message"}, told
+        return str(told["error"]["code"])
+
+    @property
+    def says_that_it_closes(self) -> bool:
+        return self.headers.get("connection") == "close"
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._unread = b""
+
+    def send(self, *parts: bytes, pause_s: float = 0.0) -> None:
+        """Until the other side doesn't take more."""
+        for number, part in enumerate(parts):
+            if number:
+                time.sleep(pause_s)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._connection.sendall(part)
+
+    def answer(self, seconds: float = ANSWER_S) -> Answer | None:
+        """The next answer; None where the connection ended before one."""
+        until = time.monotonic() + seconds
+        while b"\r\n\r\n" not in self._unread:
+            if not self._more(until):
+                assert not self._unread, self._unread
+                return None
+        head, _, rest = self._unread.partition(b"\r\n\r\n")
+        status = _STATUS.match(head + b"\r\n")
+        assert status, head
+        lines = [line.split(b":", 1) for line in head.split(b"\r\n")[1:]]
+        headers = {name.decode().lower(): value.strip().decode() for name, value in lines}
+        length = int(headers.get("content-length", "0"))
+        while len(rest) < length:
+            self._unread = rest
+            assert self._more(until), "the answer ends before its body does"
+            rest = self._unread
+        self._unread = rest[length:]
+        return Answer(int(status[1]), headers, rest[:length])
+
+    def is_closed(self, seconds: float = STILL_OPEN_S) -> bool:
+        """Whether the other side ends the connection, with not a byte more."""
+        try:
+            more = self._more(time.monotonic() + seconds)
+        except TimeoutError:
+            return False
+        assert not more, self._unread
+        return True
+
+    def _more(self, until: float) -> bool:
+        self._connection.settimeout(max(0.01, until - time.monotonic()))
+        piece = self._connection.recv(65536)
+        self._unread += piece
+        return bool(piece)
+
+
+@contextlib.contextmanager
+def wire(url: str) -> Iterator[Wire]:
+    """A new connection to ``url``'s host and port."""
+    where = urlparse(url)
+    with contextlib.closing(socket.create_connection((str(where.hostname), where.port or 0), ANSWER_S)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield Wire(connection)
+
+
+def head(*fields: bytes, line: bytes = b"POST /webhooks/stripe HTTP/1.1", host: bytes | None = b"Host: x") -> bytes:
+    """A head whose lines end as they should."""
+    lines = [line, *([host] if host is not None else []), *fields]
+    return b"".join(each + b"\r\n" for each in lines) + b"\r\n"
+
+
+def chunk(part: bytes, extension: bytes = b"") -> bytes:
+    return b"%x%b\r\n%b\r\n" % (len(part), extension, part)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
