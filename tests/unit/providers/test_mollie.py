@@ -1,0 +1,361 @@
+"""Mollie's next-gen webhooks: signature, identities and money."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import SettingError, Unparseable
+from core.event import Mode
+from core.money import MoneyInvalid
+from load.samples import mollie as own
+from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
+from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, moved, names, only, refusal, row
+
+SECRET = "sec_sample"
+OLD = "sec_before"
+SMALL = b'{"resource":"event","id":"whe_1"}'
+SMALL_SIGNED = b"fe913c5675b4cee7c5c697dc2ef2cd45b8b074e10b117d270f31fc16250cea4a"
+"""By ``openssl dgst -sha256 -hmac sec_sample``."""
+
+
+@pytest.fixture
+def adapter(adapters: dict[str, Adapter]) -> Adapter:
+    return adapters["mollie"]
+
+
+def event(event_type: str, snapshot: dict[str, Any] | None, event_id: str = "whe_1") -> bytes:
+    entity = snapshot["id"] if snapshot else "tr_1"
+    return own.nextgen_event(event_type, event_id=event_id, entity=entity, created=NOW, snapshot=snapshot)
+
+
+def payment(**told: Any) -> dict[str, Any]:
+    return own.payment("tr_1", **{"amount_minor": 1_000, "currency": "EUR", "created": NOW, **told})
+
+
+def refund(**told: Any) -> dict[str, Any]:
+    return own.refund("re_1", **{"of": "tr_1", "amount_minor": 400, "currency": "EUR", "created": NOW, **told})
+
+
+def chargeback(**told: Any) -> dict[str, Any]:
+    return own.chargeback("chb_1", **{"of": "tr_1", "amount_minor": 700, "currency": "EUR", "created": NOW, **told})
+
+
+def sent(signature: bytes, body: bytes = SMALL) -> Request:
+    return Request(body, [(b"x-mollie-signature", signature)])
+
+
+# --- signature
+
+
+def test_a_signature_made_elsewhere_proves_with_and_without_its_prefix(adapter: Adapter) -> None:
+    assert adapter.verify(sent(SMALL_SIGNED), [SECRET], NOW) == 0
+    assert adapter.verify(sent(b"sha256=" + SMALL_SIGNED), [SECRET], NOW) == 0
+    assert adapter.sign(SMALL, SECRET, NOW).headers["X-Mollie-Signature"] == "sha256=" + SMALL_SIGNED.decode()
+
+
+@pytest.mark.parametrize("prefix", [b"", b"sha256="])
+def test_altered_by_one_bit_nothing_proves(samples: Path, adapter: Adapter, prefix: bytes) -> None:
+    body = (samples / "mollie/nextgen_payment-link.paid_full.json").read_bytes()
+    signature = prefix + hmac.new(SECRET.encode(), body, "sha256").hexdigest().encode()
+    assert refusal(adapter, sent(signature, body), SECRET) is None
+    assert [other for other in flips(body) if refusal(adapter, sent(signature, other), SECRET) is None] == []
+    assert [other for other in flips(signature) if refusal(adapter, sent(other, body), SECRET) is None] == []
+
+
+def test_a_secret_altered_by_one_bit_proves_nothing(adapter: Adapter) -> None:
+    altered = [other.decode("latin-1") for other in flips(SECRET.encode())]
+    assert refusal(adapter, sent(SMALL_SIGNED), *altered) == "mismatch"
+
+
+def test_the_old_secret_proves_while_the_new_one_spreads_and_which_it_was_is_told(adapter: Adapter) -> None:
+    for signing, index in ((SECRET, 0), (OLD, 1)):
+        signature = adapter.sign(SMALL, signing, NOW).headers["X-Mollie-Signature"].encode()
+        assert adapter.verify(sent(signature), [SECRET, OLD], NOW) == index
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([], "missing"),
+        ([b""], "missing"),
+        ([b"sha256="], "mismatch"),
+        ([b"sha1=" + SMALL_SIGNED], "mismatch"),
+        ([b"SHA256=" + SMALL_SIGNED], "mismatch"),
+        ([b"sha256=sha256=" + SMALL_SIGNED], "mismatch"),
+        ([SMALL_SIGNED.upper()], "mismatch"),
+        ([SMALL_SIGNED + b" "], "mismatch"),
+        ([SMALL_SIGNED + b"," + SMALL_SIGNED], "mismatch"),
+        ([SMALL_SIGNED[:-1]], "mismatch"),
+        (["é".encode()], "mismatch"),
+        ([b"\xff\x00"], "mismatch"),
+        ([SMALL_SIGNED, SMALL_SIGNED], "several"),
+    ],
+)
+def test_a_bad_header_is_refused(adapter: Adapter, headers: list[bytes], reason: str) -> None:
+    request = Request(SMALL, [(b"x-mollie-signature", value) for value in headers])
+    assert refusal(adapter, request, SECRET) == reason
+
+
+def test_a_classic_delivery_is_not_taken_for_a_signed_one(samples: Path, adapter: Adapter) -> None:
+    body = (samples / "mollie/classic_payment.form").read_bytes()
+    assert (
+        refusal(adapter, Request(body, [(b"content-type", b"application/x-www-form-urlencoded")]), SECRET) == "missing"
+    )
+
+
+def test_an_empty_secret_proves_nothing(adapter: Adapter) -> None:
+    with pytest.raises(SettingError):
+        adapter.check_secret("")
+    with pytest.raises(SettingError):
+        adapter.verify(sent(hmac.new(b"", SMALL, "sha256").hexdigest().encode()), [""], NOW)
+
+
+# --- identities
+
+IDENTITIES: dict[str, Row] = {
+    "nextgen_payment-link.paid_full": (
+        "mollie:whe_gQMMaGqAVA:payment-link.paid",
+        "mollie::pl_4Y0eZitmBnQ5jsBYZIBw",
+        *NO_MONEY,
+        "2023-12-25T10:30:54+00:00",
+    ),
+}
+CLASSIC = {"classic_payment"}
+
+
+@pytest.mark.parametrize(("name", "expected"), IDENTITIES.items())
+def test_each_sample_is_named_and_books_as_written_down(
+    samples: Path, adapter: Adapter, name: str, expected: Row
+) -> None:
+    assert row(adapter, (samples / f"mollie/{name}.json").read_bytes()) == expected
+
+
+def test_every_sample_is_written_down(samples: Path) -> None:
+    assert sorted(IDENTITIES.keys() | CLASSIC) == names(samples / "mollie")
+
+
+TIME = "2026-01-31T12:00:00+00:00"
+OWN: dict[str, tuple[Callable[[], dict[str, Any]], Row]] = {
+    "payment.paid": (
+        payment,
+        ("mollie:whe_1:payment.paid", "mollie::tr_1", "mollie:tr_1:capture", "capture", 1_000, "EUR", TIME),
+    ),
+    "refund.refunded": (
+        refund,
+        ("mollie:whe_1:refund.refunded", "mollie::tr_1", "mollie:re_1:refund", "refund", 400, "EUR", TIME),
+    ),
+    "chargeback.received": (
+        chargeback,
+        (
+            "mollie:whe_1:chargeback.received",
+            "mollie::tr_1",
+            "mollie:chb_1:dispute_opened",
+            "dispute_opened",
+            700,
+            "EUR",
+            TIME,
+        ),
+    ),
+    "payout.completed": (
+        lambda: own.payout("payout_1", amount_minor=9_000, currency="EUR", created=NOW),
+        (
+            "mollie:whe_1:payout.completed",
+            "mollie::payout_1",
+            "mollie:payout_1:payout_paid",
+            "payout_paid",
+            9_000,
+            "EUR",
+            TIME,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("event_type", "made", "expected"), [(name, *told) for name, told in OWN.items()])
+def test_our_own_samples_are_named_and_book(
+    adapter: Adapter, event_type: str, made: Callable[[], dict[str, Any]], expected: Row
+) -> None:
+    assert row(adapter, event(event_type, made())) == expected
+
+
+def test_a_payment_its_refund_and_its_chargeback_are_one_entity_and_three_events(adapter: Adapter) -> None:
+    told = [
+        only(adapter, event("payment.paid", payment(), "whe_1")),
+        only(adapter, event("refund.refunded", refund(), "whe_2")),
+        only(adapter, event("chargeback.received", chargeback(), "whe_3")),
+    ]
+    assert {one.entity_key for one in told} == {"mollie::tr_1"}
+    assert len({one.event_key for one in told}) == 3
+
+
+def test_links_may_change_between_deliveries_and_amounts_may_not(adapter: Adapter) -> None:
+    body = event("payment.paid", payment())
+    first = only(adapter, body)
+    again = only(adapter, changed(body, "_links", to={}))
+    other = only(adapter, event("payment.paid", payment(amount_minor=1_001)))
+    assert (again.event_key, again.content_sha256) == (first.event_key, first.content_sha256)
+    assert other.event_key == first.event_key
+    assert other.content_sha256 != first.content_sha256
+
+
+@pytest.mark.parametrize("mode", ["live", "test"])
+@pytest.mark.parametrize("endpoint", ["live", "test"])
+def test_the_signed_mode_routes(adapter: Adapter, mode: Mode, endpoint: Mode) -> None:
+    assert only(adapter, event("payment.paid", payment(mode=mode)), mode=endpoint).mode == mode
+
+
+@pytest.mark.parametrize("endpoint", ["live", "test"])
+def test_where_no_mode_is_said_the_endpoint_decides(adapter: Adapter, endpoint: Mode) -> None:
+    assert only(adapter, event("profile.blocked", None), mode=endpoint).mode == endpoint
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"id=tr_1",
+        b'{"id":"whe_1","type":"payment.paid"}',
+        b'{"id":"","type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":1,"type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":"whe_1","type":["payment.paid"],"entityId":"tr_1"}',
+        b'{"id":"whe_1","id":"whe_2","type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":"whe_1","type":"x","entityId":"tr_1","_embedded":{"entity":{"mode":"beta"}}}',
+        b'{"id":"whe_1","type":"x","entityId":"tr_1","_embedded":{"entity":{"paymentId":7}}}',
+    ],
+)
+def test_what_cannot_be_read_is_said_to_be(adapter: Adapter, body: bytes) -> None:
+    with pytest.raises(Unparseable):
+        adapter.events(Request(body, []), "live")
+
+
+def test_order_may_be_kept_for_all_of_mollie() -> None:
+    adapter = build_adapters(ProvidersSettings(entity="merchant"))["mollie"]
+    assert only(adapter, event("payment.paid", payment())).entity_key == "mollie:"
+
+
+def test_the_content_hash_of_other_versions(adapter: Adapter) -> None:
+    body = event("payment.paid", payment())
+    assert adapter.content_sha256(body, 0) == hashlib.sha256(body).hexdigest()
+    with pytest.raises(ContentVersionUnknown):
+        adapter.content_sha256(body, 2)
+
+
+# --- money
+
+
+@pytest.mark.parametrize(
+    ("event_type", "snapshot", "expected"),
+    [
+        ("payment.paid", payment(), ("mollie:tr_1:capture", "capture", 1_000, "EUR", "tr_1")),
+        ("payment.paid", payment(captured_minor=600), ("mollie:tr_1:capture", "capture", 600, "EUR", "tr_1")),
+        ("refund.processing", refund(), ("mollie:re_1:refund", "refund", 400, "EUR", "tr_1")),
+        ("refund.refunded", refund(), ("mollie:re_1:refund", "refund", 400, "EUR", "tr_1")),
+        ("refund.failed", refund(), ("mollie:re_1:refund_failed", "refund_failed", 400, "EUR", "tr_1")),
+        ("chargeback.received", chargeback(), ("mollie:chb_1:dispute_opened", "dispute_opened", 700, "EUR", "tr_1")),
+        ("chargeback.reversed", chargeback(), ("mollie:chb_1:dispute_won", "dispute_won", 700, "EUR", "tr_1")),
+    ],
+)
+def test_what_moves_money_books_under_its_own_id(
+    adapter: Adapter, event_type: str, snapshot: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    assert moved(adapter, event(event_type, snapshot)) == expected
+
+
+@pytest.mark.parametrize(
+    "event_type",
+    [
+        "payment.authorized",
+        "payment.failed",
+        "payment.expired",
+        "payment.canceled",
+        "payment.pending",
+        "payment-link.paid",
+        "sales-invoice.paid",
+        "balance-transaction.created",
+        "refund.queued",
+        "refund.pending",
+        "refund.canceled",
+        "payout.failed",
+        "payout.initiated",
+        "dispute.created",
+        "x",
+    ],
+)
+def test_other_types_move_nothing(adapter: Adapter, event_type: str) -> None:
+    assert moved(adapter, event(event_type, payment())) is None
+    assert moved(adapter, event(event_type, None)) is None
+
+
+def test_two_partial_refunds_of_a_payment_are_two_facts(adapter: Adapter) -> None:
+    second = refund() | {"id": "re_2"}
+    facts = [moved(adapter, event("refund.refunded", one)) for one in (refund(), second)]
+    assert [fact and fact[0] for fact in facts] == ["mollie:re_1:refund", "mollie:re_2:refund"]
+
+
+@pytest.mark.parametrize("event_type", ["payment.paid", "refund.refunded", "chargeback.reversed", "payout.completed"])
+def test_money_without_a_snapshot_is_for_a_person_and_never_passed_over(adapter: Adapter, event_type: str) -> None:
+    with pytest.raises(MoneyInvalid, match="full payload"):
+        moved(adapter, event(event_type, None))
+
+
+def test_a_snapshot_of_something_else_books_nothing(adapter: Adapter) -> None:
+    body = changed(event("payment.paid", payment()), "entityId", to="tr_2")
+    with pytest.raises(MoneyInvalid, match="entity"):
+        moved(adapter, body)
+
+
+@pytest.mark.parametrize(
+    ("value", "currency", "expected"),
+    [
+        ("10.00", "EUR", 1_000),
+        ("0.01", "EUR", 1),
+        ("10", "EUR", 1_000),
+        ("500", "JPY", 500),
+        ("500.00", "JPY", 500),
+        ("1.234", "KWD", 1_234),
+        ("10.00", "ISK", 10),
+    ],
+)
+def test_decimal_texts_become_minor_units_without_a_float(
+    adapter: Adapter, value: str, currency: str, expected: int
+) -> None:
+    snapshot = payment() | {"amount": {"value": value, "currency": currency}}
+    fact = moved(adapter, event("payment.paid", snapshot))
+    assert fact is not None
+    assert fact[2:4] == (expected, currency)
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        None,
+        "10.00",
+        {},
+        {"value": "10.00"},
+        {"value": 10, "currency": "EUR"},
+        {"value": 10.0, "currency": "EUR"},
+        {"value": True, "currency": "EUR"},
+        {"value": "10,00", "currency": "EUR"},
+        {"value": "1e3", "currency": "EUR"},
+        {"value": " 10.00", "currency": "EUR"},
+        {"value": "١٠", "currency": "EUR"},
+        {"value": "NaN", "currency": "EUR"},
+        {"value": "10.001", "currency": "EUR"},
+        {"value": "0.50", "currency": "JPY"},
+        {"value": "9" * 17, "currency": "EUR"},
+        {"value": "10.00", "currency": "€"},
+    ],
+)
+def test_an_amount_that_cannot_be_trusted_loses_no_event_and_books_nothing(adapter: Adapter, amount: Any) -> None:
+    body = event("payment.paid", payment() | {"amount": amount})
+    assert only(adapter, body).event_key == "mollie:whe_1:payment.paid"
+    with pytest.raises((MoneyInvalid, Unparseable)):
+        moved(adapter, body)
