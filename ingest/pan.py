@@ -37,7 +37,7 @@ class CardMasker:
         self._enabled = settings.enabled
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
         self._cards = _members(self._fields.card, rb'(?:\\*")?0{%d}|[\[{]' % CARD_DIGITS_MIN)
-        self._secrets = _members(self._fields.secret, rb'\\*"[^"]*0|-?0|[\[{]')
+        self._secrets = _members(self._fields.secret, rb'\\*"[^"]*[0\\]|-?0|[\[{]')
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -50,9 +50,9 @@ class CardMasker:
         if event.poison is not None:
             return self._masked_poison(event, adapter)
         named = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _masked_type(event)
-        return self._masked_body(event, named, adapter) if self._may_hold(event.body) else named
+        return self._masked_body(event, named, adapter) if self.may_hold(event.body) else named
 
-    def _may_hold(self, body: bytes) -> bool:
+    def may_hold(self, body: bytes) -> bool:
         """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
 
         Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
@@ -161,6 +161,7 @@ def _members(names: frozenset[bytes], value: bytes) -> re.Pattern[bytes]:
     """Members of a squeezed body, or of one within it, with such a name and value."""
     if not names:
         return re.compile(rb"(?!)")
+    names = frozenset(name.translate(_SQUEEZE) for name in names)
     # The first letter is asked for by itself because most names fail there.
     firsts = b"".join(sorted({name[:1] for name in names}))
     return re.compile(rb'"(?=[%b])(?:%b)\\*"\s*:\s*(?:%b)' % (firsts, b"|".join(sorted(names)), value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import unquote_to_bytes
@@ -25,9 +26,13 @@ CARD_DIGITS_MAX = 19
 _LEADING = bytes(range(0x80, 0x100)) + b" \t\r\n"
 """Blanks and byte order marks."""
 _BRACKETS = frozenset({b"{", b"[", b"<"})
+_VALUE_ENDS = rb"(?=[ \t\r\n]*(?:[,}\]]|\Z))"
 _JSON_TOKEN = re.compile(
-    rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"([ \t\r\n]*:)?|([{\[])|([}\]])|,|([^\s"{}\[\],:]+))[ \t\r\n]*', re.DOTALL
+    rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"(?:([ \t\r\n]*:)|%b)|([{\[])|([}\]])|,' % _VALUE_ENDS
+    + rb"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|NaN|-?Infinity)%b)[ \t\r\n]*" % _VALUE_ENDS,
+    re.DOTALL,
 )
+"""A text with the colon that makes it a name, an opening or closing bracket, a comma, a number or word."""
 _PLUS, _BLANK = b"+ "
 _DIGITS_ONLY = re.compile(rb"[1-9][0-9]*")
 _FORM = re.compile(rb"[\w.%+\[\]-]{1,128}=")
@@ -162,7 +167,7 @@ class BodyMask:
         return bytes(old if old == _PLUS and new == _BLANK else new for old, new in zip(plain, masked, strict=True))
 
     def _xml(self, plain: bytes) -> bytes:
-        return self._text(self._named(plain, _ELEMENT), kept=self._ids(plain, _ELEMENT))
+        return self._text(self._named(plain, _ELEMENT), ids=self._ids(plain, _ELEMENT))
 
     def _value(self, plain: bytes, kind: Kind, depth: int) -> bytes:
         """One value, plain: by its field's name, or as a body of its own, or as a text."""
@@ -184,32 +189,28 @@ class BodyMask:
         self.found.append(plain)
         return masked
 
-    def _text(self, plain: bytes, named: bool = True, kept: list[tuple[int, int]] | None = None) -> bytes:
-        """Card numbers in a text; with ``named`` also what follows a name and ``:`` or ``=``."""
-        kept = kept or []
-        masked = plain
+    def _text(self, plain: bytes, named: bool = True, ids: list[tuple[int, int]] | None = None) -> bytes:
+        """Card numbers in a text; with ``named`` also what follows a name and ``:`` or ``=``. ``ids`` are left out."""
+        ids = ids or []
         if named:
-            masked = self._named(plain, _NAMED)
-            kept = [*kept, *self._ids(plain, _NAMED)]
-        for start, end in list(card_spans(masked)):
-            if masked[start:end] in self.spared or any(left <= start and end <= right for left, right in kept):
-                continue
-            self.found.append(masked[start:end])
-            masked = masked[:start] + masked_number(masked[start:end]) + masked[end:]
-        return masked
+            ids = sorted([*ids, *self._ids(plain, _NAMED)])
+            plain = self._named(plain, _NAMED)
+        masked = bytearray(plain)
+        for start, end in card_spans(plain):
+            card = plain[start:end]
+            if card not in self.spared and not _within(ids, start, end):
+                self.found.append(card)
+                masked[start:end] = masked_number(card)
+        return bytes(masked)
 
     def _named(self, plain: bytes, pattern: re.Pattern[bytes]) -> bytes:
-        masked = plain
+        masked = bytearray(plain)
         for found in pattern.finditer(plain):
-            value = found[2]
             kind = self._kind(found[1], Kind.PLAIN)
-            if kind is Kind.PLAIN or kind is Kind.ID or value.strip() in self.spared:
-                continue
-            hidden = self._by_kind(value, kind)
-            if hidden is not None:
+            if kind in (Kind.CARD, Kind.SECRET) and found[2].strip() not in self.spared:
                 start, end = found.span(2)
-                masked = masked[:start] + hidden + masked[end:]
-        return masked
+                masked[start:end] = self._by_kind(found[2], kind) or found[2]
+        return bytes(masked)
 
     def _ids(self, plain: bytes, pattern: re.Pattern[bytes]) -> list[tuple[int, int]]:
         return [
@@ -238,6 +239,12 @@ def _nested(token: re.Match[bytes], kind: Kind, outer: list[Kind]) -> Kind:
     if token[4] is not None and outer:
         outer.pop()
     return outer[-1] if outer else Kind.PLAIN
+
+
+def _within(places: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Whether the last of ``places``, which are sorted, that begins before ``start`` ends after ``end``."""
+    before = bisect_right(places, start, key=lambda place: place[0])
+    return before > 0 and end <= places[before - 1][1]
 
 
 def _holds_card_digits(plain: bytes) -> bool:

@@ -148,7 +148,8 @@ def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode) -> Item:
     event = received.event
     if event.mode != mode:
         row.entity_key, row.provider, row.received_at = _offset_key(record), event.provider, received.received_at
-        row.body_sha256, row.headers = event.body_sha256, header_text(received.headers)
+        row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
+        row.headers = header_text(received.headers)
         return Item(row, event.body, new=True, refused=WrongMode(event.event_key, event.mode, mode))
     row.event_key, row.entity_key = event.event_key, event.entity_key
     row.fact_key, row.fact_sha256 = event.fact_key, event.fact_sha256

@@ -15,7 +15,7 @@ from core.money import Money, MoneyInvalid
 
 CARD = "4111111111111111"
 
-# Numbers that payment providers publish for tests, an issuer and a length each.
+# Numbers that payment providers publish for tests (the last one is made up): an issuer and a length each.
 PUBLISHED = {
     "4111111111111111": "Visa",
     "4242424242424242": "Visa",

@@ -1,0 +1,298 @@
+"""One body masked: each way of writing it, what hides in it, and what must stay."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs, quote, urlencode
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.card_numbers import card_spans, has_check_digit
+from ingest.pan import CardMasker
+from ingest.pan_body import BodyMask, CardFields
+from ingest.pan_settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
+
+CARD, HIDDEN, LAST_FOUR = "4111111111111111", "411111******1111", "************1111"
+FIELDS = CardFields(
+    card=frozenset(field_name(name).encode() for name in CARD_FIELDS),
+    secret=frozenset(field_name(name).encode() for name in SECRET_FIELDS),
+)
+MASKER = CardMasker(PanSettings())
+
+
+def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
+    mask = BodyMask(FIELDS, frozenset(map(str.encode, ids)), frozenset(map(str.encode, spared)))
+    result = mask.masked(body)
+    assert len(result) == len(body)
+    assert bool(mask.found) == (result != body)
+    # The quick look before it never says no where there is something.
+    assert result == body or b"\0" in body or MASKER.may_hold(body)
+    return result
+
+
+def in_json(document: Any, **kept: Any) -> Any:
+    return json.loads(masked(json.dumps(document).encode(), **kept))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"note": CARD}, {"note": HIDDEN}),
+        ({"note": f"paid by {CARD}, thanks"}, {"note": f"paid by {HIDDEN}, thanks"}),
+        ({"note": "4111 1111 1111 1111"}, {"note": "4111 11** **** 1111"}),
+        ({"note": f"é {CARD}\n{CARD}"}, {"note": f"é {HIDDEN}\n{HIDDEN}"}),
+        ({"a": [{"b": [CARD, 1]}]}, {"a": [{"b": [HIDDEN, 1]}]}),
+        ({CARD: 1}, {HIDDEN: 1}),
+        ({"note": "[4111 1111 1111 1111]"}, {"note": "[4111 11** **** 1111]"}),
+        ({"note": f"[\x01{CARD}]"}, {"note": f"[\x01{HIDDEN}]"}),
+        ({"note": f"{{x {CARD}"}, {"note": f"{{x {HIDDEN}"}),
+        ([CARD], [HIDDEN]),
+    ],
+)
+def test_a_card_number_in_any_text_of_json_is_hidden(before: Any, after: Any):
+    assert in_json(before) == after
+
+
+def test_a_number_stays_a_number_of_the_same_length_and_is_no_card_any_more():
+    body = json.dumps({"a": int(CARD), "b": [4000000000000002, 36227206271667], "c": 1}).encode()
+    after = json.loads(masked(body))
+    assert after["a"] == 4111110000001111
+    assert [str(number)[:6] + str(number)[-4:] for number in after["b"]] == ["4000000002", "3622721667"]
+    assert after["b"] != [4000000000000002, 36227206271667]
+    assert list(card_spans(json.dumps(after).encode())) == []
+
+
+@given(
+    st.sampled_from(
+        [("4", 13), ("4", 16), ("4", 19), ("51", 16), ("34", 15), ("36", 14), ("36", 17), ("6", 17), ("6", 18)]
+    ),
+    st.text("0123456789", min_size=18, max_size=18),
+)
+def test_every_numbers_mask_is_another_number_that_is_no_card(issuer: tuple[str, int], rest: str):
+    head, length = issuer
+    digits = (head + rest)[: length - 1]
+    number = next(digits + last for last in "0123456789" if has_check_digit((digits + last).encode()))
+    after = masked(b'{"n":%b}' % number.encode())
+    assert after != b'{"n":%b}' % number.encode()
+    assert len(str(json.loads(after)["n"])) == length
+    assert masked(after) == after
+
+
+@pytest.mark.parametrize(
+    "name", ["card_number", "cardNumber", "CARD-NUMBER", "pan", "number", "Primary_Account_Number"]
+)
+def test_a_card_field_shows_its_last_four_whatever_the_check_digit(name: str):
+    assert in_json({"card": {name: "4111111111111112"}}) == {"card": {name: "************1112"}}
+    assert in_json({name: "4111 1111 1111 1112"}) == {name: "**** **** **** 1112"}
+    assert in_json({name: 4111111111111112}) == {name: 1000000000001112}
+    assert in_json({name: ["500000000012", {"value": "500000000012"}]}) == {
+        name: ["********0012", {"value": "********0012"}]
+    }
+
+
+@pytest.mark.parametrize(
+    "value", ["8008", "MM00064", None, "EE1DF78D-0001", "", "************1111", "42", 20260131, "x" * 16, "1" * 20]
+)
+def test_a_number_that_is_no_card_number_stays(value: object):
+    assert in_json({"number": value}) == {"number": value}
+
+
+@pytest.mark.parametrize(
+    "name", ["cvc", "CVV", "cvv2", "card_cvc", "securityCode", "track2", "track1_data", "pinBlock"]
+)
+def test_a_cards_secret_is_hidden_wholly(name: str):
+    assert in_json({"source": {name: "123"}}) == {"source": {name: "***"}}
+    assert in_json({name: f";{CARD}=2512"}) == {name: "*" * 22}
+    assert in_json({name: 123}) == {name: 100}
+    assert in_json({name: 7}) == {name: 0}
+    assert in_json({name: -1.5}) == {name: 1000}
+    assert in_json({name: ["12\n3"]}) == {name: ["*****"]}
+
+
+@pytest.mark.parametrize("value", ["pass", "", None, True, "M", "unavailable", "***"])
+def test_what_a_check_of_a_secret_gave_stays(value: object):
+    assert in_json({"cvc": value, "cvc_check": "123"}) == {"cvc": value, "cvc_check": "123"}
+
+
+def test_an_id_stays_whole_under_its_name_or_where_it_equals_the_events_own():
+    body = {"id": CARD, "ids": [CARD], "link": f"/v1/{CARD}", "n": int(CARD), "other": "5555555555554444"}
+    assert in_json({"id": [CARD], "number": 1})["id"] == [CARD]
+    assert in_json({"id": {"number": CARD}}) == {"id": {"number": LAST_FOUR}}
+    assert in_json(body, spared=(CARD,)) == body | {"other": "555555******4444"}
+    assert in_json({"note": f"re {CARD}!"}, spared=(f"re {CARD}!",)) == {"note": f"re {CARD}!"}
+    assert in_json({"pan": CARD}, ids=("pan",)) == {"pan": CARD}
+
+
+@pytest.mark.parametrize(
+    ("raw", "after"),
+    [
+        (rb'{"a":"\u0034111111111111111"}', rb'{"a":"\u0034' + b'11111******1111"}'),
+        (rb'{"a":"411111111111\u00311\u00311"}', rb'{"a":"411111******\u00311\u00311"}'),
+        (rb'{"a":"4111111\u00311111\u00311\u00311"}', rb'{"a":"411111*\u002a****\u00311\u00311"}'),
+        (rb'{"a":"4111\u00201111\u00201111\u00201111"}', rb'{"a":"4111\u002011**\u0020****\u00201111"}'),
+        (
+            rb'{"a":"4111\u002d1111-1111-1111"}',
+            rb'{"a":"4111\u002d1111-1111-1111"}'.replace(b"d1111-1111", b"d11**-****"),
+        ),
+        (rb'{"a":"x\n4111111111111111"}', rb'{"a":"x\n411111******1111"}'),
+        (rb'{"a":"\u30ab4111111111111111\t"}', rb'{"a":"\u30ab411111******1111\t"}'),
+        (rb'{"a":"\\4111111111111111\""}', rb'{"a":"\\411111******1111\""}'),
+        (rb'{"cvc":"\u00312\n3\u00e9"}', rb'{"cvc":"\u002a***' + rb'*\u002a"}'),
+    ],
+)
+def test_escapes_hide_nothing_and_keep_their_length(raw: bytes, after: bytes):
+    assert masked(raw) == after
+
+
+def test_json_and_xml_within_a_text_of_json_are_looked_through():
+    inner = {"cvc": "123", "number": "4111111111111112", "n": int(CARD), "id": CARD, "t": [f"x\n{CARD}"]}
+    after = in_json({"raw": json.dumps(inner), "id": 1})
+    assert json.loads(after["raw"]) == {
+        "cvc": "***",
+        "number": "************1112",
+        "n": 4111110000001111,
+        "id": CARD,
+        "t": [f"x\n{HIDDEN}"],
+    }
+    assert in_json({"raw": f'<c a="1"><cvv>123</cvv>{CARD}</c>'}) == {"raw": f'<c a="1"><cvv>***</cvv>{HIDDEN}</c>'}
+    assert in_json({"raw": f"{{not json {CARD}, cvc: 123"}) == {"raw": f"{{not json {HIDDEN}, cvc: ***"}
+
+
+def test_a_form_stays_a_form():
+    fields = {"card[number]": CARD, "cvc": "123", "note": "+ 4111 1111 1111 1111 é", "id": CARD, "n": "4008"}
+    after = masked(urlencode(fields).encode())
+    assert parse_qs(after.decode()) == {
+        "card[number]": [LAST_FOUR],
+        "cvc": ["***"],
+        "note": ["+ 4111 11** **** 1111 é"],
+        "id": [CARD],
+        "n": ["4008"],
+    }
+    assert masked(b"note=%34%31111%31111%31%31%31%31%31%31%31&x=1") == b"note=%34%31111%31***%2A%2A%2A%31%31%31%31&x=1"
+    assert masked(f"payload={quote(json.dumps({'cvc': 12, 't': CARD}))}".encode()) == (
+        f"payload={quote(json.dumps({'cvc': 10, 't': HIDDEN}), safe='/*')}".encode()
+    )
+
+
+def test_xml_in_base64_in_a_form_stays_what_it_is():
+    def form(number: str, code: str) -> bytes:
+        xml = f"<notification><id>{CARD}</id><number>{number}</number><cvv>{code}</cvv></notification>"
+        return urlencode({"signature": "pub|0f", "payload": base64.encodebytes(xml.encode())}).encode()
+
+    assert masked(form(CARD, "123")) == form(LAST_FOUR, "***")
+    assert masked(form("", "")) == form("", "")
+
+
+def test_xml_stays_xml():
+    before = (
+        f'<?xml version="1.0"?><n:a xmlns:n="u"><n:card-number type="x">{CARD}</n:card-number><id>{CARD}</id>'
+        f"<CVV><![CDATA[123]]></CVV><note>&#52;{CARD[1:]} &#x34;{CARD[1:]} &amp; &#233;{CARD}</note>"
+        f"<card number=\"4111111111111112\" cvc='1'/><number>8008</number><!-- {CARD} --></n:a>"
+    )
+    after = masked(before.encode()).decode()
+    assert after == (
+        f'<?xml version="1.0"?><n:a xmlns:n="u"><n:card-number type="x">{LAST_FOUR}</n:card-number><id>{CARD}</id>'
+        f"<CVV><![CDATA[***]]></CVV><note>&#52;{HIDDEN[1:]} &#x34;{HIDDEN[1:]} &amp; &#233;{HIDDEN}</note>"
+        f"<card number=\"************1112\" cvc='*'/><number>8008</number><!-- {HIDDEN} --></n:a>"
+    )
+    ElementTree.fromstring(after)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_other_encodings_hide_nothing(encoding: str):
+    body = json.dumps({"a": CARD, "cvc": "123", "id": CARD, "n": int(CARD)})
+    after = masked(body.encode(encoding)).decode(encoding)
+    assert json.loads(after) == {"a": HIDDEN, "cvc": "***", "id": CARD, "n": 4111110000001111}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f'{{"a":"{CARD}","cvc":"12', f'{{"a":"{HIDDEN}","cvc":"**'),
+        (f'{{"id":"{CARD}","a":{CARD},', f'{{"id":"{CARD}","a":4111110000001111,'),
+        (f'{{"a":"\\u0034{CARD[1:]}', f'{{"a":"\\u0034{HIDDEN[1:]}'),
+        (f"pay {CARD} cvv=123; pan: 500000000012", f"pay {HIDDEN} cvv=***; pan: ********0012"),
+        (f"\x00\x01{CARD}", f"\x00\x01{HIDDEN}"),
+        ("\x00\x00\x00", "\x00\x00\x00"),
+        ("", ""),
+        ("{", "{"),
+        ('{"a": "\\', '{"a": "\\'),
+        (f'{{"a": NaN, "a": "{CARD}"}}', f'{{"a": NaN, "a": "{HIDDEN}"}}'),
+    ],
+)
+def test_what_is_no_body_at_all_is_masked_as_a_text(before: str, after: str):
+    assert masked(before.encode()) == after.encode()
+
+
+def test_bytes_that_are_no_text_are_no_hindrance():
+    assert masked(b"\xff\x80" + CARD.encode() + b"\xc3") == b"\xff\x80" + HIDDEN.encode() + b"\xc3"
+    assert masked(b'{"a":"\xff' + CARD.encode() + b'"}') == b'{"a":"\xff' + HIDDEN.encode() + b'"}'
+
+
+def test_deep_and_large_bodies_are_masked_in_time():
+    deep = b"[" * 2_000 + b'"' + CARD.encode() + b'"' + b"]" * 2_000
+    assert HIDDEN.encode() in masked(deep)
+    for junk in (
+        b"a " * 200_000,
+        b"a" * 400_000,
+        b"<a " * 130_000,
+        b"4111 " * 80_000,
+        b"number:" * 60_000,
+        b"4111111111111111 id=1 " * 20_000,
+    ):
+        masked(junk)
+        masked(b'{"a":"' + junk + b'"}')
+
+
+WORDS = st.text(
+    st.characters(exclude_categories=["Cs", "Nd", "No", "Nl"], exclude_characters="0123456789"), max_size=20
+)
+DOCUMENTS = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(10**11), 10**11), WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(WORDS, inner, max_size=4)),
+    max_leaves=12,
+)
+CARDS = st.sampled_from([CARD, "5555555555554444", "378282246310005", "4222222222222", "6205500000000000004"])
+BOUNDARIES = st.sampled_from(["", " ", ".", "\n", '"', "\\", "é", "カ", "/", "(", "\t", "\u2028", "#", "é "])
+
+
+@given(
+    DOCUMENTS, CARDS, WORDS, BOUNDARIES, BOUNDARIES, st.booleans(), st.sampled_from([None, 2]), st.integers(0, 40)
+)  # fmt: skip
+def test_a_card_number_put_anywhere_never_leaves_and_nothing_else_changes(
+    document: Any, card: str, word: str, before: str, after: str, ascii_only: bool, indent: int | None, path: int
+):
+    letters = "abcdefghijklmnopqrstuvwxyz_-.%ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    text = f"{word.rstrip(letters)}{before}\x01{card}{after or ' '}{word.lstrip(letters)}"
+    whole = [document, {"deep": [{"note" * (path % 3): text}]}, document]
+    body = json.dumps(whole, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")
+    changed = masked(body)
+    assert len(changed) == len(body)
+    at = body.index(card.encode())
+    assert changed == body[: at + 6] + b"*" * (len(card) - 10) + body[at + len(card) - 4 :]
+    json.loads(changed)
+
+
+@given(st.text('0123456789 -_.,:{}[]"\\ux2dcvnumber', max_size=120))
+def test_the_quick_look_never_says_no_where_there_is_something(text: str):
+    for body in (text.encode(), b"{" + text.encode(), json.dumps({"a": text, "number": text, "cvc": text}).encode()):
+        mask = BodyMask(FIELDS, frozenset(), frozenset())
+        assert mask.masked(body) == body or MASKER.may_hold(body)
+
+
+HARMLESS = st.recursive(
+    st.one_of(st.none(), st.text("0123456789abc-_ ", max_size=12), st.integers(-(10**11), 10**11), st.floats(0, 1)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text("xyz_1"), inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+@given(HARMLESS)
+def test_a_body_without_thirteen_digits_in_a_row_stays_as_it_is(document: Any):
+    body = json.dumps({"a": document, "ids": [f"tr_{CARD}", f"order-{CARD}", f"{CARD}x"]}).encode()
+    assert masked(body) == body
