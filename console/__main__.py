@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import httpx
+import pybreaker
 import uvicorn
+from confluent_kafka import Producer
+from redis.asyncio import Redis
 
+from console.api import Desks, mount_api
 from console.app import Watched, create_app
+from console.guard import origins_of
 from console.lag import KafkaLag
-from core.clock import SystemClock
+from core.clock import Clock, SystemClock
 from core.errors import PayhookError
+from core.event import Mode
 from core.log import configure_logging
+from core.routing import MODES, topics_of
+from dlq.orders import DeltaView, OrderDesk
+from ingest.gate import RedisGate
+from ingest.idempotency import RedisAnswers
 from stack.layout import Layout
 from stack.settings import Settings, load_settings
+
+LIVE_ONLY: tuple[Mode, ...] = ("live",)
+REDIS_CONNECTIONS_MAX = 16
+REDIS_TIMEOUT_S = 1.0
+"""Far more than the receiver allows: an operator's order waits rather than being refused."""
+REDIS_FAILURES_MAX = 5
+REDIS_RESET_S = 2.0
+COMMAND_TIMEOUT_MS = 8_000
+"""Below `dlq.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka's client."""
 
 
 def main() -> int:
@@ -29,14 +49,50 @@ def main() -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    clock, console = SystemClock(), settings.console
     lag = KafkaLag(settings.kafka.bootstrap_servers)
+    redis = Redis.from_url(
+        settings.redis.url,
+        max_connections=REDIS_CONNECTIONS_MAX,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        socket_timeout=REDIS_TIMEOUT_S,
+    )
+    producer = Producer(_producer_settings(settings.kafka.bootstrap_servers))
+    gate = RedisGate(
+        pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
+    )
     async with httpx.AsyncClient(trust_env=False) as client:
-        app = create_app(_watched(settings, lag), client, SystemClock())
+        app = create_app(_watched(settings, lag), client, clock)
+        mount_api(
+            app, _desks(settings, producer, clock), RedisAnswers(redis, gate), origins_of(console.host, console.port)
+        )
+        # A key's caller is its address: no header may say another one.
         config = uvicorn.Config(
-            app, host=settings.console.host, port=settings.console.port, access_log=False, log_config=None
+            app, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
         await uvicorn.Server(config).serve()
+    await redis.aclose()
     lag.close()
+
+
+def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:
+    """One for each mode whose traffic is taken."""
+    layout, modes = Layout(settings.data_dir), MODES if settings.ingest.test_traffic else LIVE_ONLY
+    desks: dict[Mode, OrderDesk] = {}
+    for mode in modes:
+        control, ledger = topics_of(mode).control, layout.ledger(mode)
+        desks[mode] = OrderDesk(ledger.stream, DeltaView(ledger.journal, control), producer, control, clock)
+    return desks
+
+
+def _producer_settings(bootstrap: str) -> dict[str, str | int]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "message.timeout.ms": COMMAND_TIMEOUT_MS,
+        "log_level": 0,
+    }
 
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:

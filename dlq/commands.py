@@ -62,6 +62,15 @@ class Command:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where Kafka holds a command."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class Producer(Protocol):
     """What sending asks of a Kafka producer (confluent_kafka's)."""
 
@@ -123,16 +132,16 @@ def decode(raw: bytes) -> Command:
     )
 
 
-def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> None:
-    """Produces the command and waits for Kafka's acknowledgement.
+def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Sent:
+    """Produces the command and waits for Kafka's acknowledgement. Threads may share a producer.
 
     :raises CommandNotSent: it didn't come in time, or was refused
     """
-    outcome: list[object] = []
+    outcome: list[tuple[object, Any]] = []
     delivered = threading.Event()
 
-    def on_delivery(error: object, _message: object) -> None:
-        outcome.append(error)
+    def on_delivery(error: object, message: Any) -> None:
+        outcome.append((error, message))
         delivered.set()
 
     try:
@@ -144,8 +153,10 @@ def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> No
         raise CommandNotSent(command.command_id, str(failed)) from failed
     if not delivered.is_set():
         raise CommandNotSent(command.command_id, f"no answer within {SEND_S_MAX:g} s")
-    if outcome[0] is not None:
-        raise CommandNotSent(command.command_id, str(outcome[0]))
+    error, message = outcome[0]
+    if error is not None:
+        raise CommandNotSent(command.command_id, str(error))
+    return Sent(topic, message.partition(), message.offset())
 
 
 def _text(tree: dict[str, Any], name: str) -> str:

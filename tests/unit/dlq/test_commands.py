@@ -15,6 +15,7 @@ from dlq.commands import (
     Command,
     CommandInvalid,
     CommandNotSent,
+    Sent,
     Target,
     decode,
     encode,
@@ -78,6 +79,16 @@ def test_bytes_that_are_no_command_are_refused(raw: bytes) -> None:
         decode(raw)
 
 
+class Acknowledged:
+    """Kafka's word of a record."""
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 41
+
+
 class FakeProducer:
     """Acknowledges with an error, without one, or never."""
 
@@ -97,8 +108,8 @@ class FakeProducer:
 
 
 def test_a_command_is_sent_when_kafka_says_so() -> None:
-    producer = FakeProducer(lambda callback: callback(None, None))
-    send(producer, command())
+    producer = FakeProducer(lambda callback: callback(None, Acknowledged()))
+    assert send(producer, command()) == Sent("payments.control", 0, 41)
     assert producer.sent == [("payments.control", encode(command()), b"c1")]
 
 

@@ -1,0 +1,213 @@
+"""The JSON API: orders on dead items, each behind an Idempotency-Key, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from console.guard import SameOrigin
+from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Mode
+from dlq.commands import ACTIONS, CommandNotSent
+from dlq.orders import OrderDesk, OrderRefused
+from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run, client_address
+from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
+
+PREFIX = "/api"
+DOCS_URL = "/openapi.json"
+REQUEST_BYTES_MAX = 1 << 20
+RETRY_AFTER_S = 5
+ERRORS_TOLD_MAX = 10
+COMMAND_ID = r"^[0-9a-f]{32}$"
+
+Desks = Mapping[Mode, OrderDesk]
+
+
+def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, origins: Collection[str]) -> None:
+    """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
+
+    ``desks``: one for each mode that has a ledger here; ``origins``: of the listener's own pages.
+    """
+    api = create_api(desks)
+    keyed = IdempotencyKey(
+        api, store=answers, caller=client_address, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
+    )
+    guarded: ASGIApp = SameOrigin(keyed, origins, DOCS_URL)
+    app.mount(PREFIX, guarded)
+
+    @app.get(DOCS_URL, include_in_schema=False)
+    async def openapi() -> dict[str, Any]:
+        return describe(api)
+
+
+def describe(api: FastAPI) -> dict[str, Any]:
+    """The API's OpenAPI description."""
+    described = get_openapi(
+        title="payhook management API",
+        version="1",
+        summary="Orders on dead events, and what became of them.",
+        routes=api.routes,
+        servers=[{"url": PREFIX}],
+    )
+    described["components"]["schemas"]["ProblemTold"] = ProblemTold.model_json_schema()
+    return described
+
+
+def create_api(desks: Desks) -> FastAPI:
+    """The routes by themselves: they expect `IdempotencyKey` before them."""
+    api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
+    api.router.route_class = StrictRoute
+    for action in sorted(ACTIONS):
+        _add_order(api, action, desks)
+
+    @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422))
+    async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
+        """What the processor decided of a command; 404 until it has."""
+        row = await asyncio.to_thread(_desk(desks, mode).decision, command_id)
+        if row is None:
+            detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
+            raise Problem(404, "command-unknown", "No such command", detail)
+        return CommandDecided.of(command_id, row)
+
+    api.add_exception_handler(Problem, _on_problem)
+    api.add_exception_handler(HTTPException, _on_http)
+    api.add_exception_handler(RequestValidationError, _on_invalid)
+    api.add_exception_handler(Exception, _on_bug)
+    return api
+
+
+def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
+    @api.post(
+        f"/dlq/{action}",
+        status_code=202,
+        name=action,
+        summary=f"Order a {action} of dead items",
+        responses=_problems(400, 403, 404, 409, 413, 415, 422, 503),
+        openapi_extra={"parameters": [_key_parameter()]},
+    )
+    async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
+        """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
+
+        Repeat a request whose answer you didn't see with the same key: it has one effect, however often it comes.
+        """
+        run: Run = request.state.idempotency
+        order = asked.order(action, run.request_id)
+        try:
+            given = await asyncio.to_thread(_desk(desks, asked.mode).give, order)
+        except OrderRefused as refused:
+            raise _not_as_seen(refused) from None
+        except CommandNotSent as unsent:
+            detail = f"{unsent}: repeat the request with the same Idempotency-Key"
+            raise Problem(
+                503, "kafka-unavailable", "Kafka doesn't answer", detail, retry_after_s=RETRY_AFTER_S
+            ) from None
+        response.headers["location"] = f"{PREFIX}/dlq/commands/{order.command_id}?mode={asked.mode}"
+        return OrderGiven.of(order, asked.mode, given)
+
+
+class StrictRequest(Request):
+    """Reads JSON as webhooks' is read: what two readers could read differently is refused."""
+
+    async def json(self) -> Any:
+        try:
+            return strict_json.loads(await self.body())
+        except Unparseable as unreadable:
+            raise HTTPException(400, unreadable.problem) from None
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is read by `StrictRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
+
+
+def _desk(desks: Desks, mode: Mode) -> OrderDesk:
+    try:
+        return desks[mode]
+    except KeyError:
+        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here") from None
+
+
+def _not_as_seen(refused: OrderRefused) -> Problem:
+    told = {str(number): problem for number, problem in [*refused.unknown.items(), *refused.moved.items()]}
+    if refused.unknown:
+        detail = "nothing was sent; `payhook dlq list` shows what is dead"
+        return Problem(404, "item-unknown", "No such item", detail, items=told)
+    detail = "nothing was sent; look again, and order what you then see"
+    return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=told)
+
+
+async def _on_problem(request: Request, problem: Exception) -> Response:
+    """What is refused here hasn't begun: the key stays free for a corrected request."""
+    assert isinstance(problem, Problem)
+    run: Run | None = getattr(request.state, "idempotency", None)
+    if run is not None and problem.status < 500:
+        run.nothing_began()
+    return Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
+
+
+async def _on_http(request: Request, refused: Exception) -> Response:
+    assert isinstance(refused, HTTPException)
+    slug = {400: "not-readable", 404: "no-such-page", 405: "wrong-method"}.get(refused.status_code, "refused")
+    answer = await _on_problem(request, Problem(refused.status_code, slug, "The request isn't taken", refused.detail))
+    answer.headers.update(refused.headers or {})
+    return answer
+
+
+async def _on_invalid(request: Request, invalid: Exception) -> Response:
+    """Says what is wrong where, and repeats nothing of what was sent."""
+    assert isinstance(invalid, RequestValidationError)
+    wrong = invalid.errors()[:ERRORS_TOLD_MAX]
+    told = [{"at": "/" + "/".join(str(step) for step in one["loc"]), "problem": str(one["msg"])} for one in wrong]
+    problem = Problem(422, "invalid", "The request isn't valid", "correct what `errors` names", errors=told)
+    return await _on_problem(request, problem)
+
+
+async def _on_bug(request: Request, _bug: Exception) -> Response:
+    detail = "it is in the listener's log; repeat the request with the same Idempotency-Key"
+    return await _on_problem(request, Problem(500, "bug", "The listener failed", detail))
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemTold"}}}
+    told = {
+        400: "Idempotency-Key is missing or malformed, or the body isn't JSON",
+        403: "a web page from elsewhere sends it",
+        404: "no such item or command",
+        409: "the first request with this key is still under way (Retry-After), or an item isn't as you saw it",
+        413: "the body is too large",
+        415: "the body isn't application/json",
+        422: "the body isn't valid, or this key came before with another request",
+        503: "Kafka or the store of keys doesn't answer: repeat it with the same key (Retry-After)",
+    }
+    return {status: {"description": told[status], "content": content} for status in statuses}
+
+
+def _key_parameter() -> dict[str, Any]:
+    return {
+        "name": HEADER,
+        "in": "header",
+        "required": True,
+        "description": (
+            "A new random value for each thing that you want done, such as a UUID in double quotes; the same one when "
+            "a request is repeated. Known for 24 hours. See draft-ietf-httpapi-idempotency-key-header."
+        ),
+        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARS_MAX + 2},
+        "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
+    }

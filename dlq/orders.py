@@ -1,0 +1,143 @@
+"""From what an operator asks for to a command: looked up in the journal, checked, sent; nothing is sent of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.clock import Clock
+from core.decision import Decision
+from core.errors import PayhookError
+from core.keys import join_key
+from dlq.commands import Command, Producer, Sent, Target, send
+from journal.schema import JournalRow, from_arrow
+
+
+class OrderRefused(PayhookError):
+    """Nothing was sent. ``unknown`` are items that aren't there, ``moved`` those that aren't as the operator saw them;
+    both map an item's number to a sentence.
+    """
+
+    def __init__(self, unknown: Mapping[int, str], moved: Mapping[int, str]) -> None:
+        self.unknown = dict(unknown)
+        self.moved = dict(moved)
+        told = "; ".join([*self.unknown.values(), *self.moved.values()])
+        super().__init__(f"nothing was sent: {told}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One item. ``seen_seq``: the seq of its last row that the operator saw; None: whatever it is now."""
+
+    item_seq: int
+    seen_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An act on dead items. ``command_id`` names it for ever: the same order is given the same one."""
+
+    command_id: str
+    action: str
+    items: tuple[Wanted, ...]
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Where an order's command is in Kafka, and what the processor decided of it, where it has done so already."""
+
+    control: Sent
+    decided: JournalRow | None
+
+
+class JournalView(Protocol):
+    """What giving an order asks of a stream's journal."""
+
+    def last_rows(self, item_seqs: Collection[int]) -> Mapping[int, JournalRow]:
+        """The last row of each item that is there."""
+
+    def command_row(self, command_id: str) -> JournalRow | None:
+        """The decision of a command; of its copies the first one's."""
+
+
+class DeltaView:
+    """The journal as it is now, on Delta. One that nobody has begun yet holds nothing."""
+
+    def __init__(self, journal: Path, control_topic: str) -> None:
+        self._path = str(journal)
+        self._control_topic = control_topic
+
+    def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
+        rows = self._rows(pc.field("item_seq").isin(sorted(item_seqs)))
+        return {row.item_seq: row for row in sorted(rows, key=lambda row: row.seq)}
+
+    def command_row(self, command_id: str) -> JournalRow | None:
+        # By the topic first: statistics pass over every file and row group that holds no command.
+        is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
+        rows = self._rows(is_command & (pc.field("entity_key") == command_entity(command_id)))
+        return min(rows, key=lambda row: row.seq, default=None)
+
+    def _rows(self, wanted: pc.Expression) -> list[JournalRow]:
+        if not DeltaTable.is_deltatable(self._path):
+            return []
+        return from_arrow(DeltaTable(self._path).to_pyarrow_dataset().to_table(filter=wanted))
+
+
+class OrderDesk:
+    """Gives orders on one stream. Its methods block: call them off the event loop; threads may share it."""
+
+    def __init__(self, stream: str, journal: JournalView, producer: Producer, control_topic: str, clock: Clock) -> None:
+        self._stream = stream
+        self._journal = journal
+        self._producer = producer
+        self._control_topic = control_topic
+        self._clock = clock
+
+    def give(self, order: Order) -> Given:
+        """Sends the order's command, unless it was decided already.
+
+        :raises OrderRefused: an item isn't there, or isn't dead as it was seen
+        :raises CommandNotSent: Kafka didn't acknowledge it; giving the same order again is safe
+        """
+        if (decided := self.decision(order.command_id)) is not None:
+            return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
+        last = self._journal.last_rows({wanted.item_seq for wanted in order.items})
+        targets = as_seen(order.items, last)
+        now = self._clock.now()
+        command = Command(order.command_id, self._stream, order.action, targets, order.actor, order.reason, now)
+        return Given(send(self._producer, command, self._control_topic), None)
+
+    def decision(self, command_id: str) -> JournalRow | None:
+        """What the processor decided of a command, if it has."""
+        return self._journal.command_row(command_id)
+
+
+def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Target, ...]:
+    """The items as a command names them.
+
+    :raises OrderRefused: says of each item that can't be one why
+    """
+    unknown, moved = {}, {}
+    for wanted in items:
+        number, row = wanted.item_seq, last.get(wanted.item_seq)
+        if row is None:
+            unknown[number] = f"there is no item {number}"
+        elif row.decision is not Decision.DEAD:
+            moved[number] = f"item {number} isn't dead: its last decision is {row.decision.value}"
+        elif wanted.seen_seq not in (None, row.seq):
+            moved[number] = f"item {number} has moved on since row {wanted.seen_seq} to row {row.seq}; look again"
+    if unknown or moved:
+        raise OrderRefused(unknown, moved)
+    return tuple(Target(wanted.item_seq, last[wanted.item_seq].seq) for wanted in items)
+
+
+def command_entity(command_id: str) -> str:
+    """The entity key of a command's row."""
+    return join_key("payhook", command_id)

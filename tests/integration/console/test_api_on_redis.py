@@ -1,0 +1,156 @@
+"""The API's keys on a real Redis: shared by listeners, outliving them, and refused while Redis is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pybreaker
+import pytest
+import redis.asyncio
+from fastapi import FastAPI
+
+from console.api import mount_api
+from core.clock import SystemClock
+from dlq.commands import Command, decode
+from dlq.orders import DeltaView, OrderDesk
+from ingest.gate import RedisGate
+from ingest.idempotency import RedisAnswers
+from stack.ports import free_ports
+from stack.redis import redis_server as redis_server_on
+from stack.redis import redis_url
+from stack.server import running
+from tests.integration.console.conftest import CONTROL
+
+LEASE_S = 0.4
+
+
+class Kafka:
+    """Acknowledges commands, and holds them up while a test wants it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Command] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.reached = threading.Event()
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.sent.append(decode(value))
+        self.reached.set()
+        assert self.open.wait(30)
+        on_delivery(None, self)
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return len(self.sent) - 1
+
+
+@contextlib.asynccontextmanager
+async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx.AsyncClient]:
+    """One management listener with connections of its own."""
+    connections = redis.asyncio.Redis.from_url(url, socket_connect_timeout=1.0)
+    breaker = pybreaker.CircuitBreaker(fail_max=5, reset_timeout=0.1)
+    answers = RedisAnswers(connections, RedisGate(breaker, 5.0), lease_s)
+    app = FastAPI()
+    desk = OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, SystemClock())
+    mount_api(app, {"live": desk}, answers, ())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as client:
+        yield client
+    await connections.aclose()
+
+
+async def replay(client: httpx.AsyncClient, key: str = "k", item_seq: int = 1) -> httpx.Response:
+    body = {"items": [{"item_seq": item_seq}], "reason": "mended", "actor": "ada"}
+    return await client.post("/api/dlq/replay", json=body, headers={"idempotency-key": f'"{key}"'})
+
+
+def test_of_fifty_copies_at_two_listeners_one_is_carried_out(empty_redis: str, journal: Path) -> None:
+    async def storm() -> list[httpx.Response]:
+        async with listener(empty_redis, journal, kafka) as one, listener(empty_redis, journal, kafka) as other:
+            posts = [asyncio.create_task(replay(client)) for client in [one, other] * 25]
+            for _, refused in zip(range(49), asyncio.as_completed(posts), strict=False):
+                await refused
+            kafka.open.set()
+            answers = await asyncio.gather(*posts)
+            return [*answers, await replay(other)]
+
+    kafka = Kafka()
+    kafka.open.clear()
+    *answers, after = asyncio.run(storm())
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 409: 49}
+    [command] = kafka.sent
+    assert after.json()["command_id"] == command.command_id
+    assert after.headers["idempotent-replayed"] == "true"
+
+
+def test_an_answer_outlives_the_listener_that_gave_it(empty_redis: str, journal: Path) -> None:
+    async def once() -> httpx.Response:
+        async with listener(empty_redis, journal, kafka) as client:
+            return await replay(client)
+
+    kafka = Kafka()
+    first, copy = asyncio.run(once()), asyncio.run(once())
+    assert (copy.content, copy.headers["idempotent-replayed"]) == (first.content, "true")
+    assert len(kafka.sent) == 1
+
+
+def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(empty_redis: str, journal: Path) -> None:
+    """The second run sends the same command again: the processor holds its id once."""
+
+    async def dies() -> None:
+        async with listener(empty_redis, journal, kafka, LEASE_S) as client:
+            posting = asyncio.create_task(replay(client))
+            assert await asyncio.to_thread(kafka.reached.wait, 30)
+            posting.cancel()
+        # The loop ends with the run in the middle; its thread is let go only so that the test can end.
+        kafka.open.set()
+
+    async def comes_back() -> tuple[int, httpx.Response]:
+        async with listener(empty_redis, journal, kafka, LEASE_S) as client:
+            too_early = (await replay(client)).status_code
+            await asyncio.sleep(LEASE_S + 0.1)
+            return too_early, await replay(client)
+
+    kafka = Kafka()
+    kafka.open.clear()
+    asyncio.run(dies())
+    too_early, answer = asyncio.run(comes_back())
+    assert (too_early, answer.status_code) == (409, 202)
+    assert len(kafka.sent) == 2
+    assert {command.command_id for command in kafka.sent} == {answer.json()["command_id"]}
+
+
+def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Path, journal: Path) -> None:
+    async def once() -> httpx.Response:
+        async with listener(redis_url(port), journal, kafka) as client:
+            return await replay(client)
+
+    kafka = Kafka()
+    (port,) = free_ports(1)
+    server = redis_server_on(tmp_path / "redis", port, tmp_path / "redis.log")
+    assert asyncio.run(once()).status_code == 503
+    assert kafka.sent == []
+    with running(server):
+        assert asyncio.run(once()).status_code == 202
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_orders_with_keys_of_their_own_are_orders_of_their_own(empty_redis: str, journal: Path, count: int) -> None:
+    async def several() -> list[httpx.Response]:
+        async with listener(empty_redis, journal, kafka) as client:
+            return await asyncio.gather(*(replay(client, f"k-{n}", n) for n in range(1, count + 1)))
+
+    kafka = Kafka()
+    assert [answer.status_code for answer in asyncio.run(several())] == [202] * count
+    assert sorted(command.targets[0].item_seq for command in kafka.sent) == list(range(1, count + 1))

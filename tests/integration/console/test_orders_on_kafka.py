@@ -1,0 +1,68 @@
+"""Orders on a real broker: the offset that is told is the one that Kafka has; without it nothing is promised."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from core.clock import SystemClock
+from dlq.commands import CommandNotSent, Sent, Target, decode
+from dlq.orders import DeltaView, Order, OrderDesk, Wanted
+from stack.ports import LOOPBACK, free_ports
+from tests.integration.conftest import Topics
+from tests.integration.console.conftest import DEAD_ITEMS
+
+READ_S_MAX = 20.0
+
+
+def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderDesk:
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
+    producer: Any = Producer({**settings, "enable.idempotence": True})
+    return OrderDesk("ledger", DeltaView(journal, topic), producer, topic, SystemClock())
+
+
+def order(item_seq: int) -> Order:
+    return Order(f"{item_seq:032x}", "replay", (Wanted(item_seq, None),), "ada", "mended")
+
+
+def read(bootstrap: str, at: Sent) -> bytes:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "orders", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(at.topic, at.partition, at.offset)])
+        message = consumer.poll(READ_S_MAX)
+        assert message is not None and message.error() is None
+        value = message.value()
+        assert value is not None
+        return bytes(value)
+    finally:
+        consumer.close()
+
+
+def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
+    kafka_broker: str, topics: Topics, journal: Path
+) -> None:
+    given: dict[int, Sent] = {}
+
+    def give(item_seq: int) -> None:
+        given[item_seq] = shared.give(order(item_seq)).control
+
+    shared = desk(journal, kafka_broker, topics.control)
+    threads = [threading.Thread(target=give, args=(seq,)) for seq in range(1, DEAD_ITEMS + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {sent.offset for sent in given.values()} == set(range(DEAD_ITEMS))
+    for item_seq, sent in given.items():
+        command = decode(read(kafka_broker, sent))
+        assert (command.command_id, command.targets) == (f"{item_seq:032x}", (Target(item_seq, item_seq),))
+
+
+def test_without_a_broker_the_order_is_not_given(journal: Path) -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CommandNotSent, match="send it again"):
+        desk(journal, f"{LOOPBACK}:{port}", "payments.control", timeout_ms=1_000).give(order(1))

@@ -1,0 +1,114 @@
+"""The API without servers: a real engine decides what a producer in memory was given."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from console.api import mount_api
+from console.guard import origins_of
+from core.decision import Decision
+from dlq.commands import Command, decode
+from dlq.orders import OrderDesk, command_entity
+from journal.schema import JournalRow
+from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
+from tests.unit.processor.harness import CONTROL, Engine
+
+ORIGIN = "http://127.0.0.1:8081"
+
+
+class Acknowledged:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class MemoryKafka:
+    """Hands commands to the engine. ``loses``: it takes them and never says so; ``down``: it doesn't take them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.sent: list[Command] = []
+        self.loses = self.down = False
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert (topic, key.decode()) == (CONTROL, decode(value).command_id)
+        if self.down:
+            on_delivery("broker down", None)
+            return
+        self._engine.send(CONTROL, value, [])
+        self.sent.append(decode(value))
+        if not self.loses:
+            on_delivery(None, Acknowledged(len(self.sent) - 1))
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+class EngineView:
+    """The journal as the engine holds it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
+        return {row.item_seq: row for row in self._engine.journal.rows if row.item_seq in item_seqs}
+
+    def command_row(self, command_id: str) -> JournalRow | None:
+        wanted = command_entity(command_id)
+        rows = [row for row in self._engine.journal.rows if row.topic == CONTROL and row.first]
+        return next((row for row in rows if row.entity_key == wanted), None)
+
+
+class ApiBench:
+    """The API over one engine in which item 1 is dead, and item 2 waits behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = Engine(folder)
+        self.event, _ = self.engine.post("evt_1"), self.engine.post("evt_2")
+        self.engine.handler.fails(self.event, ZeroDivisionError("division by zero"), times=1)
+        self.engine.batch()
+        assert [row.decision for row in self.engine.journal.rows] == [Decision.DEAD, Decision.PARKED]
+        self.kafka = MemoryKafka(self.engine)
+        self.answers = BreakableAnswers(self.engine.clock)
+        desk = OrderDesk("ledger", EngineView(self.engine), self.kafka, CONTROL, self.engine.clock)
+        self.app = FastAPI(openapi_url=None)
+        mount_api(self.app, {"live": desk}, self.answers, origins_of("127.0.0.1", 8081))
+
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        async def inside() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(inside())
+
+    def replay(self, key: str | None = None, item_seq: int = 1, **more: Any) -> httpx.Response:
+        """Orders a replay as a client would; ``more`` goes over the body's fields."""
+        body = {"items": [{"item_seq": item_seq}], "reason": "mended", "actor": "ada", **more}
+        headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
+        return self.request("POST", "/api/dlq/replay", json=body, headers=headers)
+
+    def decided(self) -> list[str]:
+        """What became of the dead item."""
+        self.engine.batch()
+        self.engine.advance(0)
+        return self.engine.decisions(self.event)
+
+
+def problem(answer: httpx.Response) -> str:
+    """Its name; fails the test where the answer isn't a problem."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == answer.status_code
+    return str(answer.json()["type"]).removeprefix("/openapi.json#")

@@ -1,0 +1,119 @@
+"""An order is checked against the journal as it is, and sent whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.clock import ManualClock
+from core.decision import Decision
+from dlq.commands import Command, Sent, Target, decode
+from dlq.orders import DeltaView, Order, OrderDesk, OrderRefused, Wanted, command_entity
+from journal.schema import JournalRow
+from journal.writer import JournalWriter
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+EVENTS, CONTROL = "payments.events", "payments.control"
+
+
+def row(seq: int, offset: int, decision: Decision, topic: str = EVENTS, **more: Any) -> JournalRow:
+    return JournalRow(
+        seq=seq,
+        item_seq=seq,
+        first=True,
+        topic=topic,
+        partition=0,
+        offset=offset,
+        decision=decision,
+        decided_at=AT,
+        **more,
+    )
+
+
+def command_row(seq: int, offset: int, decision: Decision, command_id: str) -> JournalRow:
+    return row(seq, offset, decision, CONTROL, entity_key=command_entity(command_id))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """1 dead, 2 died again as row 5, 3 applied; the command c1 and its copy."""
+    path = tmp_path / "journal"
+    writer = JournalWriter.create_or_open(str(path), "ledger")
+    writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
+    rows = [
+        row(1, 0, Decision.DEAD),
+        row(2, 1, Decision.DEAD),
+        row(3, 2, Decision.APPLIED),
+        command_row(4, 0, Decision.REPLAYED, "c1"),
+        replace(row(2, 1, Decision.DEAD), seq=5, first=False),
+        command_row(6, 1, Decision.DUPLICATE, "c1"),
+    ]
+    writer.commit(rows, {EVENTS: {0: 3}, CONTROL: {0: 2}}, 0)
+    return path
+
+
+class Kafka:
+    def __init__(self) -> None:
+        self.sent: list[Command] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.sent.append(decode(value))
+        on_delivery(None, self)
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+
+def desk(journal: Path, kafka: Kafka) -> OrderDesk:
+    return OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, ManualClock(AT))
+
+
+def order(*items: Wanted, command_id: str = "c2") -> Order:
+    return Order(command_id, "replay", items, "ada", "mended")
+
+
+def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:
+    kafka = Kafka()
+    given = desk(journal, kafka).give(order(Wanted(1, None), Wanted(2, 5)))
+    assert (given.control, given.decided) == (Sent(CONTROL, 0, 7), None)
+    assert kafka.sent == [Command("c2", "ledger", "replay", (Target(1, 1), Target(2, 5)), "ada", "mended", AT)]
+
+
+def test_an_order_that_was_decided_is_told_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
+    kafka = Kafka()
+    given = desk(journal, kafka).give(order(Wanted(3, None), command_id="c1"))
+    assert given.control == Sent(CONTROL, 0, 0)
+    assert given.decided is not None and given.decided.decision is Decision.REPLAYED
+    assert kafka.sent == []
+
+
+def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> None:
+    kafka = Kafka()
+    with pytest.raises(OrderRefused) as refused:
+        desk(journal, kafka).give(order(Wanted(1, 1), Wanted(2, 2), Wanted(3, None), Wanted(9, None)))
+    assert refused.value.unknown == {9: "there is no item 9"}
+    assert refused.value.moved == {
+        2: "item 2 has moved on since row 2 to row 5; look again",
+        3: "item 3 isn't dead: its last decision is applied",
+    }
+    assert kafka.sent == []
+
+
+def test_an_event_of_the_same_entity_key_on_another_topic_is_no_command(journal: Path) -> None:
+    assert DeltaView(journal, "payments.control.test").command_row("c1") is None
+
+
+def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
+    view = DeltaView(tmp_path / "none", CONTROL)
+    assert (view.last_rows({1}), view.command_row("c1")) == ({}, None)
