@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.clock import SystemClock
+from dlq.items import Item
+from journal.writer import JournalWriter
 from ledger.queries import Balance
 from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
 from providers.port import Request
@@ -234,7 +236,26 @@ class TestTestTraffic:
         assert said.exit_code == 1
         assert "ingest.test_traffic is off" in said.output
 
-    def test_verify_looks_at_the_test_journal(self, receiver: type[Receiver], tmp_path: Path) -> None:
+    def test_dead_events_are_those_of_the_mode_that_is_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        def list_items(journal: str, *_: object) -> list[Item]:
+            asked.append(journal)
+            return []
+
+        monkeypatch.setattr("cli.dlq_commands.list_items", list_items)
+        for stream in ("ledger", "ledger-test"):
+            JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / stream), stream)
+        for flags in ([], ["--test"]):
+            payhook("dlq", "list", *flags, "--data", str(tmp_path))
+        assert asked == [str(tmp_path / "lake" / "journal" / name) for name in ("ledger", "ledger-test")]
+
+    def test_verify_looks_at_the_test_journal(
+        self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cli.verify_command.spark_jars", list)
         said = payhook("verify", "--test", "--data", str(tmp_path))
         assert said.exit_code == 1
         assert f"there is no journal at {tmp_path}/lake/journal/ledger-test" in said.output

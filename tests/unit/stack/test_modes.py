@@ -11,6 +11,7 @@ from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
 from stack.children import children, choose_ports, endpoints
 from stack.layout import Layout
+from stack.server import Server
 from stack.settings import Settings, TopicsSettings, load_settings
 from stack.topics import topics
 from stack.up import supervised
@@ -20,8 +21,12 @@ PLACES = ("journal", "bodies", "postings", "index", "checkpoint", "status", "try
 
 
 @pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its settings file nor its Java, jars and Redis."""
     monkeypatch.chdir(tmp_path)
+    for name in ("kafka", "redis"):
+        server = Server(name, ("true",), tmp_path / "log", answers=lambda: True)
+        monkeypatch.setattr(f"stack.children.{name}_server", lambda *_, server=server: server)
 
 
 def test_no_place_of_one_mode_is_the_others(tmp_path: Path) -> None:
