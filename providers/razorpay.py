@@ -62,8 +62,8 @@ IDENTITY_FIELDS = frozenset(
 )
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_INQUIRIES = frozenset({"fraud", "retrieval"})
-_PHASES = frozenset({"chargeback", "pre_arbitration", "arbitration"})
+_INQUIRIES = ("fraud", "retrieval")
+_PHASES = ("chargeback", "pre_arbitration", "arbitration")
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _Payload = Mapping[str, Mapping[str, Any]]
 

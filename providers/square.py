@@ -61,7 +61,7 @@ IDENTITY_FIELDS = frozenset(
 )
 
 _MODES: Mapping[bytes, Mode] = MappingProxyType({b"production": "live", b"sandbox": "test"})
-_NOT_AT_SQUARE = frozenset({"CASH", "EXTERNAL"})
+_NOT_AT_SQUARE = ("CASH", "EXTERNAL")
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
 

@@ -10,6 +10,7 @@ import pytest
 
 from core.event import Dedupe, to_headers
 from providers import Request
+from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import NOW, Case, Told
 from tests.unit.ingest.app_under_test import Bench
@@ -30,6 +31,12 @@ def bench(case: Case, tmp_path: Path) -> Bench:
 
 
 def post(bench: Bench, case: Case, request: Request) -> httpx.Response:
+    adapter = bench.adapters[case.name]
+    if isinstance(adapter, FetchingAdapter) and request.fetched is not None:
+        wanted = adapter.wants(request, case.secrets[:1])
+        assert wanted is not None
+        bench.fetch.by_url[wanted.url] = request.fetched
+
     async def posted() -> httpx.Response:
         async with bench.client() as client:
             return await client.post(
@@ -66,8 +73,7 @@ def test_one_event_with_two_amounts_is_published_as_a_conflict(bench: Bench, cas
 
 
 def test_a_forged_request_is_refused_with_the_providers_status_and_leaves_nothing(bench: Bench, case: Case) -> None:
-    forged = case.request(case.body(Told()), case.secrets[1])
-    response = post(bench, case, forged)
+    response = post(bench, case, case.forged())
     assert response.status_code == case.adapter().signature_status
     assert response.json()["error"]["code"] == "signature_mismatch"
     assert bench.publisher.records == []

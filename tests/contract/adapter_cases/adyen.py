@@ -70,6 +70,18 @@ class AdyenCase(Case):
             event_date=NOW + timedelta(minutes=told.delivery),
         )
 
+    def others(self) -> Sequence[bytes]:
+        codes = (
+            "AUTHORISATION",
+            "CAPTURE",
+            "CAPTURE_FAILED",
+            "CHARGEBACK",
+            "CANCEL_OR_REFUND",
+            "PAYOUT_THIRDPARTY",
+            "X",
+        )
+        return [adyen_notification([replace(self._item(Told()), event_code=code)]) for code in codes]
+
 
 def _nth(body: bytes, wanted: bytes, number: int) -> int:
     """Where the text stands for the ``number``th time, counted from 0."""

@@ -39,6 +39,9 @@ class Told:
     delivery: int = 1
 
 
+SAMPLE = Told()
+
+
 class Case:
     """One provider's requests."""
 
@@ -54,6 +57,18 @@ class Case:
     books: ClassVar[bool] = True
     """Whether the sample moves money; a provider whose events hold no amounts has none that does."""
 
+    of_payment: ClassVar[bool] = True
+    """Whether the sample's movements belong to a payment, whose order they share; a payout's don't."""
+
+    label: ClassVar[str]
+    """What the case is called: as the provider, unless that has several cases."""
+    fetched_from: ClassVar[str | None] = None
+    """How the address begins that has to be asked about a valid request; None for an adapter that asks nobody."""
+
+    def __init_subclass__(cls) -> None:
+        if "label" not in cls.__dict__:
+            cls.label = cls.name
+
     def adapter(self, **settings: Any) -> Adapter:
         return build_adapters(ProvidersSettings(**{**self.settings, **settings}))[self.name]
 
@@ -61,21 +76,33 @@ class Case:
         """One event's request body, before it is signed."""
         raise NotImplementedError
 
+    def others(self) -> Sequence[bytes]:
+        """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event."""
+        return ()
+
     def batch(self, told: Sequence[Told]) -> bytes | None:
         """One body with several events; None where a request is always one event."""
         return None
 
-    def request(self, body: bytes, secret: str, told: Told = Told()) -> Request:
+    def request(self, body: bytes, secret: str, told: Told = SAMPLE) -> Request:
         """The signed request as it is received; a signature that has an event's id beside it takes ``told``'s."""
         signed = self.adapter().sign(body, secret, NOW, event_id=told.event)
         return Request(signed.body, raw_headers(signed.headers))
+
+    def forged(self) -> Request:
+        """A request like a valid one, by somebody who doesn't have the first secret."""
+        return self.request(self.body(SAMPLE), self.secrets[1])
+
+    def asked_with(self, request: Request, secret: str, listed: Sequence[str]) -> Request:
+        """The request at an endpoint that has these secrets, where something is fetched with them and not signed."""
+        return request
 
     def hostile(self, field: str, text: str) -> bytes:
         """A body in which an id is any text, as a sender could write it."""
         changed: dict[str, Any] = {field: "PLACEHOLDER"}
         return self.body(Told(**changed)).replace(b"PLACEHOLDER", json.dumps(text)[1:-1].encode())
 
-    def valid(self, told: Told = Told()) -> Request:
+    def valid(self, told: Told = SAMPLE) -> Request:
         return self.request(self.body(told), self.secrets[0], told)
 
     def altered(self, request: Request) -> Iterator[Request]:
@@ -99,6 +126,12 @@ class Case:
     def spoiled(self, body: bytes, path: Path, value: object) -> bytes:
         """The body with something else (or nothing: `GONE`) in one place."""
         return json.dumps(with_value(json.loads(body), path, value)).encode()
+
+
+def number_in(text: str) -> int:
+    """The number that an id such as ``e12`` ends in, 1 without: for providers that number what others name."""
+    digits = text[len(text.rstrip("0123456789")) :]
+    return int(digits or 1)
 
 
 def raw_headers(headers: Mapping[str, str]) -> Headers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from load.webhooks import stripe_event
 from tests.contract.adapter_cases.case import NOW, Case, Told
 
@@ -24,3 +26,22 @@ class StripeCase(Case):
             object_id=f"re_{told.movement}",
         )
         return self.spoiled(body, ("pending_webhooks",), told.delivery)
+
+    def others(self) -> Sequence[bytes]:
+        types = (
+            "charge.captured",
+            "charge.refunded",
+            "charge.dispute.created",
+            "charge.dispute.closed",
+            "payout.paid",
+            "payout.failed",
+            "refund.failed",
+            "payment_intent.succeeded",
+            "customer.created",
+        )
+        return [
+            stripe_event(
+                "evt_1", one, payment="pi_1", account="acct_1", amount_minor=1_250, currency="EUR", created=NOW
+            )
+            for one in types
+        ]

@@ -1,0 +1,140 @@
+"""docs/adding-a-provider.md, followed word for word in a copy of the repository."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = CHECKOUT / "docs" / "adding-a-provider.md"
+COPIED = [
+    "core",
+    "providers",
+    "ingest",
+    "load",
+    "pyproject.toml",
+    "tests/conftest.py",
+    "tests/contract",
+    "tests/unit/ingest",
+]
+SECONDS_MAX = 120
+
+_BLOCKS = re.compile(r"(?:^\*\*`(?P<path>[^`\n]+)`\*\*\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block and the file that it is for."""
+
+    path: str
+    language: str
+    text: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The blocks under a file's name; a second diff right after the first is for the same file."""
+    path = ""
+    for found in _BLOCKS.finditer(page):
+        path = found["path"] or path
+        if found["path"] or found["language"] == "diff":
+            yield Block(path, found["language"], found["text"])
+
+
+def applied(block: Block, folder: Path) -> None:
+    """Puts a block into its file: a part of a new one, or lines beside lines that are there."""
+    file = folder / block.path
+    if block.language != "diff":
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(block.text)
+        return
+    lines_of = block.text.splitlines(keepends=True)
+    assert {line[0] for line in lines_of} == {"+", " "}, f"a diff of {block.path} does more than to add lines"
+    before = "".join(line[1:] for line in lines_of if line[0] == " ")
+    text = file.read_text("utf-8")
+    assert text.count(before) == 1, f"{block.path} hasn't these lines once:\n{before}"
+    file.write_text(text.replace(before, "".join(line[1:] for line in lines_of)), "utf-8")
+
+
+def copy(folder: Path) -> Path:
+    """What the page's steps touch and need."""
+    for name in COPIED:
+        source, target = CHECKOUT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    (folder / "tests" / "unit" / "providers").mkdir()
+    return folder
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def page() -> list[Block]:
+    return list(blocks(PAGE.read_text("utf-8")))
+
+
+@pytest.fixture(scope="module")
+def followed(page: list[Block], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which everything was done that the page says."""
+    folder = copy(tmp_path_factory.mktemp("followed"))
+    for block in page:
+        applied(block, folder)
+    return folder
+
+
+def test_the_page_leads_through_every_file(page: list[Block]) -> None:
+    assert list(dict.fromkeys(block.path for block in page)) == [
+        "providers/fakturo.py",
+        "providers/registry.py",
+        "load/samples/fakturo.py",
+        "tests/contract/adapter_cases/fakturo.py",
+        "tests/contract/adapter_cases/__init__.py",
+        "tests/unit/providers/test_fakturo.py",
+    ]
+
+
+def test_what_the_page_names_is_there() -> None:
+    named = re.findall(r"`((?:providers|tests|load|core|docs)/[\w/.-]+\.(?:py|md))`", PAGE.read_text("utf-8"))
+    missing = {name for name in named if "fakturo" not in name and not (CHECKOUT / name).is_file()}
+    assert missing == set()
+
+
+def test_the_pages_adapter_passes_the_suite_the_receiver_and_its_own_tests(followed: Path) -> None:
+    tests = ["tests/contract/test_adapters.py", "tests/contract/test_adapters_received.py"]
+    done = run(followed, "pytest", "-q", "-k", "fakturo", *tests, "tests/unit/providers/test_fakturo.py")
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-1_000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) > 50
+    assert "skipped" not in done.stdout
+
+
+def test_an_adapter_without_a_case_is_told_what_to_add(page: list[Block], tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    for block in page:
+        if not block.path.startswith("tests/"):
+            applied(block, folder)
+    test = "tests/contract/test_adapters.py::test_every_provider_of_the_registry_has_a_case"
+    done = run(folder, "pytest", "-q", "-k", "fakturo", test)
+    assert done.returncode == 1
+    assert "add tests/contract/adapter_cases/fakturo.py with a subclass of Case" in done.stdout
+
+
+def test_the_pages_code_is_as_the_repositorys(page: list[Block], followed: Path) -> None:
+    files = sorted({block.path for block in page})
+    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
+        done = run(followed, *words, *files)
+        assert done.returncode == 0, done.stdout + done.stderr
