@@ -24,9 +24,12 @@ _CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 _SQUEEZED_OUT = b" -_"
+_BODY = rb"(?:\\[nrt]|\\u000[0ad])*(?:[\[{<]|\\u000[bc])"
+_NESTED = dict.fromkeys((b"[", b"{", b"<", b"\\"), _BODY)
+"""The beginning of a text, squeezed, that may be a body of its own."""
 _HIDDEN = re.compile(rb"\\u00(?:3[0-9]|20|2[dD])")
 """A digit, a blank or a dash in disguise."""
-_AFTER_ESCAPE = re.compile(rb"\\(?:[bfnrt]|u[0-9A-Fa-f]{4})[0-9]")
+_AFTER_ESCAPE = re.compile(rb"\\(?:[bfnrt]|u[0-9A-Fa-f]{4})[.-]?[0-9]")
 """Digits that look like a word's part, and aren't."""
 
 
@@ -36,8 +39,8 @@ class CardMasker:
     def __init__(self, settings: PanSettings) -> None:
         self._enabled = settings.enabled
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
-        self._cards = _members(self._fields.card, rb'(?:\\*")?0{%d}|[\[{]' % CARD_DIGITS_MIN)
-        self._secrets = _members(self._fields.secret, rb'\\*"[^"]*[0\\]|-?0|[\[{]')
+        self._cards = _begun_by(_members(self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN))
+        self._secrets = _begun_by({**_members(self._fields.secret, rb'"[^"]*[0\\]|-?0|[\[{]'), **_NESTED})
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -157,11 +160,18 @@ def _names(names: Iterable[str]) -> frozenset[bytes]:
     return frozenset(field_name(name).encode() for name in names)
 
 
-def _members(names: frozenset[bytes], value: bytes) -> re.Pattern[bytes]:
-    """Members of a squeezed body, or of one within it, with such a name and value."""
-    if not names:
+def _members(names: frozenset[bytes], value: bytes) -> dict[bytes, bytes]:
+    """Patterns of members of a squeezed body with such a name and value, by the name's first letter."""
+    found: dict[bytes, bytes] = {}
+    for name in sorted(name.translate(_SQUEEZE) for name in names):
+        before = found.get(name[:1])
+        found[name[:1]] = name if before is None else before + b"|" + name
+    return {first: rb'(?:%b)"\s*:\s*(?:%b)' % (either, value) for first, either in found.items()}
+
+
+def _begun_by(patterns: dict[bytes, bytes]) -> re.Pattern[bytes]:
+    """One of ``patterns`` after a quote. What each begins with is asked for by itself: most texts fail there."""
+    if not patterns:
         return re.compile(rb"(?!)")
-    names = frozenset(name.translate(_SQUEEZE) for name in names)
-    # The first letter is asked for by itself because most names fail there.
-    firsts = b"".join(sorted({name[:1] for name in names}))
-    return re.compile(rb'"(?=[%b])(?:%b)\\*"\s*:\s*(?:%b)' % (firsts, b"|".join(sorted(names)), value))
+    firsts = b"".join(map(re.escape, sorted(patterns)))
+    return re.compile(rb'"(?=[%b])(?:%b)' % (firsts, b"|".join(dict.fromkeys(patterns.values()))))

@@ -23,7 +23,8 @@ DEPTH_MAX = 4
 CARD_DIGITS_MIN = 12
 CARD_DIGITS_MAX = 19
 
-_LEADING = bytes(range(0x80, 0x100)) + b" \t\r\n"
+_BLANKS = b" \t\r\n"
+_LEADING = bytes(range(0x80, 0x100)) + _BLANKS
 """Blanks and byte order marks."""
 _BRACKETS = frozenset({b"{", b"[", b"<"})
 _VALUE_ENDS = rb"(?=[ \t\r\n]*(?:[,}\]]|\Z))"
@@ -34,7 +35,6 @@ _JSON_TOKEN = re.compile(
 )
 """A text with the colon that makes it a name, an opening or closing bracket, a comma, a number or word."""
 _PLUS, _BLANK = b"+ "
-_DIGITS_ONLY = re.compile(rb"[1-9][0-9]*")
 _FORM = re.compile(rb"[\w.%+\[\]-]{1,128}=")
 _ELEMENT = re.compile(rb"<(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024})?>(?:<!\[CDATA\[)?([^<>\[\]]+)")
 _NAMED = re.compile(
@@ -80,17 +80,20 @@ class BodyMask:
         before, first = body[: len(body) - len(inner)], inner[:1]
         if depth < DEPTH_MAX:
             if first in (b"{", b"["):
+                found = len(self.found)
                 masked = self._json(inner, depth)
                 if masked is not None:
                     return before + masked
+                del self.found[found:]
             elif first == b"<":
                 return before + XML_TEXT.through(inner, self._xml)
             elif depth == 0 and _FORM.match(inner):
                 return before + self._form(inner)
-        return JSON_STRING.through(body, self._text)
+        # It may or may not be written in JSON's escapes.
+        return self._text(JSON_STRING.through(body, self._text))
 
     def _json(self, body: bytes, depth: int) -> bytes | None:
-        """None where it isn't made of JSON's tokens from end to end."""
+        """None where it isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
         parts: list[bytes] = []
         outer: list[Kind] = []
         kind = Kind.PLAIN
@@ -116,6 +119,8 @@ class BodyMask:
             if masked is not None:
                 parts += (body[copied:start], masked)
                 copied = end
+        if outer:
+            return None
         return b"".join((*parts, body[copied:])) if parts else body
 
     def _json_text(self, raw: bytes, kind: Kind, depth: int) -> bytes | None:
@@ -134,15 +139,16 @@ class BodyMask:
         """Another number of the same length; never one that has a right check digit."""
         if kind is Kind.ID or raw in self.spared:
             return None
-        length = len(raw)
-        if kind is Kind.SECRET and raw[:1].strip(b"-0123456789") == b"":
-            masked = b"0" if length == 1 else b"1".ljust(length, b"0")
-        elif not _DIGITS_ONLY.fullmatch(raw):
+        digits = raw.removeprefix(b"-")
+        sign = raw[: len(raw) - len(digits)]
+        if kind is Kind.SECRET and digits[:1].isdigit():
+            masked = b"0" if len(raw) == 1 else b"1".ljust(len(raw), b"0")
+        elif not digits.isdigit():
             return None
-        elif kind is Kind.CARD and CARD_DIGITS_MIN <= length <= CARD_DIGITS_MAX:
-            masked = b"1".ljust(length - 4, b"0") + raw[-4:]
-        elif is_card_number(raw):
-            masked = _number_beside(raw)
+        elif kind is Kind.CARD and CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX:
+            masked = sign + b"1".ljust(len(digits) - 4, b"0") + digits[-4:]
+        elif is_card_number(digits):
+            masked = sign + _number_beside(digits)
         else:
             return None
         self.found.append(raw)
@@ -174,7 +180,7 @@ class BodyMask:
         masked = self._by_kind(plain, kind)
         if masked is not None:
             return masked
-        if plain.lstrip(_LEADING)[:1] in _BRACKETS:
+        if plain.lstrip(_BLANKS)[:1] in _BRACKETS:
             return self.masked(plain, depth)
         return self._text(plain, named=False)
 

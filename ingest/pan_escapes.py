@@ -81,7 +81,7 @@ def _ascii(code: int) -> int:
     return code if code < 0x80 else OTHER
 
 
-JSON_STRING = Spelling((b"\\",), re.compile(rb"(?s)\\u[0-9A-Fa-f]{4}|\\.|."), _read_json, _written_json)
+JSON_STRING = Spelling((b"\\",), re.compile(rb'(?s)\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]|.'), _read_json, _written_json)
 FORM_VALUE = Spelling((b"%",), re.compile(rb"(?s)%[0-9A-Fa-f]{2}|."), _read_form, _written_form)
 XML_TEXT = Spelling((b"&#",), re.compile(rb"(?s)&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});|."), _read_xml, _written_xml)
 WIDE_TEXT = Spelling((b"\0",), re.compile(rb"(?s)\0*[^\0]\0*"), _read_wide, _written_wide)
