@@ -15,14 +15,8 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "adding-a-provider.md"
 COPIED = [
-    "core",
-    "providers",
-    "ingest",
-    "load",
-    "pyproject.toml",
-    "tests/conftest.py",
-    "tests/contract",
-    "tests/unit/ingest",
+    *("core", "providers", "ingest", "load", "pyproject.toml", "tests/contract", "tests/unit/ingest"),
+    *(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/*.py")),
 ]
 SECONDS_MAX = 120
 
