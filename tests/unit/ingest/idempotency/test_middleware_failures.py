@@ -109,6 +109,37 @@ def test_a_client_that_cannot_be_reached_any_more_is_no_error_of_the_application
     assert guarded.post().headers["idempotent-replayed"] == "true"
 
 
+def test_an_answer_is_kept_before_its_first_byte_is_sent() -> None:
+    kept: list[bool] = []
+
+    async def send(message: Message) -> None:
+        kept.append(any(held.answer for held in guarded.store._held.values()))
+
+    guarded = Guarded()
+    asyncio.run(guarded.raw(empty_body, send))
+    assert kept == [True, True]
+
+
+def test_an_application_that_stops_when_its_client_leaves_is_not_told_of_it() -> None:
+    """A server's streaming answers watch for that; cut short, they would be kept as if they were whole."""
+
+    async def act(call: Call) -> None:
+        watching = asyncio.create_task(call.receive())
+        await asyncio.wait({watching}, timeout=0.01)
+        await call.answer(body=b"cut short" if watching.done() else b"whole")
+        assert (await watching)["type"] == "http.disconnect", "after the answer it may know"
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        raise OSError("reset by peer")
+
+    guarded, messages = Guarded(act), [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+    asyncio.run(guarded.raw(receive, send))
+    assert guarded.post().text == "whole"
+
+
 def test_a_request_cut_off_in_its_body_claims_nothing() -> None:
     sent: list[Message] = []
 
