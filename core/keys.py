@@ -15,6 +15,8 @@ def key_part(text: str) -> str:
 
     A part of more than `PART_CHARS_MAX` characters becomes ``sha256-<hex of its bytes>``.
     """
+    if len(text) <= PART_CHARS_MAX and text.isascii() and text.isidentifier():
+        return text
     if _PLAIN.issuperset(text):
         encoded = text
     else:
@@ -29,7 +31,7 @@ def key_part(text: str) -> str:
 
 def join_key(*parts: str) -> str:
     """``join_key("stripe", "evt_1", "charge.refunded")`` is ``"stripe:evt_1:charge.refunded"``."""
-    return ":".join(key_part(part) for part in parts)
+    return ":".join([key_part(part) for part in parts])
 
 
 def hash16(key: str) -> bytes:

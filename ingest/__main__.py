@@ -43,6 +43,8 @@ from stack.settings import Settings, load_settings
 log = logging.getLogger(__name__)
 
 GRACE_S = 10
+GC_THRESHOLDS = (20_000, 20, 20)
+"""Python's 700 would look through every request under way many times before it ends."""
 SECONDS_A_DAY = 86_400
 REDIS_CONNECTIONS_MAX = 16
 SOCKET_TIMEOUTS = 4
@@ -65,9 +67,10 @@ def main() -> None:
     except PayhookError as wrong:
         log.critical("%s", wrong)
         sys.exit(2)
-    # What is made up to here stays: the collector needn't look at it again during requests.
+    # What is made up to here stays: the collector needn't look at it again during requests, which leave few cycles.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     if settings.ingest.workers == 1:
         serve(settings, 0)
         return
@@ -142,6 +145,7 @@ async def open_receiver(
             receiver.close()
             serving.cancel()
             await publisher.close(GRACE_S)
+            await claims.settled()
             await fetch.close()
             await redis.aclose()
 
@@ -154,6 +158,7 @@ def _gauges(
         "payhook_ingest_in_flight": ("Requests under way", lambda: receiver.load.requests),
         "payhook_ingest_in_flight_bytes": ("Bytes of their bodies", lambda: receiver.load.bytes),
         "payhook_ingest_fetches_failed": ("Fetches from providers that failed", lambda: fetch.failures),
+        "payhook_redis_pipelines": ("Pipelines to Redis; concurrent requests share them", lambda: gate.tries),
         "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
         "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
     }

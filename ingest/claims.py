@@ -75,6 +75,9 @@ class Claims(Protocol):
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         """Gives keys back that weren't published; only if still the owner."""
 
+    def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+        """Confirms and releases before any claim that is asked for later; nobody hears whether it worked."""
+
 
 @dataclass(slots=True)
 class _Held:
@@ -98,16 +101,17 @@ class MemoryClaims:
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         for key in keys:
-            held = self._get(key.key16)
-            if held is None or held.owner == owner:
-                until = self._clock.monotonic() + self._confirmed_s
-                self._held[key.key16] = _Held(key.content8, None, until, until)
+            self._confirm(key, owner)
 
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
         for key in keys:
-            held = self._get(key.key16)
-            if held is not None and held.owner == owner:
-                del self._held[key.key16]
+            self._release(key, owner)
+
+    def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+        for key in published:
+            self._confirm(key, owner)
+        for key in given_up:
+            self._release(key, owner)
 
     def forget_all(self) -> None:
         """What an emptied Redis is like."""
@@ -123,6 +127,17 @@ class MemoryClaims:
         until = now + self._lease_s
         self._held[key.key16] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
         return ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED
+
+    def _confirm(self, key: ClaimKey, owner: bytes) -> None:
+        held = self._get(key.key16)
+        if held is None or held.owner == owner:
+            until = self._clock.monotonic() + self._confirmed_s
+            self._held[key.key16] = _Held(key.content8, None, until, until)
+
+    def _release(self, key: ClaimKey, owner: bytes) -> None:
+        held = self._get(key.key16)
+        if held is not None and held.owner == owner:
+            del self._held[key.key16]
 
     def _get(self, key16: bytes) -> _Held | None:
         held = self._held.get(key16)

@@ -26,6 +26,7 @@ class RedisGate:
     def __init__(self, breaker: pybreaker.CircuitBreaker, timeout_s: float) -> None:
         self._breaker = breaker
         self._timeout_s = timeout_s
+        self.tries = 0
         self.failures = 0
         breaker.add_listener(_StateLog())
 
@@ -38,6 +39,7 @@ class RedisGate:
         """
         :raises ClaimsUnavailable: it failed, was late, or wasn't tried; what it did on Redis isn't known
         """
+        self.tries += 1
         try:
             with self._breaker.calling():
                 async with asyncio.timeout(self._timeout_s):

@@ -16,7 +16,7 @@ import httptools
 from uvicorn._types import ASGIVersions
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ingest.errors import (
@@ -33,6 +33,7 @@ from ingest.errors import (
     unknown_method,
     upgrade,
 )
+from ingest.http_answer import EXTENSIONS, WholeAnswerCycle
 from ingest.http_head import (
     FORBIDDEN_TRAILERS,
     HEAD_BYTES_MAX,
@@ -283,6 +284,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             "server": self.server,
             "client": self.client,
             "state": self.app_state.copy(),
+            "extensions": EXTENSIONS,
         }
         self._phase = _BODY
         # The first piece holds the head too: it isn't counted.
@@ -308,7 +310,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
 
     def _begin_cycle(self, keep_alive: bool) -> None:
         before = self.cycle
-        self.cycle = RequestResponseCycle(
+        self.cycle = WholeAnswerCycle(
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ from ingest.metrics import IngestMetrics
 from ingest.publisher import Publisher, publish_all
 
 ASK_AGAIN_S = 0.05
+PROCESS_BYTES = 10
+"""Of an owner's name: chance tells processes apart, a number the requests of one."""
 
 _FLAGS = {
     ClaimState.CLAIMED: Dedupe.CLAIMED,
@@ -83,6 +85,8 @@ class Protocol:
         self._metrics = metrics
         self._clock = clock
         self._in_flight_wait_s = in_flight_wait_s
+        self._process = os.urandom(PROCESS_BYTES)
+        self._requests = itertools.count()
 
     async def take(self, events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
         """Claims all, publishes what must be, confirms what Kafka acknowledged, releases the rest.
@@ -91,7 +95,7 @@ class Protocol:
         what is claimed here is settled before that, so that two requests of the same events don't wait for each other.
         """
         takings = distinct(events)
-        owner = os.urandom(OWNER_BYTES)
+        owner = self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
         wait = Deadline(self._clock, self._in_flight_wait_s)
         open_takings = takings
         while True:
@@ -141,21 +145,18 @@ class Protocol:
         for (taking, _), published in zip(flagged, acknowledged, strict=True):
             taking.published = published
         crash_point("ingest.between_publish_and_confirm")
-        await self._settle([taking for taking, _ in flagged], owner)
+        self._settle([taking for taking, _ in flagged], owner)
 
-    async def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
+    def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
         """A deferred event is settled too: where the time-out hid a claim that was made, it ends here.
 
-        What can't be settled is taken over after its lease, and the journal tells the copies apart.
+        The answer doesn't wait for it. What can't be settled is taken over after its lease, and the journal tells the
+        copies apart.
         """
         own = [taking for taking in takings if taking.flag is not Dedupe.CONFLICT]
-        confirmed = [taking.key for taking in own if taking.published]
-        released = [taking.key for taking in own if not taking.published]
-        with contextlib.suppress(ClaimsUnavailable):
-            if confirmed:
-                await self._claims.confirm(confirmed, owner)
-            if released:
-                await self._claims.release(released, owner)
+        published = [taking.key for taking in own if taking.published]
+        given_up = [taking.key for taking in own if not taking.published]
+        self._claims.settle(published, given_up, owner)
 
 
 def distinct(events: Sequence[Event]) -> list[Taking]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from starlette.types import Receive
 
@@ -15,6 +16,10 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 FORM_PROVIDERS = frozenset({"braintree", "mollieclassic"})
 """Everybody else posts JSON."""
+
+LOOK_S = 0.05
+"""How much later than its deadline a body may be given up."""
+OVER = float("-inf")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -48,18 +53,52 @@ def _check_type(wanted: str, value: bytes) -> None:
         raise wrong_type(wanted)
 
 
-async def read_body(announced: int | None, receive: Receive, bytes_max: int, deadline_s: float, held: Held) -> bytes:
+class ReadDeadline:
+    """Gives up what isn't there in time. One timer looks after all: one each would cost more than the reading."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def hold(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
+        """
+        :raises Refused: 408
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        if self._timer is None:
+            self._timer = loop.call_later(LOOK_S, self._look)
+        self._until[task] = loop.time() + self._deadline_s
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if self._until[task] == OVER and task.uncancel() == 0:
+                raise too_slow(self._deadline_s) from None
+            raise
+        finally:
+            del self._until[task]
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for task, until in self._until.items():
+            if OVER < until <= now:
+                self._until[task] = OVER
+                task.cancel()
+        self._timer = loop.call_later(LOOK_S, self._look) if self._until else None
+
+
+async def read_body(
+    announced: int | None, receive: Receive, bytes_max: int, deadline: ReadDeadline, held: Held
+) -> bytes:
     """The bytes exactly as sent, counted in ``held`` before they are kept.
 
     :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
     """
     if announced is not None:
         held.hold(announced)
-    try:
-        async with asyncio.timeout(deadline_s):
-            return await _read(receive, bytes_max, None if announced is not None else held)
-    except TimeoutError:
-        raise too_slow(deadline_s) from None
+    return await deadline.hold(_read(receive, bytes_max, None if announced is not None else held))
 
 
 async def _read(receive: Receive, bytes_max: int, held: Held | None) -> bytes:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Any
 
 import orjson
 
-from core.clock import to_rfc3339
 from core.event import Event, Mode
 from core.routing import topics_of
 from ingest.publisher import Publisher
@@ -26,21 +24,21 @@ class Receipts:
         self._publisher = publisher
         self._waiting: dict[Mode, list[bytes]] = {}
 
-    def answered(self, event: Event, outcome: str, status: int, at: datetime) -> None:
-        """One event of a request that was verified."""
+    def answered(self, event: Event, outcome: str, status: int, at: str) -> None:
+        """One event of a request that was verified. ``at`` in RFC 3339."""
         receipt = {
             "provider": event.provider,
             "event_key": event.event_key,
             "outcome": outcome,
             "status": status,
             "content_sha256": event.content_sha256,
-            "at": to_rfc3339(at),
+            "at": at,
         }
         self._note(event.mode, receipt)
 
-    def nothing_taken(self, provider: str, outcome: str, status: int, at: datetime, mode: Mode) -> None:
+    def nothing_taken(self, provider: str, outcome: str, status: int, at: str, mode: Mode) -> None:
         """A request of which nothing is named: it was refused, so nothing in it is believed, or it held no event."""
-        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)})
+        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": at})
 
     def flush(self) -> None:
         """Hands over what waits, for when the receiver ends."""

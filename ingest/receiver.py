@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
-from core.clock import Clock
+from core.clock import Clock, to_rfc3339
 from core.errors import PayhookError, SettingError, Unparseable
 from core.event import Event, poison_event
 from ingest.context import Context, Contexts, UnknownEndpoint
@@ -27,17 +28,19 @@ from ingest.errors import (
     wrong_method,
 )
 from ingest.fetch import CredentialsRefused, Fetch, FetchFailed
+from ingest.http_answer import send_answer
 from ingest.metrics import IngestMetrics
 from ingest.overload import Load, RateLimits
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.publisher import Publisher
-from ingest.reading import RawHeaders, check_head, read_body
+from ingest.reading import RawHeaders, ReadDeadline, check_head, read_body
 from ingest.receipts import Receipts
 from ingest.secrets import SecretFiles, SecretsMissing
 from ingest.settings import IngestSettings
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, FetchingAdapter, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
+from providers.signature import sha256_mac
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Receiver:
         self._contexts = Contexts(settings)
         self._masker = CardMasker(settings.pan)
         self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s)
+        self._deadline = ReadDeadline(settings.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
         self._fetch = fetch
@@ -102,17 +106,20 @@ class Receiver:
             self._metrics.refused(known, refused.outcome)
             if refused.outcome not in SETTLED_BY_RECEIPTS:
                 mode = self._settings.mode
-                self._receipts.nothing_taken(known, refused.outcome, refused.status, self._clock.now(), mode)
+                self._receipts.nothing_taken(
+                    known, refused.outcome, refused.status, to_rfc3339(self._clock.now()), mode
+                )
             answer, extra = _error(refused)
         self._metrics.answered(known, answer.status, self._clock.monotonic() - began)
-        await _send(send, answer, extra)
+        headers = [*_content_headers(answer.content_type, len(answer.body)), *extra]
+        await send_answer(scope, send, answer.status, headers, answer.body)
 
     async def _take(
         self, scope: Scope, receive: Receive, adapter: Adapter | None, provider: str, endpoint: str | None
     ) -> tuple[Answer, Extra]:
         """The answer, and headers to go with it."""
         if adapter is None:
-            raise unknown_provider(sorted(self._adapters))
+            raise await self._unknown(scope, receive)
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
             raise unknown_endpoint()
         try:
@@ -125,11 +132,26 @@ class Receiver:
         announced = check_head(provider, headers, settings.body_bytes_max)
         held = self._load.begin()
         try:
-            body = await read_body(announced, receive, settings.body_bytes_max, settings.read_deadline_s, held)
+            body = await read_body(announced, receive, settings.body_bytes_max, self._deadline, held)
             webhook = Webhook(body, headers, endpoint or DEFAULT_ENDPOINT)
             return await self._taken(adapter, webhook, endpoint, context)
         finally:
             held.end()
+
+    async def _unknown(self, scope: Scope, receive: Receive) -> Refused:
+        """No such provider; as much is done for that as for a signature that is wrong, so that the time tells nothing.
+
+        :raises Refused: the request wouldn't be taken from anybody
+        """
+        if scope["method"] == "POST":
+            bytes_max = self._settings.body_bytes_max
+            announced = check_head(UNKNOWN, scope["headers"], bytes_max)
+            held = self._load.begin()
+            try:
+                sha256_mac(b"", await read_body(announced, receive, bytes_max, self._deadline, held))
+            finally:
+                held.end()
+        return unknown_provider(sorted(self._adapters))
 
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
@@ -144,7 +166,7 @@ class Receiver:
         events = self._events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
-            self._receipts.nothing_taken(adapter.name, NOTHING, accepted.status, received_at, context.mode)
+            self._receipts.nothing_taken(adapter.name, NOTHING, accepted.status, to_rfc3339(received_at), context.mode)
             return accepted, NO_EXTRA
         taken = await self._protocol.take(events, received_at, _traceparent(webhook.headers))
         return self._answer(adapter, taken)
@@ -201,14 +223,16 @@ class Receiver:
 
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()
-        status = 503 if taken.failed else 409 if taken.in_flight else accepted.status
-        now = self._clock.now()
+        failed, in_flight_still = taken.failed, taken.in_flight
+        status = 503 if failed else 409 if in_flight_still else accepted.status
+        now = to_rfc3339(self._clock.now())
         for taking in taken.takings:
-            self._metrics.took(adapter.name, taking.outcome)
-            self._receipts.answered(taking.event, taking.outcome, status, now)
-        if taken.failed:
+            outcome = taking.outcome
+            self._metrics.took(adapter.name, outcome)
+            self._receipts.answered(taking.event, outcome, status, now)
+        if failed:
             raise not_published(self._settings.retry_after_s)
-        if taken.in_flight:
+        if in_flight_still:
             raise in_flight()
         return accepted, REPLAYED if taken.replayed else NO_EXTRA
 
@@ -246,11 +270,6 @@ def _error(refused: Refused) -> tuple[Answer, Extra]:
     return Answer(refused.status, error_json(refused), "application/json"), headers
 
 
-async def _send(send: Send, answer: Answer, extra: Extra) -> None:
-    headers = [
-        (b"content-type", answer.content_type.encode()),
-        (b"content-length", b"%d" % len(answer.body)),
-        *extra,
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+@functools.lru_cache(maxsize=64)
+def _content_headers(content_type: str, length: int) -> Extra:
+    return [(b"content-type", content_type.encode()), (b"content-length", b"%d" % length)]

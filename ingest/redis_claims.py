@@ -18,8 +18,8 @@ from redis.exceptions import NoScriptError
 from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.gate import RedisGate
 
-PIPELINES_MAX = 2
-"""At once; while so many are under way the next one fills up, so that load makes pipelines longer, not more."""
+PIPELINES_MAX = 1
+"""At once; meanwhile the next one fills up, so that load makes pipelines longer, not more, and their order is kept."""
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 
@@ -73,22 +73,29 @@ return ''
 """
 """ARGV: owner + content by key."""
 
-_SCRIPTS = (CLAIM, CONFIRM, RELEASE)
+_SCRIPTS = (CONFIRM, RELEASE, CLAIM)
+"""In this order within a pipeline: what is settled by then is known to its claims."""
 
 _Kind: TypeAlias = Literal[0, 1, 2]
 """Which of `_SCRIPTS`."""
+_CONFIRM: _Kind = 0
+_RELEASE: _Kind = 1
+_CLAIM: _Kind = 2
 _Call: TypeAlias = tuple[int, list[bytes], list[Any]]
 """Which of `_SCRIPTS`, its keys, its arguments."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key."""
+    """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
+
+    ``answer`` is None where nobody waits.
+    """
 
     kind: _Kind
     keys: list[bytes]
     arguments: list[bytes]
-    answer: asyncio.Future[bytes]
+    answer: asyncio.Future[bytes] | None
 
 
 class RedisClaims:
@@ -104,33 +111,46 @@ class RedisClaims:
         self._gate = gate
         lease_ms = int(lease_s * 1000)
         kept_ms = lease_ms + PENDING_KEPT_S * 1000
-        self._leading: tuple[tuple[int, ...], ...] = ((lease_ms, kept_ms), (int(confirmed_s * 1000),), ())
+        self._leading: tuple[tuple[int, ...], ...] = ((int(confirmed_s * 1000),), (), (lease_ms, kept_ms))
         self._keys_a_script = keys_a_script
         self._waiting: list[_Step] = []
         self._running: set[asyncio.Task[None]] = set()
         self._hashes: list[str] = []
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        return [_STATES[letter] for letter in await self._ask(0, keys, owner)]
+        return [_STATES[letter] for letter in await self._ask(_CLAIM, keys, owner)]
 
     async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(1, keys, owner)
+        await self._ask(_CONFIRM, keys, owner)
 
     async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(2, keys, owner)
+        await self._ask(_RELEASE, keys, owner)
+
+    def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+        if published:
+            self._join(_CONFIRM, published, owner, None)
+        if given_up:
+            self._join(_RELEASE, given_up, owner, None)
+
+    async def settled(self) -> None:
+        """Returns when what was told to `settle` has been sent, or given up."""
+        while self._waiting or self._running:
+            await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
 
     def _ask(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes) -> asyncio.Future[bytes]:
-        """Joins the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bytes] = loop.create_future()
-        if not keys:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if keys:
+            self._join(kind, keys, owner, answer)
+        else:
             answer.set_result(b"")
-            return answer
+        return answer
+
+    def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
+        """Joins the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
         if not self._waiting:
-            loop.call_soon(self._leave)
+            asyncio.get_running_loop().call_soon(self._leave)
         names = [key.key16 for key in keys]
         self._waiting.append(_Step(kind, names, [owner + key.content8 for key in keys], answer))
-        return answer
 
     def _leave(self) -> None:
         if not self._waiting or len(self._running) >= PIPELINES_MAX:
@@ -151,15 +171,15 @@ class RedisClaims:
             answers = await self._gate.through(lambda: self._pipeline(calls))
         except Exception as failed:
             for step in steps:
-                if not step.answer.done():
+                if step.answer is not None and not step.answer.done():
                     # One of its own for each: an exception that is raised in many places gathers all their traces.
                     own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
                     step.answer.set_exception(own)
             return
         letters, at = b"".join(answers), 0
         for step in (step for asked in kinds for step in asked):
-            until = at + len(step.keys) if step.kind == 0 else at
-            if not step.answer.done():
+            until = at + len(step.keys) if step.kind == _CLAIM else at
+            if step.answer is not None and not step.answer.done():
                 step.answer.set_result(letters[at:until])
             at = until
 

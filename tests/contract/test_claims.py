@@ -183,3 +183,23 @@ def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> 
 
     states = [state for [state] in ground.run(all_at_once)]
     assert sorted(states) == [ClaimState.CLAIMED] + [ClaimState.IN_FLIGHT] * 49
+
+
+def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground: Ground, key: ClaimKey) -> None:
+    async def settle_and_claim(claims: Claims) -> list[ClaimState]:
+        more = ClaimKey.of(f"{key.key16.hex()}:more", CONTENT)
+        await claims.claim([key, more], ANN)
+        claims.settle([key], [more], ANN)
+        return await claims.claim([key, more], BOB)
+
+    assert ground.run(settle_and_claim) == [ClaimState.DUPLICATE, ClaimState.CLAIMED]
+
+
+def test_only_the_owner_can_settle(ground: Ground, key: ClaimKey) -> None:
+    async def settle_of_another(claims: Claims) -> list[ClaimState]:
+        await claims.claim([key], ANN)
+        claims.settle([key], [], BOB)
+        claims.settle([], [key], BOB)
+        return await claims.claim([key], BOB)
+
+    assert ground.run(settle_of_another) == [ClaimState.IN_FLIGHT]

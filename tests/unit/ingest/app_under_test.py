@@ -82,9 +82,9 @@ class BreakableClaims(MemoryClaims):
         self._up()
         return await super().claim(keys, owner)
 
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        self._up()
-        await super().confirm(keys, owner)
+    def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+        if not self.down:
+            super().settle(published, given_up, owner)
 
     def _up(self) -> None:
         if self.down:
