@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from ingest.errors import Refused, error_json, not_found, only_read
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
 
@@ -39,7 +40,16 @@ def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
         async with open_receiver() as (app.receiver, app.publisher):
             yield
 
-    app = ReceiverApp(title="payhook receiver", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = ReceiverApp(
+        title="payhook receiver",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        # A redirect would be made of the Host header, which anybody may write.
+        redirect_slashes=False,
+        exception_handlers={404: _not_found, 405: _wrong_method},
+    )
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -51,3 +61,16 @@ def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
         return PlainTextResponse("ready\n" if ready else "Kafka doesn't answer\n", 200 if ready else 503)
 
     return app
+
+
+async def _not_found(_request: Request, _error: Exception) -> Response:
+    return _answer(not_found())
+
+
+async def _wrong_method(_request: Request, _error: Exception) -> Response:
+    return _answer(only_read())
+
+
+def _answer(refused: Refused) -> Response:
+    headers = {"Allow": refused.allow} if refused.allow else {}
+    return Response(error_json(refused), refused.status, headers, "application/json")

@@ -49,6 +49,14 @@ def unknown_endpoint() -> Refused:
     return Refused(404, "unknown_endpoint", "an endpoint's name is 1 to 64 letters, digits, _ and -", closes=True)
 
 
+def not_found() -> Refused:
+    return Refused(404, "not_found", "nothing is here; webhooks are posted to /webhooks/{provider}[/{endpoint}]")
+
+
+def only_read() -> Refused:
+    return Refused(405, "wrong_method", "this is read with GET", allow="GET")
+
+
 def wrong_method() -> Refused:
     return Refused(405, "wrong_method", "webhooks are posted", closes=True, allow="POST")
 

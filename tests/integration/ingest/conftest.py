@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ READ_S = 20.0
 """A consumer of its own group sees its first record after a few seconds."""
 
 Signed = tuple[bytes, dict[str, str]]
+Record = tuple[bytes, bytes, dict[str, str]]
+"""Key, value, headers."""
 
 
 @dataclass
@@ -70,22 +73,28 @@ class Servers:
         finally:
             os.killpg(server.pid, signal.SIGCONT)
 
-    def published_so_far(self, topic: str = "payments.events") -> int:
-        """How many records the topic has ever taken."""
+    @contextlib.contextmanager
+    def publishing(self, count: int, topic: str = "payments.events") -> Iterator[list[Record]]:
+        """Exactly so many records reach the topic meanwhile, found in the list afterwards.
+
+        Every answer is given after Kafka's, so nothing has to be waited for.
+        """
+        found: list[Record] = []
         asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex})
         try:
-            partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
-            ends = [asking.get_watermark_offsets(TopicPartition(topic, each), timeout=10) for each in partitions]
+            before = _ends(asking, topic)
+            yield found
+            after = _ends(asking, topic)
+            assert sum(after.values()) - sum(before.values()) == count
+            asking.assign([TopicPartition(topic, each, offset) for each, offset in before.items()])
+            until = time.monotonic() + READ_S
+            while len(found) < count and time.monotonic() < until:
+                message = asking.poll(0.5)
+                if message is not None and message.error() is None:
+                    found.append(_record(message))
+            assert len(found) == count
         finally:
             asking.close()
-        return sum(end[1] for end in ends if end is not None)
-
-    @contextlib.contextmanager
-    def publishing(self, count: int) -> Iterator[None]:
-        """Exactly so many events reach the topic meanwhile; every answer is given after Kafka's."""
-        before = self.published_so_far()
-        yield
-        assert self.published_so_far() - before == count
 
     def empty_redis(self) -> Redis:
         client = Redis.from_url(self.redis_url)
@@ -108,6 +117,21 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
             made.secrets[name] = adapter.new_secret()
             (folder / "secrets" / name).write_text(made.secrets[name] + "\n", "utf-8")
         yield made
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Where the next record of each partition will be."""
+    ends: dict[int, int] = {}
+    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+        marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        assert marks is not None
+        ends[partition] = marks[1]
+    return ends
+
+
+def _record(message: Message) -> Record:
+    sent: Any = message.headers() or []
+    return message.key() or b"", message.value() or b"", {name: raw.decode() for name, raw in sent}
 
 
 class ReceiverUnderTest:
@@ -157,22 +181,27 @@ class ReceiverUnderTest:
     def event_key(self, event_id: str) -> str:
         return f"stripe:evt_{self.prefix}_{event_id}:charge.succeeded"
 
-    def published(self, count: int, topic: str = "payments.events") -> list[tuple[bytes, bytes, dict[str, str]]]:
-        """This receiver's records once there are ``count``; waits a little longer for one too many."""
-        found: list[tuple[bytes, bytes, dict[str, str]]] = []
-        until = time.monotonic() + READ_S
-        for message in self._messages(topic):
-            if message is not None:
-                key, value = message.key() or b"", message.value() or b""
-                sent: Any = message.headers() or []
-                headers = {name: raw.decode() for name, raw in sent}
-                if self.prefix in headers.get("event_key", "") or self.prefix.encode() in key:
-                    found.append((key, value, headers))
-            elif len(found) >= count or time.monotonic() > until:
-                return found
+    def published(self, count: int, topic: str = "payments.events") -> list[Record]:
+        """This receiver's events once there are ``count``: key, value, headers. Waits a little for one too many."""
+        found: list[Record] = []
+        for message in self._messages(topic, lambda: len(found) >= count):
+            key, value, headers = _record(message)
+            if self.prefix in headers["event_key"] or self.prefix.encode() in value:
+                found.append((key, value, headers))
         return found
 
-    def _messages(self, topic: str) -> Iterator[Message | None]:
+    def receipts(self, count: int) -> list[dict[str, Any]]:
+        """This receiver's receipts of events once there are ``count``."""
+        found: list[dict[str, Any]] = []
+        for message in self._messages("payments.receipts", lambda: len(found) >= count):
+            for line in (message.value() or b"").splitlines():
+                receipt = json.loads(line)
+                if self.prefix in receipt.get("event_key", ""):
+                    found.append(receipt)
+        return found
+
+    def _messages(self, topic: str, enough: Callable[[], bool]) -> Iterator[Message]:
+        """All of a topic from its beginning, until there is enough and nothing more comes."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers.bootstrap,
@@ -182,10 +211,14 @@ class ReceiverUnderTest:
             }
         )
         consumer.subscribe([topic])
+        until = time.monotonic() + READ_S
         try:
             while True:
                 message = consumer.poll(0.5)
-                yield message if message is not None and message.error() is None else None
+                if message is not None and message.error() is None:
+                    yield message
+                elif enough() or time.monotonic() > until:
+                    return
         finally:
             consumer.close()
 

@@ -54,6 +54,14 @@ class Wire:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.sendall(part)
 
+    def head(self, seconds: float = ANSWER_S) -> bytes:
+        """All of an answer that has no body: to a HEAD request."""
+        until = time.monotonic() + seconds
+        while b"\r\n\r\n" not in self._unread and self._more(until):
+            pass
+        head, _, self._unread = self._unread.partition(b"\r\n\r\n")
+        return head
+
     def answer(self, seconds: float = ANSWER_S) -> Answer | None:
         """The next answer; None where the connection ended before one."""
         until = time.monotonic() + seconds
@@ -76,6 +84,7 @@ class Wire:
 
     def is_closed(self, seconds: float = STILL_OPEN_S) -> bool:
         """Whether the other side ends the connection, with not a byte more."""
+        assert not self._unread, self._unread
         try:
             more = self._more(time.monotonic() + seconds)
         except TimeoutError:
