@@ -130,6 +130,7 @@ def test_both_reports_of_a_refund_agree(adapter: Adapter) -> None:
         (dispute("payment.dispute.closed"), "by hand"),
         (dispute("payment.dispute.created", "second_thoughts"), "phase"),
         (changed(dispute("payment.dispute.created"), "payload", "dispute", "entity", "phase", to=...), "phase"),
+        (changed(dispute("payment.dispute.created"), "payload", "dispute", "entity", "phase", to=["fraud"]), "phase"),
         (
             changed(dispute("payment.dispute.lost"), "payload", "dispute", "entity", "amount_deducted", to=700),
             "less than the disputed",

@@ -244,6 +244,7 @@ def test_a_payment_that_is_reported_again_after_a_refund_is_the_same_fact(adapte
         (dispute("dispute.state.updated", "SOMETHING_NEW"), "isn't one that is known"),
         (changed(dispute("dispute.created", "WON"), "data", "object", "dispute", "state", to=None), "isn't said"),
         (changed(payment(), "data", "object", "payment", "status", to=7), "isn't said"),
+        (changed(refund(), "data", "object", "refund", "status", to=["COMPLETED"]), "isn't said"),
         (changed(payment(), "data", "object", "payment", "total_money", to=...), "no amount"),
         (changed(payout("payout.paid"), "data", "object", "payout", "amount_money", "currency_code", to="EUR"), "two"),
         (changed(payout("payout.paid"), "data", "object", "payout", "amount_money", "currency", to=...), "currency"),
@@ -259,6 +260,11 @@ def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: byt
 def test_an_amount_is_an_integer_and_nothing_like_it(adapter: Adapter, amount: Any) -> None:
     with pytest.raises(MoneyInvalid):
         money(adapter, changed(payment(), "data", "object", "payment", "total_money", "amount", to=amount))
+
+
+@pytest.mark.parametrize("source", [["CASH"], {}, 7, None])
+def test_a_source_that_can_not_be_read_is_not_cash(adapter: Adapter, source: object) -> None:
+    assert moved(adapter, changed(payment(), "data", "object", "payment", "source_type", to=source)) is not None
 
 
 @pytest.mark.parametrize("currency", ["JPY", "USD", "BHD"])
