@@ -94,7 +94,8 @@ class _HostFails(Exception):
 class _Flight:
     """One fetch that everybody who wants the same waits for."""
 
-    def __init__(self, before: _Flight | None) -> None:
+    def __init__(self, key: _Key, before: _Flight | None) -> None:
+        self.key = key
         self.before = before
         self.asking = False
         self.task: asyncio.Task[_Outcome] | None = None
@@ -184,14 +185,14 @@ class HttpFetch:
         there = self._flights.get(key)
         if there is not None and there.task is not None and (wanted.kept_s > 0 or not there.asking):
             return there.task
-        flight = self._flights[key] = _Flight(there)
+        flight = self._flights[key] = _Flight(key, there)
         flight.task = asyncio.create_task(self._run(flight, url, wanted))
-        flight.task.add_done_callback(lambda _: self._landed(key, flight))
+        flight.task.add_done_callback(lambda _: self._landed(flight))
         return flight.task
 
-    def _landed(self, key: _Key, flight: _Flight) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _landed(self, flight: _Flight) -> None:
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
 
     async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
         try:
@@ -203,12 +204,11 @@ class HttpFetch:
             flight.asking, asked_at = True, self._clock.monotonic()
             fetched = await self._guarded(url, wanted.bearers)
         except (FetchFailed, CredentialsRefused) as failed:
-            log.warning("a fetch failed: %s", failed)
             return failed
         finally:
             self._places.release()
         if wanted.kept_s > 0 and 200 <= fetched.status <= 299:
-            self._keep((wanted.url, wanted.bearers), fetched, asked_at)
+            self._keep(flight.key, fetched, asked_at)
         return fetched
 
     async def _turn(self, flight: _Flight) -> None:

@@ -10,6 +10,7 @@ import pickle
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,7 +20,10 @@ import pytest
 from core.clock import ManualClock
 from ingest.fetch import CredentialsRefused, FetchFailed, HttpFetch, open_client
 from ingest.fetch_settings import FetchSettings
-from providers.port import Fetched, Wanted
+from load.samples import mollie
+from providers.mollieclassic import MollieClassicAdapter
+from providers.port import Fetched, Request, Wanted
+from providers.settings import MollieSettings, ProvidersSettings
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 SECRET = "live_3kXbDbWVQzTFq5hYpG8d"  # of our own making
@@ -34,6 +38,7 @@ class Provider:
         self.headers: dict[str, str] = {}
         self.body = b'{"id":"tr_1"}'
         self.chunks = 1
+        self.counting = True
         self.open = threading.Event()
         self.open.set()
         self.base = ""
@@ -45,7 +50,7 @@ class Provider:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         bearer = handler.headers.get("authorization", "").removeprefix("Bearer ")
         self.asked.append((handler.path, bearer))
-        body = self.body + (b" of %d" % len(self.asked))
+        body = self.body + (b" of %d" % len(self.asked) if self.counting else b"")
         self.open.wait(10)
         handler.send_response(self.status.get(bearer, self.status.get("*", 200)))
         for name, value in self.headers.items():
@@ -173,6 +178,27 @@ def test_what_one_credential_may_see_is_not_shown_to_another(provider: Provider,
 
     running(scene, clock)
     assert provider.bearers == ["one", "other"]
+
+
+def test_one_credentials_answer_under_way_is_not_shared_with_another(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        provider.open.clear()
+        asking = [asyncio.create_task(fetching.fetch(Wanted(f"{provider.base}/p", 60, (key,)))) for key in "ab"]
+        await until(lambda: len(provider.asked) == 2)
+        provider.open.set()
+        await asyncio.gather(*asking)
+
+    running(scene, clock)
+    assert sorted(provider.bearers) == ["a", "b"]
+
+
+def test_an_answer_to_a_credential_is_kept_for_that_credential(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        for _ in range(3):
+            await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("one",)))
+
+    running(scene, clock)
+    assert provider.bearers == ["one"]
 
 
 @pytest.mark.parametrize("status", [404, 410])
@@ -493,6 +519,26 @@ def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provi
         assert "the receiver ends" in (await waiting).problem
 
     running(scene, clock)
+
+
+def test_what_an_adapter_wants_is_fetched_and_told(provider: Provider, clock: ManualClock) -> None:
+    """Mollie's classic delivery from its id to its events; the second key is the one that Mollie takes."""
+    adapter = MollieClassicAdapter(ProvidersSettings(mollie=MollieSettings(api_url=provider.base)))
+    old, new = adapter.new_secret(), adapter.new_secret()
+    paid = mollie.payment("tr_1", amount_minor=1_000, currency="EUR", created=NOW)
+    provider.body, provider.counting = mollie.fetched(paid), False
+    provider.status = {old: 401}
+
+    async def scene(fetching: HttpFetch) -> None:
+        delivery = Request(b"id=tr_1", [])
+        wanted = adapter.wants(delivery, [old, new])
+        assert wanted is not None
+        proven = replace(delivery, fetched=await fetching.fetch(wanted))
+        assert adapter.verify(proven, [old, new], NOW) == 1
+        assert [event.event_key for event in adapter.events(proven, "live")] == ["mollieclassic:tr_1:payment.paid"]
+
+    running(scene, clock)
+    assert provider.asked[1] == ("/v2/payments/tr_1?embed=captures,refunds,chargebacks", new)
 
 
 def test_nothing_is_left_behind_by_many_fetches(provider: Provider, clock: ManualClock) -> None:
