@@ -178,3 +178,8 @@ def too_many_requests(per_s: float, after_s: float) -> Refused:
 def not_fetched(retry_after_s: int) -> Refused:
     problem = "the provider could not be asked about this; nothing is lost, send it again"
     return Refused(503, "not_fetched", problem, retry_after_s)
+
+
+def not_masked(retry_after_s: int) -> Refused:
+    problem = "the receiver could not look it through for card numbers; nothing is lost, send it again"
+    return Refused(503, "not_masked", problem, retry_after_s)

@@ -74,7 +74,8 @@ class RateLimits:
     def __init__(self, per_s: Mapping[str, float], clock: Clock) -> None:
         self._per_s = dict(per_s)
         self._clock = clock
-        self._left = {provider: rate * BURST_S for provider, rate in per_s.items()}
+        self._most = {provider: max(1.0, rate * BURST_S) for provider, rate in per_s.items()}
+        self._left = dict(self._most)
         self._at = dict.fromkeys(per_s, clock.monotonic())
 
     def take(self, provider: str) -> None:
@@ -85,7 +86,7 @@ class RateLimits:
         if rate is None:
             return
         now = self._clock.monotonic()
-        left = min(max(1.0, rate * BURST_S), self._left[provider] + (now - self._at[provider]) * rate)
+        left = min(self._most[provider], self._left[provider] + (now - self._at[provider]) * rate)
         self._at[provider] = now
         if left < 1.0:
             self._left[provider] = left

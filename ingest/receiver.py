@@ -22,6 +22,7 @@ from ingest.errors import (
     in_flight,
     not_configured,
     not_fetched,
+    not_masked,
     not_published,
     unknown_endpoint,
     unknown_provider,
@@ -217,9 +218,17 @@ class Receiver:
             log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
         try:
-            return [self._contexts.routed(self._masker.masked(event, adapter), context) for event in events]
+            return [self._contexts.routed(self._masked(adapter, event), context) for event in events]
         except ModeMismatch as mismatch:
             raise Refused(422, "mode_mismatch", str(mismatch)) from None
+
+    def _masked(self, adapter: Adapter, event: Event) -> Event:
+        """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
+        try:
+            return self._masker.masked(event, adapter)
+        except Exception as bug:
+            log.error("card numbers in an event of %s can't be masked: %s", adapter.name, type(bug).__name__)
+            raise not_masked(self._settings.retry_after_s) from None
 
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from ingest.claims import ClaimKey
+from ingest.pan import CardMasker
 from tests.unit.ingest.app_under_test import Bench
 
 
@@ -216,3 +217,16 @@ def test_without_a_secret_nothing_is_believed_and_the_sender_may_come_again(benc
     (tmp_path / "stripe").unlink()
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_configured")
+
+
+def test_what_cant_be_looked_through_for_card_numbers_is_not_published(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(CardMasker, "masked", broken)
+    answer = post(bench, bench.stripe())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_masked")
+    assert answer.headers["retry-after"] == "2"
+    assert bench.publisher.records == []

@@ -1,0 +1,121 @@
+"""Several worker processes on one port, and several receivers, on one Redis and one Kafka: the promises of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+
+from stack.children import answers_ok
+from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
+
+pytestmark = pytest.mark.timeout(120)
+BACK_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def workers(servers: Servers) -> Iterator[ReceiverUnderTest]:
+    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3") as receiver:
+        yield receiver
+
+
+def pids(receiver: ReceiverUnderTest) -> list[int]:
+    """Of the worker processes, the oldest first."""
+    parents = [one for one in psutil.Process(receiver.process.pid).children(recursive=True) if one.children()]
+    parent = parents[-1] if parents else psutil.Process(receiver.process.pid)
+    return [one.pid for one in parent.children()]
+
+
+def storm(posts: list[tuple[ReceiverUnderTest, Signed]]) -> list[tuple[int, bool]]:
+    with ThreadPoolExecutor(len(posts)) as pool:
+        answers = list(pool.map(lambda one: one[0].post(one[1]), posts))
+    return [(answer.status_code, "idempotent-replayed" in answer.headers) for answer in answers]
+
+
+def test_of_sixty_copies_over_two_receivers_of_which_one_has_three_workers_one_is_published(
+    servers: Servers, workers: ReceiverUnderTest
+) -> None:
+    with receiver_on(servers) as other:
+        signed = workers.stripe("storm")
+        with servers.publishing(1) as published:
+            told = storm([(workers if number % 2 else other, signed) for number in range(60)])
+        assert told.count((200, False)) == 1
+        assert set(told) <= {(200, False), (200, True), (409, False)}
+        assert [headers["dedupe"] for *_, headers in published] == ["claimed"]
+
+
+def test_every_worker_takes_a_share(servers: Servers) -> None:
+    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3") as receiver:
+        assert len(pids(receiver)) == 3
+        before = {pid: sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids(receiver)}
+        with servers.publishing(240):
+            for start in range(0, 240, 40):
+                assert set(storm([(receiver, receiver.stripe(str(start + n))) for n in range(40)])) == {(200, False)}
+        assert all(sum(psutil.Process(pid).cpu_times()[:2]) > before[pid] for pid in before)
+        ports = [int(receiver.metrics_url.rpartition(":")[2]) + number for number in range(3)]
+        counted = [answers(f"http://127.0.0.1:{port}/metrics") for port in ports]
+        assert sum(counted) == 240
+
+
+def answers(url: str) -> float:
+    lines = httpx.get(url).text.splitlines()
+    wanted = 'payhook_ingest_answers_total{provider="stripe",status="200"} '
+    return sum(float(line.removeprefix(wanted)) for line in lines if line.startswith(wanted))
+
+
+def test_a_worker_that_is_killed_is_started_again_and_nothing_is_lost_meanwhile(
+    servers: Servers, workers: ReceiverUnderTest
+) -> None:
+    before = pids(workers)
+    os.kill(before[0], signal.SIGKILL)
+    with servers.publishing(20):
+        for number in range(20):
+            assert taken(workers, workers.stripe(f"after-{number}")) == 200
+    until = time.monotonic() + BACK_S
+    while time.monotonic() < until and (len(pids(workers)) < 3 or before[0] in pids(workers)):
+        time.sleep(0.1)
+    assert len(pids(workers)) == 3 and before[0] not in pids(workers)
+
+
+def taken(receiver: ReceiverUnderTest, signed: Signed) -> int:
+    """As a provider does it: a connection that broke is no answer, and it sends again."""
+    for _ in range(5):
+        try:
+            return receiver.post(signed).status_code
+        except httpx.TransportError:
+            time.sleep(0.2)
+    return 0
+
+
+def test_asked_to_end_all_workers_finish_what_they_accepted(servers: Servers) -> None:
+    times = {"PAYHOOK_INGEST__WORKERS": "3", "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "2500"}
+    with receiver_on(servers, **times) as receiver, ThreadPoolExecutor(12) as pool:
+        with servers.publishing(12):
+            with servers.paused(servers.kafka):
+                told = [pool.submit(receiver.post, receiver.stripe(str(number))) for number in range(12)]
+                time.sleep(0.6)
+                receiver.process.ask_to_end()
+                time.sleep(0.4)
+                assert receiver.process.exit_code is None
+            assert [one.result().status_code for one in told] == [200] * 12
+        until = time.monotonic() + BACK_S
+        while receiver.process.exit_code is None and time.monotonic() < until:
+            time.sleep(0.05)
+        assert receiver.process.exit_code == 0
+        assert not answers_ok(f"{receiver.url}/healthz")
+
+
+def test_workers_end_when_their_parent_is_killed_so_that_another_one_can_have_the_port(servers: Servers) -> None:
+    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="2") as receiver:
+        orphans = [psutil.Process(pid) for pid in pids(receiver)]
+        parent = orphans[0].parent()
+        assert parent is not None
+        parent.kill()
+        _, alive = psutil.wait_procs(orphans, timeout=BACK_S)
+        assert alive == []

@@ -1,0 +1,160 @@
+"""What the receiver takes on at once, and what it says beyond it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.clock import ManualClock
+from ingest.errors import Refused
+from ingest.overload import BURST_S, Load, RateLimits
+from tests.unit.ingest.app_under_test import NOW, Bench
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*fixtures: Any, **named: Any) -> None:
+        asyncio.run(test(*fixtures, **named))
+
+    return run
+
+
+def refusal(error: pytest.ExceptionInfo[Refused]) -> tuple[int, str, int | None]:
+    return error.value.status, error.value.outcome, error.value.retry_after_s
+
+
+def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -> None:
+    load = Load(2, 1_000, 3)
+    first, _ = load.begin(), load.begin()
+    with pytest.raises(Refused) as refused:
+        load.begin()
+    assert refusal(refused) == (503, "overloaded", 3)
+    first.end()
+    load.begin()
+    assert load.requests == 2
+
+
+def test_bytes_are_counted_over_all_requests_and_given_back_with_their_request() -> None:
+    load = Load(10, 1_000, 3)
+    one, other = load.begin(), load.begin()
+    one.hold(600)
+    with pytest.raises(Refused) as refused:
+        other.hold(401)
+    assert refusal(refused) == (503, "overloaded", 3)
+    other.hold(400)
+    one.end()
+    assert load.bytes == 400
+    other.end()
+    assert (load.requests, load.bytes) == (0, 0)
+
+
+def test_a_rate_lets_a_burst_through_and_then_as_much_as_time_brings() -> None:
+    clock = ManualClock(NOW)
+    rates = RateLimits({"stripe": 5.0}, clock)
+    for _ in range(int(5 * BURST_S)):
+        rates.take("stripe")
+    with pytest.raises(Refused) as refused:
+        rates.take("stripe")
+    assert refusal(refused) == (429, "too_many_requests", 1)
+    clock.advance(0.19)
+    with pytest.raises(Refused):
+        rates.take("stripe")
+    clock.advance(0.02)
+    rates.take("stripe")
+    with pytest.raises(Refused):
+        rates.take("stripe")
+
+
+def test_a_slow_rate_says_how_long_to_wait_and_no_rate_is_no_limit() -> None:
+    rates = RateLimits({"stripe": 0.1}, ManualClock(NOW))
+    rates.take("stripe")
+    with pytest.raises(Refused) as refused:
+        rates.take("stripe")
+    assert refusal(refused) == (429, "too_many_requests", 10)
+    for _ in range(1_000):
+        rates.take("adyen")
+
+
+def test_time_never_fills_a_bucket_beyond_its_burst() -> None:
+    clock = ManualClock(NOW)
+    rates = RateLimits({"stripe": 1.0}, clock)
+    clock.advance(3_600)
+    for _ in range(int(BURST_S)):
+        rates.take("stripe")
+    with pytest.raises(Refused):
+        rates.take("stripe")
+
+
+@on_a_loop
+async def test_beyond_the_limit_a_request_is_told_to_come_again_and_nothing_of_it_is_taken(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, in_flight_max=2)
+    bench.publisher.gate = asyncio.Event()
+    async with bench.client() as client:
+
+        async def post(event_id: str) -> httpx.Response:
+            body, headers = bench.stripe(event_id)
+            return await client.post("/webhooks/stripe", content=body, headers=headers)
+
+        held = [asyncio.create_task(post(f"evt_{number}")) for number in range(2)]
+        await asyncio.sleep(0.05)
+        refused = await post("evt_more")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert refused.json()["error"]["code"] == "overloaded"
+        bench.publisher.gate.set()
+        assert [answer.status_code for answer in await asyncio.gather(*held)] == [200, 200]
+        assert (await post("evt_more")).status_code == 200
+    assert len(bench.publisher.records) == 3
+    assert [receipt["outcome"] for receipt in bench.publisher.receipts].count("overloaded") == 1
+
+
+@on_a_loop
+async def test_a_body_is_counted_by_what_it_is_announced_with_before_it_is_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, in_flight_bytes_max=1 << 20, body_bytes_max=1 << 20)
+    body, headers = bench.stripe()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body
+        await asyncio.sleep(0.3)
+        yield b" "
+
+    async with bench.client() as client:
+        announced = {**headers, "content-length": str((1 << 20) - 10)}
+        first = asyncio.create_task(client.post("/webhooks/stripe", content=slowly(), headers=announced))
+        await asyncio.sleep(0.1)
+        refused = await client.post("/webhooks/stripe", content=body, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+        await first
+        assert (await client.post("/webhooks/stripe", content=body, headers=headers)).status_code == 200
+
+
+@on_a_loop
+async def test_a_provider_beyond_its_rate_is_told_when_to_come_again_and_others_are_not_affected(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, rates_per_s={"stripe": 1.0})
+    async with bench.client() as client:
+        answers = []
+        for number in range(3):
+            body, headers = bench.stripe(f"evt_{number}")
+            answers.append(await client.post("/webhooks/stripe", content=body, headers=headers))
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[-1].headers["retry-after"] == "1"
+        body, headers = bench.adyen("A")
+        assert (await client.post("/webhooks/adyen", content=body, headers=headers)).status_code == 200
+    assert len(bench.publisher.records) == 3
+
+
+@on_a_loop
+async def test_nobody_without_a_secret_uses_a_providers_rate_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, rates_per_s={"stripe": 1.0})
+    async with bench.client() as client:
+        body, headers = bench.stripe()
+        forged = [await client.post("/webhooks/stripe", content=body + b" ", headers=headers) for _ in range(20)]
+        assert {answer.status_code for answer in forged} == {401}
+        assert (await client.post("/webhooks/stripe", content=body, headers=headers)).status_code == 200
