@@ -97,7 +97,10 @@ def _producer_settings(bootstrap: str) -> dict[str, str | int]:
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
-    ports = {"ingest": settings.ingest.metrics_port, "processor": settings.processor.metrics_port}
+    ports = {"processor": settings.processor.metrics_port}
+    if settings.ingest.metrics_port:
+        names = ["ingest", *(f"ingest-{number}" for number in range(1, settings.ingest.workers))]
+        ports |= {name: settings.ingest.metrics_port + number for number, name in enumerate(names)}
     if takes_test:
         ports["processor-test"] = settings.processor.test_metrics_port
     return Watched(

@@ -15,7 +15,7 @@ from core.routing import stream_of
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.layout import Layout
-from stack.ports import LOOPBACK, free_ports
+from stack.ports import LOOPBACK, free_ports, free_row
 from stack.redis import redis_server, redis_url
 from stack.server import Server
 from stack.settings import Settings
@@ -45,13 +45,13 @@ class Ports:
 
 def choose_ports(settings: Settings) -> Ports:
     """Ports that somebody configured, and free ones for the rest."""
-    free = iter(free_ports(8))
+    free = iter(free_ports(7))
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
         redis=next(free),
         ingest=_configured(settings.ingest, "port") or next(free),
-        ingest_metrics=_configured(settings.ingest, "metrics_port") or next(free),
+        ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
         processor_metrics=_configured(settings.processor, "metrics_port") or next(free),
         ops=_configured(settings.console, "port") or next(free),
         processor_test_metrics=_configured(settings.processor, "test_metrics_port") or next(free),

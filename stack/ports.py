@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 
 LOOPBACK = "127.0.0.1"
+ROWS_TRIED = 32
+ROW_TIMEOUT_S = 0.1
 
 
 def free_ports(count: int) -> list[int]:
@@ -21,6 +23,19 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in held:
             one.close()
+
+
+def free_row(count: int) -> int:
+    """The first of ``count`` ports in a row that nobody listens on now.
+
+    :raises OSError: there is no such row
+    """
+    if count == 1:
+        return free_ports(1)[0]
+    for first in free_ports(ROWS_TRIED):
+        if not any(is_listening(port, ROW_TIMEOUT_S) for port in range(first, first + count)):
+            return first
+    raise OSError(f"no {count} free ports in a row")
 
 
 def is_listening(port: int, timeout_s: float = 0.5) -> bool:
