@@ -24,8 +24,9 @@ class Endpoints:
 
 
 def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:
-    """Rewritten whole; a reader never sees half of it."""
-    write_whole(data_dir / FILE, json.dumps(asdict(endpoints), indent=2) + "\n")
+    """Rewritten whole; a reader never sees half of it. What there isn't isn't named."""
+    there = {name: value for name, value in asdict(endpoints).items() if value is not None}
+    write_whole(data_dir / FILE, json.dumps(there, indent=2) + "\n")
 
 
 def read_endpoints(data_dir: Path) -> Endpoints | None:

@@ -17,6 +17,8 @@ import psutil
 import pytest
 import redis
 
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
 from stack.ports import is_listening
 from stack.redis import redis_answers
@@ -53,8 +55,17 @@ def endpoints(folder: Path) -> dict[str, Any]:
 def processes_of(folder: Path) -> list[psutil.Process]:
     """Every process whose command names the data folder, and what those started."""
     named = [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or [])]
-    started = [child for one in named for child in one.children(recursive=True)]
+    started = [child for one in named if not is_gone(one) for child in children_of(one)]
     return [one for one in {one.pid: one for one in (*named, *started)}.values() if not is_gone(one)]
+
+
+def children_of(one: psutil.Process) -> list[psutil.Process]:
+    """None of one that has ended since it was looked at."""
+    try:
+        found: list[psutil.Process] = one.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return found
 
 
 def is_gone(one: psutil.Process) -> bool:
@@ -91,7 +102,7 @@ def test_up_returns_when_everything_answers(folder: Path) -> None:
     assert broker_answers(port_of(found["kafka"]))
     assert redis_answers(found["redis"])
     assert (Path(found["journal"]) / "_delta_log").is_dir()
-    assert {path.name for path in (folder / "secrets").iterdir()} == {"stripe", "adyen", "standardwebhooks"}
+    assert {path.name for path in (folder / "secrets").iterdir()} == set(build_adapters(ProvidersSettings()))
 
 
 def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
