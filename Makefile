@@ -42,3 +42,4 @@ clean: down
 
 docs: setup
 	@$(PY) -m stack.settings_page > docs/settings.md
+	@$(PY) -m ingest.openapi > docs/openapi-receiver.json

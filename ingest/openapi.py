@@ -1,0 +1,225 @@
+"""The public listener in OpenAPI 3.1: ``python -m ingest.openapi > docs/openapi-receiver.json``.
+
+The listener itself serves no description: who may post knows the path from the provider's settings, and nobody else
+needs one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias, get_args
+
+from ingest.reading import FORM, FORM_PROVIDERS, JSON
+from ingest.receiver import ENDPOINT
+from providers.port import Adapter, SignatureReason
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+__all__ = ["CODES", "describe"]
+
+Described: TypeAlias = dict[str, Any]
+
+_HTTP: Mapping[int, tuple[str, ...]] = MappingProxyType(
+    {
+        400: (
+            "malformed",
+            "wrong_host",
+            "wrong_target",
+            "wrong_coding",
+            "upgrade",
+            "forbidden_trailer",
+            "chunk_overhead",
+        ),
+        408: ("head_too_slow",),
+        414: ("target_too_long",),
+        417: ("unknown_expectation",),
+        429: ("too_many_pipelined",),
+        431: ("head_too_large", "too_many_headers"),
+        501: ("unknown_coding", "unknown_method"),
+        503: ("too_many_connections",),
+        505: ("wrong_version",),
+    }
+)
+"""Said of any request, before anybody looks at its path."""
+
+_WEBHOOKS: Mapping[int, tuple[str, ...]] = MappingProxyType(
+    {
+        400: ("signature_several", "unreadable", "cut_off"),
+        404: ("unknown_provider", "unknown_endpoint", "not_found"),
+        405: ("wrong_method",),
+        408: ("too_slow",),
+        409: ("in_flight",),
+        413: ("too_large",),
+        415: ("encoded", "wrong_type"),
+        422: ("mode_mismatch",),
+        429: ("too_many_requests",),
+        503: ("not_published", "not_configured", "not_fetched", "not_masked", "overloaded"),
+    }
+)
+_SIGNATURE = tuple(f"signature_{reason}" for reason in get_args(SignatureReason) if reason != "several")
+"""With the status that the provider knows."""
+
+CODES = frozenset(code for codes in (*_HTTP.values(), *_WEBHOOKS.values(), _SIGNATURE) for code in codes)
+"""Every word that ``error.code`` can be."""
+
+_MEANINGS: Mapping[int, str] = MappingProxyType(
+    {
+        400: "not HTTP/1.1 as everybody reads it, or one header too many of a kind that counts",
+        401: "not proven to be the provider's; nothing of it is kept",
+        404: "nothing at this path",
+        405: "webhooks are posted",
+        408: "head or body weren't there in time",
+        409: "another delivery of this event is being taken; send it again",
+        413: "the body is too large; answered before all of it is read",
+        414: "the target is too long",
+        415: "the body is coded, or of another type than the provider's",
+        417: "no expectation but 100-continue is met",
+        422: "live traffic at a test endpoint, or the other way round",
+        429: "too many requests; nothing was taken, send it again",
+        431: "too many or too large headers",
+        498: "not proven to be the provider's; nothing of it is kept",
+        501: "no such method or transfer coding here",
+        503: "not taken, and nothing is lost: send it again",
+        505: "neither HTTP/1.1 nor HTTP/1.0",
+    }
+)
+
+
+def describe(adapters: Mapping[str, Adapter]) -> Described:
+    """The description of a listener that takes these providers' webhooks."""
+    paths: Described = {}
+    for name, adapter in sorted(adapters.items()):
+        paths[f"/webhooks/{name}"] = {"post": _webhook(adapter, None)}
+        paths[f"/webhooks/{name}/{{endpoint}}"] = {"post": _webhook(adapter, _ENDPOINT_PARAMETER)}
+    paths["/healthz"] = {"get": _asked("alive", "Whether the process answers.", {200: "it does"})}
+    readiness = {200: "it is ready", 503: "Kafka doesn't answer"}
+    paths["/readyz"] = {"get": _asked("ready", "Whether webhooks can be taken.", readiness)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "payhook receiver",
+            "version": "1",
+            "description": "Takes payment providers' webhooks; a 2xx is given once Kafka has all of its events.",
+        },
+        "paths": paths,
+        "components": {"schemas": {"Error": _ERROR}, "responses": _refusals(adapters.values())},
+    }
+
+
+_ENDPOINT_PARAMETER: Described = {
+    "name": "endpoint",
+    "in": "path",
+    "required": True,
+    "description": "the endpoint by its name in ingest.endpoints: it fixes secrets, mode and tenant",
+    "schema": {"type": "string", "pattern": f"^{ENDPOINT.pattern}$"},
+}
+_TRACEPARENT: Described = {
+    "name": "traceparent",
+    "in": "header",
+    "required": False,
+    "description": "W3C Trace Context, carried on to Kafka",
+    "schema": {"type": "string"},
+}
+_ERROR: Described = {
+    "type": "object",
+    "required": ["error"],
+    "additionalProperties": False,
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "additionalProperties": False,
+            "properties": {
+                "code": {"type": "string", "enum": sorted(CODES)},
+                "message": {"type": "string", "maxLength": 300, "description": "what is wrong, and what to do"},
+            },
+        }
+    },
+}
+
+
+def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
+    content_type = FORM if adapter.name in FORM_PROVIDERS else JSON
+    parameters = [_TRACEPARENT] if endpoint is None else [endpoint, _TRACEPARENT]
+    return {
+        "operationId": adapter.name if endpoint is None else f"{adapter.name}_at_endpoint",
+        "summary": f"A webhook of {adapter.name}, with its signature as the provider makes it.",
+        "parameters": parameters,
+        "requestBody": {
+            "required": True,
+            "description": "the exact bytes that were signed, in UTF-8 and without a Content-Encoding",
+            "content": {content_type: {"schema": {}}},
+        },
+        "responses": _responses(adapter),
+    }
+
+
+def _responses(adapter: Adapter) -> Described:
+    accepted = adapter.accepted()
+    told = accepted.body.decode("utf-8")
+    responses: Described = {
+        str(accepted.status): {
+            "description": "taken, now or before",
+            "headers": {
+                "Idempotent-Replayed": {
+                    "description": "true where all of it was taken before",
+                    "schema": {"type": "string", "const": "true"},
+                }
+            },
+            "content": {accepted.content_type: {"example": json.loads(told) if told.startswith("{") else told}},
+        }
+    }
+    for status in sorted({*_HTTP, *_WEBHOOKS, adapter.signature_status}):
+        responses[str(status)] = _reference(status)
+    return responses
+
+
+def _refusals(adapters: Iterable[Adapter]) -> Described:
+    """By status, the signature's among them, as some providers know one of their own."""
+    signature_statuses = {adapter.signature_status for adapter in adapters}
+    refusals: Described = {}
+    for status in sorted({*_HTTP, *_WEBHOOKS, *signature_statuses}):
+        codes = [*_HTTP.get(status, ()), *_WEBHOOKS.get(status, ())]
+        codes += _SIGNATURE if status in signature_statuses else ()
+        refusals[f"Refused{status}"] = _refusal(status, codes)
+    return refusals
+
+
+def _reference(status: int) -> Described:
+    return {"$ref": f"#/components/responses/Refused{status}"}
+
+
+def _refusal(status: int, codes: Iterable[str]) -> Described:
+    refusal: Described = {
+        "description": f"{_MEANINGS[status]} ({', '.join(codes)})",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    if status in (409, 429, 503):
+        seconds = {"type": "string", "pattern": "^[0-9]+$"}
+        refusal["headers"] = {"Retry-After": {"required": True, "description": "seconds", "schema": seconds}}
+    if status == 405:
+        refusal["headers"] = {"Allow": {"required": True, "schema": {"type": "string"}}}
+    return refusal
+
+
+def _asked(name: str, summary: str, answers: Mapping[int, str]) -> Described:
+    responses: Described = {
+        str(status): {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
+        for status, meaning in answers.items()
+    }
+    for status in sorted({*_HTTP, 405} - set(answers)):
+        responses[str(status)] = _reference(status)
+    return {"operationId": name, "summary": summary, "responses": responses}
+
+
+def main() -> int:
+    described = describe(build_adapters(ProvidersSettings()))
+    sys.stdout.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
