@@ -117,7 +117,11 @@ def test_after_its_time_a_key_is_new_again() -> None:
     guarded.clock.advance(KEPT_S - 1)
     assert guarded.post().text == "run 1"
     guarded.clock.advance(2)
-    assert guarded.post().text == "run 2"
+    assert guarded.post(b"another").text == "run 2"
+    guarded.clock.advance(KEPT_S + 1)
+    assert guarded.post().text == "run 3"
+    first, other, again = (call.run.request_id for call in guarded.calls)
+    assert first == again != other, "a run is named by its key and its request, for ever"
 
 
 def test_of_fifty_at_once_one_runs_and_the_others_are_told_to_come_again() -> None:

@@ -124,10 +124,13 @@ def test_an_application_that_stops_when_its_client_leaves_is_not_told_of_it() ->
     """A server's streaming answers watch for that; cut short, they would be kept as if they were whole."""
 
     async def act(call: Call) -> None:
-        watching = asyncio.create_task(call.receive())
+        async def watch() -> None:
+            told.append((await call.receive())["type"])
+
+        watching = asyncio.create_task(watch())
         await asyncio.wait({watching}, timeout=0.01)
-        await call.answer(body=b"cut short" if watching.done() else b"whole")
-        assert (await watching)["type"] == "http.disconnect", "after the answer it may know"
+        await call.answer(body=b"cut short" if told else b"whole")
+        await watching
 
     async def receive() -> Message:
         return messages.pop(0)
@@ -135,9 +138,11 @@ def test_an_application_that_stops_when_its_client_leaves_is_not_told_of_it() ->
     async def send(message: Message) -> None:
         raise OSError("reset by peer")
 
-    guarded, messages = Guarded(act), [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+    messages: list[Message] = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+    guarded, told = Guarded(act), list[str]()
     asyncio.run(guarded.raw(receive, send))
     assert guarded.post().text == "whole"
+    assert told == ["http.disconnect"], "after the answer it may know"
 
 
 def test_a_request_cut_off_in_its_body_claims_nothing() -> None:
@@ -172,6 +177,21 @@ def test_an_answer_that_breaks_off_is_not_kept() -> None:
     asyncio.run(guarded.raw(empty_body, send))
     assert [message.get("more_body") for message in sent] == [None, True], "the client sees it break off"
     assert guarded.post().text == "whole"
+
+
+def test_an_answer_too_large_to_keep_that_stops_in_its_middle_was_given_all_the_same() -> None:
+    async def act(call: Call) -> None:
+        await call.send({"type": "http.response.start", "status": 201, "headers": []})
+        await call.send({"type": "http.response.body", "body": b"x" * 150, "more_body": True})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    guarded, sent = Guarded(act, answer_bytes_max=100), list[Message]()
+    asyncio.run(guarded.raw(empty_body, send))
+    assert [message.get("body") for message in sent] == [None, b"x" * 150]
+    copy = guarded.post()
+    assert (copy.status_code, slug(copy), len(guarded.calls)) == (409, "answer-not-kept", 1)
 
 
 def test_while_keys_cannot_be_looked_up_nothing_is_done() -> None:
