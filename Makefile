@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: docs setup demo up down test test-faults lint bench load clean
+.PHONY: docs setup demo up down test test-faults lint bench soak load clean
 
 setup:
 	@/bin/sh stack/setup.sh
@@ -34,11 +34,14 @@ lint: setup
 bench: setup
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY))
 
+soak: setup
+	@$(PY) -m load.soak
+
 load: setup
 	@$(PY) -m load.run
 
 clean: down
-	@rm -rf .payhook/data .payhook/demo .payhook/load
+	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench .payhook/soak
 
 docs: setup
 	@$(PY) -m stack.settings_page > docs/settings.md

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -51,8 +51,9 @@ def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]
 class Publisher(Protocol):
     """What the receiver asks of Kafka."""
 
-    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
-        """True once every in-sync replica has it; False when that failed or nobody knows."""
+    def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> Awaitable[bool]:
+        """Published before it returns; then True once every in-sync replica has it, False when that failed or
+        nobody knows."""
 
     def note(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
@@ -68,13 +69,14 @@ class KafkaPublisher:
         self._producer = producer
         self._clock = clock
         self._outstanding = 0
-        self._more = asyncio.Event()
-        self._broken: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._broken: asyncio.Future[str] | None = None
         self._asked: asyncio.Task[bool] | None = None
         self._asked_at = 0.0
         self.dropped = 0
 
-    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+    def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> asyncio.Future[bool]:
         acknowledged: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -85,29 +87,32 @@ class KafkaPublisher:
                 acknowledged.set_result(error is None)
 
         if not self._produce(topic, key, value, headers, delivered):
-            return False
-        return await acknowledged
+            acknowledged.set_result(False)
+        return acknowledged
 
     def note(self, topic: str, value: bytes) -> None:
         if not self._produce(topic, None, value, [], self._noted):
             self.dropped += 1
 
     async def serve(self) -> None:
-        """Runs for as long as the receiver does: polls often while something is outstanding.
+        """Runs for as long as the receiver does: delivery reports come in meanwhile, soon while any is outstanding.
 
         :raises ProducerBroken: start again with another producer
         """
-        while self._broken is None:
-            self._producer.poll(0)
-            if self._outstanding:
-                await asyncio.sleep(BUSY_POLL_S)
-                continue
-            self._more.clear()
-            try:
-                await asyncio.wait_for(self._more.wait(), IDLE_POLL_S)
-            except TimeoutError:
-                continue
-        raise ProducerBroken(self._broken)
+        self._broken = asyncio.get_running_loop().create_future()
+        self._poll()
+        try:
+            raise ProducerBroken(await self._broken)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _poll(self) -> None:
+        """A timer's callback, not a task that sleeps: at a thousand times a second the difference counts."""
+        self._producer.poll(0)
+        self._busy = self._outstanding > 0
+        delay = BUSY_POLL_S if self._busy else IDLE_POLL_S
+        self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
 
     async def reachable(self) -> bool:
         """Whether the broker tells its metadata; asked once a second at most, whoever asks."""
@@ -138,12 +143,15 @@ class KafkaPublisher:
             return False
         except KafkaException as refused:
             log.warning("%s takes nothing: %s", topic, refused)
-            if refused.args[0].code() == KafkaError._FATAL:  # noqa: SLF001  the library's public name
-                self._broken = str(refused)
-                self._more.set()
+            fatal = refused.args[0].code() == KafkaError._FATAL  # noqa: SLF001  the library's public name
+            if fatal and self._broken is not None and not self._broken.done():
+                self._broken.set_result(str(refused))
             return False
         self._outstanding += 1
-        self._more.set()
+        if not self._busy and self._timer is not None:
+            self._busy = True
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(BUSY_POLL_S, self._poll)
         return True
 
     def _noted(self, error: KafkaError | None, _message: Message) -> None:
@@ -159,4 +167,4 @@ async def publish_all(publisher: Publisher, records: Sequence[Record]) -> list[b
     """Publishes in order and waits for all; one answer a record."""
     if len(records) == 1:
         return [await publisher.publish(*records[0])]
-    return list(await asyncio.gather(*(publisher.publish(*record) for record in records)))
+    return list(await asyncio.gather(*[publisher.publish(*record) for record in records]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from core import strict_json
@@ -16,6 +15,7 @@ from core.money import MoneyFact
 SignatureReason: TypeAlias = Literal["missing", "malformed", "mismatch", "stale", "future", "several", "untrusted"]
 
 DEFAULT_ENDPOINT = "default"
+_READ = "_document"
 
 _REMEDIES: dict[SignatureReason, str] = {
     "missing": "there is no signature: check that this is the provider's signed delivery",
@@ -117,13 +117,17 @@ class Request:
                 found = value
         return found
 
-    @cached_property
+    @property
     def document(self) -> strict_json.Document:
         """The body read once.
 
         :raises Unparseable: by `core.strict_json`
         """
-        return strict_json.loads(self.body)
+        read: strict_json.Document | None = self.__dict__.get(_READ)
+        if read is None:
+            # What functools.cached_property does, without its lock.
+            read = self.__dict__[_READ] = strict_json.loads(self.body)
+        return read
 
 
 @dataclass(frozen=True)
