@@ -235,6 +235,25 @@ def test_another_amount_is_another_content_of_the_same_event_and_fact(case: Case
     assert (first.fact_sha256 != other.fact_sha256) == case.books
 
 
+def test_an_amount_that_cant_be_trusted_costs_the_event_its_fact_and_no_more(case: Case) -> None:
+    """It is named as ever, and fails when it is handled, where a person sees it."""
+    body, adapter, named = case.body(Told()), case.adapter(), told(case, Told())
+    lost = 0
+    for path in case.amounts() if case.books else ():
+        for value in ("x", "1e5", 10**16, 12.5, None, [], GONE):
+            try:
+                request = case.request(case.spoiled(body, path, value), case.secrets[0])
+            except Unparseable:
+                continue  # no such amount can be signed
+            event = checked(adapter, only(case, request))
+            assert (event.poison, event.event_key, event.entity_key) == (None, named.event_key, named.entity_key)
+            if event.fact_key is None:
+                lost += 1
+                with pytest.raises(FROM_MONEY):
+                    adapter.money(event.body, event.event_type)
+    assert (lost > 0) == case.books
+
+
 def test_two_partial_refunds_of_one_payment_are_two_facts_of_one_entity(case: Case) -> None:
     first, second = (told(case, Told(event=f"e{number}", movement=f"m{number}")) for number in (1, 2))
     assert first.event_key != second.event_key

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from load.samples.braintree import transaction_event
 from providers import Request
-from tests.contract.adapter_cases.case import GONE, NOW, Case, Path, Told, flips
+from tests.contract.adapter_cases.case import GONE, NOW, SAMPLE, Case, Path, Told, flips
 
 
 class BraintreeCase(Case):
@@ -56,6 +56,11 @@ class BraintreeCase(Case):
         except ParseError:
             return [(0,)]
 
+    def amounts(self) -> list[Path]:
+        body = self.body(SAMPLE)
+        root = fromstring(body)
+        return [path for path in self.fields(body) if _named(root, path) == "amount"]
+
     def spoiled(self, body: bytes, path: Path, value: object) -> bytes:
         """An element gone, twice, or with another text; what is no XML any more stays as it is."""
         try:
@@ -73,6 +78,12 @@ class BraintreeCase(Case):
         else:
             element.text = str(value)
         return tostring(root)
+
+
+def _named(root: Element, path: Path) -> str:
+    for step in path:
+        root = root[int(step)]
+    return root.tag
 
 
 def _paths(element: Element, at: Path = ()) -> Iterator[Path]:

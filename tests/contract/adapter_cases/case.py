@@ -123,6 +123,13 @@ class Case:
         """The places in a body at which `spoiled` can put something else."""
         return list(paths(json.loads(body)))
 
+    def amounts(self) -> list[Path]:
+        """Where a sample says its amount: the values that follow from it, and the objects of amounts around them."""
+        some, others = (json.loads(self.body(replace(SAMPLE, amount_minor=amount))) for amount in (1_250, 1_251))
+        found = [path for path in paths(some) if _is_leaf(some, path) and _at(some, path) != _at(others, path)]
+        around = {path[:-1] for path in found if "amount" in str(path[-2:-1]) or "money" in str(path[-2:-1])}
+        return [*found, *sorted(around, key=str)]
+
     def spoiled(self, body: bytes, path: Path, value: object) -> bytes:
         """The body with something else (or nothing: `GONE`) in one place."""
         return json.dumps(with_value(json.loads(body), path, value)).encode()
@@ -160,6 +167,16 @@ def paths(document: object, at: Path = ()) -> Iterator[Path]:
     elif isinstance(document, list):
         for index, value in enumerate(document):
             yield from paths(value, (*at, index))
+
+
+def _at(document: Any, path: Path) -> Any:
+    for step in path:
+        document = document[step]
+    return document
+
+
+def _is_leaf(document: object, path: Path) -> bool:
+    return not isinstance(_at(document, path), dict | list)
 
 
 def with_value(document: Any, path: Path, value: object) -> Any:
