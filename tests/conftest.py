@@ -10,6 +10,9 @@ from hypothesis import settings as hypothesis_settings
 
 hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis_settings.register_profile("dev", deadline=None)
+# What tests/faults takes unless HYPOTHESIS_PROFILE names another.
+hypothesis_settings.register_profile("faults", deadline=None, max_examples=2_000, print_blob=True)
+hypothesis_settings.register_profile("night", deadline=None, max_examples=50_000, print_blob=True)
 hypothesis_settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
