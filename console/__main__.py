@@ -33,6 +33,8 @@ REDIS_TIMEOUT_S = 1.0
 """Far more than the receiver allows: an operator's order waits rather than being refused."""
 REDIS_FAILURES_MAX = 5
 REDIS_RESET_S = 2.0
+KEY_LEASE_S = 15.0
+"""Of a key whose listener died, or whose claim came late out of a Redis that hung; a living one renews it."""
 COMMAND_TIMEOUT_MS = 8_000
 """Below `dlq.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka's client."""
 
@@ -63,9 +65,8 @@ async def _serve(settings: Settings) -> None:
     )
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
-        mount_api(
-            app, _desks(settings, producer, clock), RedisAnswers(redis, gate), origins_of(console.host, console.port)
-        )
+        answers = RedisAnswers(redis, gate, KEY_LEASE_S)
+        mount_api(app, _desks(settings, producer, clock), answers, origins_of(console.host, console.port))
         # A key's caller is its address: no header may say another one.
         config = uvicorn.Config(
             app, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
