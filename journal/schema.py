@@ -66,7 +66,9 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("row_hash", pa.string(), nullable=False),
     ]
 )
-HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name != "row_hash")
+LATER_COLUMNS = ("tenant", "zone", "original_sha256")
+"""Came after rows had been hashed: each counts only where it has a value, and with its name."""
+HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,20 +128,23 @@ class JournalRow:
 
 
 def row_hash(row: JournalRow) -> str:
-    """Hex SHA-256 over every other column, in schema order, as text joined by U+001F.
+    """Hex SHA-256 over every other column as text joined by U+001F: `HASHED_COLUMNS`, then `LATER_COLUMNS`.
 
-    NULL is U+0000, booleans are ``true``/``false``, timestamps are microseconds since 1970: the same
-    text that Spark's ``sha2(concat_ws(...), 256)`` sees, so that a whole journal is checked in the JVM.
+    NULL is U+0000, booleans are ``true``/``false``, timestamps are microseconds since 1970; a later column is
+    ``name=value``, or left out. The same text that Spark's ``sha2(concat_ws(...), 256)`` sees, so that a whole
+    journal is checked in the JVM.
     """
-    return hashlib.sha256(
-        "\x1f".join(_as_text(getattr(row, name)) for name in HASHED_COLUMNS).encode("utf-8")
-    ).hexdigest()
+    texts = [_as_text(getattr(row, name)) for name in HASHED_COLUMNS]
+    texts += [f"{name}={value}" for name in LATER_COLUMNS if (value := getattr(row, name)) is not None]
+    return hashlib.sha256("\x1f".join(texts).encode("utf-8")).hexdigest()
 
 
 def row_hashes(table: pa.Table) -> list[str]:
     """`row_hash` of every row of a table of `JOURNAL_SCHEMA`, natively."""
     texts = [_texts(table.column(name)) for name in HASHED_COLUMNS]
     joined = pc.binary_join_element_wise(*texts, "\x1f", null_handling="replace", null_replacement="\x00")
+    later = [pc.binary_join_element_wise(f"{name}=", table.column(name), "") for name in LATER_COLUMNS]
+    joined = pc.binary_join_element_wise(joined, *later, "\x1f", null_handling="skip")
     return [hashlib.sha256(text).hexdigest() for text in joined.cast(pa.binary()).to_pylist()]
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
-from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA
+from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
 
@@ -175,6 +175,8 @@ def _digests(journal: DataFrame) -> DataFrame:
 def row_hash_column() -> Column:
     """`journal.schema.row_hash`, natively."""
     texts = [fn.coalesce(_as_text(name), fn.lit("\x00")) for name in HASHED_COLUMNS]
+    # concat is NULL where a part is, and concat_ws leaves a NULL out.
+    texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS]
     return fn.sha2(fn.concat_ws("\x1f", *texts), 256)
 
 
