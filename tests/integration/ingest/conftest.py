@@ -22,7 +22,7 @@ from redis import Redis
 from core.clock import SystemClock
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.registry import build_adapters
-from providers.settings import ProvidersSettings
+from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
@@ -45,6 +45,9 @@ TIMES = {
     "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "250",
     "PAYHOOK_INGEST__REDIS_RESET_S": "0.3",
 }
+SQUARE_URL = "https://hooks.example.com/webhooks/square"
+PROVIDERS = ProvidersSettings(square=SquareSettings(notification_urls={"default": SQUARE_URL}))
+SETTINGS = TIMES | {"PAYHOOK_PROVIDERS__SQUARE__NOTIFICATION_URLS": json.dumps({"default": SQUARE_URL})}
 READ_S = 20.0
 """A consumer of its own group sees its first record after a few seconds."""
 
@@ -113,7 +116,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         make_topics(bootstrap, topics(TopicsSettings()), replication=1)
         made = Servers(folder, broker, claims, bootstrap, redis_url(redis_port))
         (folder / "secrets").mkdir()
-        for name, adapter in build_adapters(ProvidersSettings()).items():
+        for name, adapter in build_adapters(PROVIDERS).items():
             made.secrets[name] = adapter.new_secret()
             (folder / "secrets" / name).write_text(made.secrets[name] + "\n", "utf-8")
         yield made
@@ -145,7 +148,7 @@ class ReceiverUnderTest:
         self.prefix = uuid.uuid4().hex[:8]
         # Another second would be other content.
         self._created = SystemClock().now()
-        self._adapters = build_adapters(ProvidersSettings())
+        self._adapters = build_adapters(PROVIDERS)
 
     def stripe(self, event_id: str, amount: int = 500) -> Signed:
         body = stripe_event(
@@ -225,7 +228,7 @@ class ReceiverUnderTest:
 
 @contextlib.contextmanager
 def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
-    """A receiver with settings of its own over `TIMES`."""
+    """A receiver with settings of its own over `SETTINGS`."""
     port, metrics_port = free_ports(2)
     given: dict[str, Any] = {
         "PAYHOOK_DATA_DIR": str(servers.folder),
@@ -233,7 +236,7 @@ def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
         "PAYHOOK_REDIS__URL": servers.redis_url,
         "PAYHOOK_INGEST__PORT": str(port),
         "PAYHOOK_INGEST__METRICS_PORT": str(metrics_port),
-        **TIMES,
+        **SETTINGS,
         **env,
     }
     url = f"http://{LOOPBACK}:{port}"

@@ -13,8 +13,7 @@ import pytest
 from core.clock import SystemClock
 from load.webhooks import AdyenItem, adyen_notification
 from providers.registry import build_adapters
-from providers.settings import ProvidersSettings
-from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed
+from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest, Servers, Signed
 from tests.integration.ingest.wire import head
 
 pytestmark = pytest.mark.timeout(120)
@@ -41,7 +40,7 @@ def error(answer: httpx.Response) -> tuple[int, str]:
 
 def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe") -> Signed:
     body, _ = receiver.stripe("1")
-    request = build_adapters(ProvidersSettings())[provider].sign(body, receiver.servers.secrets[provider], at)
+    request = build_adapters(PROVIDERS)[provider].sign(body, receiver.servers.secrets[provider], at)
     return request.body, request.headers
 
 
@@ -240,7 +239,7 @@ def test_a_delivery_that_is_replayed_in_its_time_is_a_duplicate(receiver: Receiv
 def test_a_signature_of_another_provider_or_of_an_old_secret_proves_nothing(receiver: ReceiverUnderTest) -> None:
     body, headers = receiver.stripe("1")
     assert error(receiver.post((body, headers), "standardwebhooks")) == (401, "signature_missing")
-    other = build_adapters(ProvidersSettings())["stripe"]
+    other = build_adapters(PROVIDERS)["stripe"]
     request = other.sign(body, other.new_secret(), SystemClock().now())
     assert error(receiver.post((request.body, request.headers))) == (401, "signature_mismatch")
 
