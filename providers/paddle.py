@@ -42,7 +42,7 @@ from providers.fields import (
 )
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
-from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
+from providers.signature import check_age, matching, secret_error, sha256_mac, timed_signatures, timestamp
 
 NAME = "paddle"
 HEADER = b"paddle-signature"
@@ -97,7 +97,7 @@ class PaddleAdapter:
         header = request.one(HEADER)
         if header is None:
             raise SignatureInvalid("missing")
-        sent_at, signatures = _read_header(header)
+        sent_at, signatures = timed_signatures(header, b";", b"ts", b"h1")
         signed_at = timestamp(sent_at)
         message = b"%b:%b" % (sent_at, request.body)
         index = matching(signatures, [_signature(secret, message) for secret in secrets])
@@ -164,23 +164,6 @@ def _key(secret: str) -> bytes:
 
 def _signature(secret: str, message: bytes) -> bytes:
     return sha256_mac(_key(secret), message).hex().encode("ascii")
-
-
-def _read_header(header: bytes) -> tuple[bytes, list[bytes]]:
-    """``ts=…;h1=…[;h1=…]``; only h1 counts, and there is one ts."""
-    sent_at: bytes | None = None
-    signatures: list[bytes] = []
-    for part in header.split(b";"):
-        scheme, _, value = part.partition(b"=")
-        if scheme == b"h1":
-            signatures.append(value)
-        elif scheme == b"ts":
-            if sent_at is not None:
-                raise SignatureInvalid("malformed")
-            sent_at = value
-    if sent_at is None:
-        raise SignatureInvalid("malformed")
-    return sent_at, signatures
 
 
 def _entity(data: object) -> str | None:

@@ -30,6 +30,26 @@ def timestamp(raw: bytes) -> int:
     return int(raw)
 
 
+def timed_signatures(header: bytes, separator: bytes, time: bytes, scheme: bytes) -> tuple[bytes, list[bytes]]:
+    """The time and the signatures of ``t=…,v1=…[,v1=…]`` and its like; parts of other names don't count.
+
+    :raises SignatureInvalid: ``malformed``, no time or several
+    """
+    sent_at: bytes | None = None
+    signatures: list[bytes] = []
+    for part in header.split(separator):
+        name, _, value = part.partition(b"=")
+        if name == scheme:
+            signatures.append(value)
+        elif name == time:
+            if sent_at is not None:
+                raise SignatureInvalid("malformed")
+            sent_at = value
+    if sent_at is None:
+        raise SignatureInvalid("malformed")
+    return sent_at, signatures
+
+
 def check_age(signed_at: int, now: datetime, tolerance_s: int) -> None:
     """
     :raises SignatureInvalid: ``stale`` or ``future``, more than ``tolerance_s`` away

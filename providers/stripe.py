@@ -39,7 +39,7 @@ from providers.fields import (
 )
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
-from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
+from providers.signature import check_age, matching, secret_error, sha256_mac, timed_signatures, timestamp
 
 NAME = "stripe"
 HEADER = b"stripe-signature"
@@ -66,7 +66,7 @@ class StripeAdapter:
         header = request.one(HEADER)
         if header is None:
             raise SignatureInvalid("missing")
-        sent_at, signatures = _read_header(header)
+        sent_at, signatures = timed_signatures(header, b",", b"t", b"v1")
         signed_at = timestamp(sent_at)
         message = b"%b.%b" % (sent_at, request.body)
         index = matching(signatures, [_signature(secret, message) for secret in secrets])
@@ -138,23 +138,6 @@ def _key(secret: str) -> bytes:
 
 def _signature(secret: str, message: bytes) -> bytes:
     return sha256_mac(_key(secret), message).hex().encode("ascii")
-
-
-def _read_header(header: bytes) -> tuple[bytes, list[bytes]]:
-    """``t=…,v1=…[,v1=…][,v0=…]``; only v1 counts, and there is one t."""
-    sent_at: bytes | None = None
-    signatures: list[bytes] = []
-    for part in header.split(b","):
-        scheme, _, value = part.partition(b"=")
-        if scheme == b"v1":
-            signatures.append(value)
-        elif scheme == b"t":
-            if sent_at is not None:
-                raise SignatureInvalid("malformed")
-            sent_at = value
-    if sent_at is None:
-        raise SignatureInvalid("malformed")
-    return sent_at, signatures
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
