@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
 from uvicorn._types import ASGIVersions
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ingest.errors import (
     Refused,
     chunk_overhead,
-    error_json,
     forbidden_trailer,
     head_too_large,
     head_too_slow,
     target_too_long,
-    too_many_connections,
     too_many_headers,
     too_many_pipelined,
     unknown_method,
     upgrade,
 )
 from ingest.http_answer import EXTENSIONS, WholeAnswerCycle
+from ingest.http_connection import BODY, HEAD, IDLE, BoundedConnection, HttpLimits
 from ingest.http_head import (
     FORBIDDEN_TRAILERS,
     HEAD_BYTES_MAX,
@@ -54,24 +51,6 @@ PIPELINED_MAX = 16
 """Requests of one connection that wait for their turn; each holds a scope and what came of its body."""
 CHUNK_OVERHEAD_BYTES_MAX = 16_384
 """Sizes, extensions and trailers of a chunked body, beyond as many bytes as it holds."""
-LINGER_S = 2.0
-LINGER_BYTES_MAX = 1 << 20
-"""A sender that is still sending is listened to for so long: a reset connection would take its answer away."""
-TURNED_AWAY_MAX = 64
-"""Connections beyond the limit that may linger; further ones are closed at once."""
-
-_IDLE, _HEAD, _BODY = range(3)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Times in seconds. ``idle_s``: a connection on which nothing happens; ``header_deadline_s``: from a head's first
-    byte to its last; ``connections_max``: of one process."""
-
-    header_deadline_s: float = 5.0
-    idle_s: float = 30.0
-    connections_max: int = 900
-    retry_after_s: int = 2
 
 
 def http_protocol(limits: HttpLimits, on_refused: Callable[[Refused], None]) -> type[WebhookHttpProtocol]:
@@ -86,32 +65,11 @@ def http_protocol(limits: HttpLimits, on_refused: Callable[[Refused], None]) -> 
     return LimitedProtocol
 
 
-class _Closing:
-    """The transport as a request's cycle sees it: it closes through the protocol."""
-
-    __slots__ = ("_protocol", "_transport", "write")
-
-    def __init__(self, transport: asyncio.Transport, protocol: WebhookHttpProtocol) -> None:
-        self._transport = transport
-        self._protocol = protocol
-        self.write = transport.write
-
-    def close(self) -> None:
-        self._protocol.close()
-
-    def is_closing(self) -> bool:
-        return self._protocol.lingering or self._transport.is_closing()
-
-
-class WebhookHttpProtocol(HttpToolsProtocol):
-    """One connection. What it refuses it answers in order, after the requests before it, and then closes.
+class WebhookHttpProtocol(BoundedConnection):
+    """The requests of one connection, each judged before an application sees it.
 
     A request that is whole when it comes in costs no timer; a head that isn't has one of its own.
     """
-
-    limits: ClassVar[HttpLimits] = HttpLimits()
-    on_refused: ClassVar[Callable[[Refused], None]] = staticmethod(lambda refused: None)
-    turned_away: ClassVar[set[WebhookHttpProtocol]] = set()
 
     def __init__(
         self,
@@ -121,69 +79,14 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.lingering = False
-        self._raw: asyncio.Transport | None = None
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
         self.url = b""
-        self._deaf = False
-        self._owed: Refused | None = None
-        self._phase = _IDLE
         self._began_here = False
         self._head_bytes = 0
         self._judged: list[tuple[bytes, bytes]] = []
         self._judged_well: list[tuple[bytes, bytes]] | None = None
         self._trailers = 0
         self._wire_bytes = self._body_bytes = 0
-        self._ignored_bytes = 0
-        self._idle_since = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
-
-    # The connection
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        full = len(self.connections) >= self.limits.connections_max
-        super().connection_made(transport)
-        self._raw = transport
-        self.transport = cast(asyncio.Transport, _Closing(transport, self))
-        if full:
-            self.connections.discard(self)
-            self.turned_away.add(self)
-            self._refuse(too_many_connections(self.limits.retry_after_s))
-        else:
-            self._idle_since = self.loop.time()
-            self._idle_timer = self.loop.call_later(self.limits.idle_s, self._look_whether_idle)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf = True
-        self.turned_away.discard(self)
-        self._cancel_timers()
-        super().connection_lost(exc)
-
-    def close(self) -> None:
-        """Ends the connection after what was written; while a request is under way its rest is taken in and ignored."""
-        raw = self._raw
-        if raw is None or raw.is_closing() or self.lingering:
-            return
-        crowded = self in self.turned_away and len(self.turned_away) > TURNED_AWAY_MAX
-        if crowded or (self._phase == _IDLE and not self._deaf):
-            raw.close()
-            return
-        self._deaf = self.lingering = True
-        self._cancel_timers()
-        self.flow.resume_reading()
-        raw.write_eof()
-        self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
-
-    def _look_whether_idle(self) -> None:
-        """One timer a connection, that looks back: one a request would cost more than all of the checks."""
-        left_s = self.limits.idle_s
-        if self._phase == _IDLE and (self.cycle is None or self.cycle.response_complete):
-            left_s = self._idle_since + self.limits.idle_s - self.loop.time()
-        if left_s <= 0:
-            self.close()
-        else:
-            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
 
     # What comes in
     def data_received(self, data: bytes) -> None:
@@ -210,7 +113,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
 
     def _unfinished(self, size: int) -> None:
         """More is to come; ``size`` bytes were the last."""
-        if self._phase == _BODY:
+        if self._phase == BODY:
             self._wire_bytes += size
             if self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
                 raise chunk_overhead(CHUNK_OVERHEAD_BYTES_MAX)
@@ -227,11 +130,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES_MAX:
             raise head_too_large(HEAD_BYTES_MAX)
 
-    def _ignore(self, size: int) -> None:
-        self._ignored_bytes += size
-        if self._ignored_bytes > LINGER_BYTES_MAX and self._raw is not None:
-            self._raw.abort()
-
     def _head_is_late(self) -> None:
         self._head_timer = None
         self._refuse(head_too_slow(self.limits.header_deadline_s))
@@ -243,13 +141,13 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._judged = []
-        self._phase = _HEAD
+        self._phase = HEAD
         self._began_here = True
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if self._phase != _HEAD:
+        if self._phase != HEAD:
             self._on_trailer(name)
             return
         self.headers.append((name, value))
@@ -286,7 +184,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             "state": self.app_state.copy(),
             "extensions": EXTENSIONS,
         }
-        self._phase = _BODY
+        self._phase = BODY
         # The first piece holds the head too: it isn't counted.
         self._wire_bytes = -PIECE_BYTES
         self._body_bytes = self._trailers = 0
@@ -340,7 +238,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        self._phase = _IDLE
+        self._phase = IDLE
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.more_body = False
@@ -358,47 +256,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         elif self._owed is not None:
             self._write(self._owed)
             self.close()
-        elif self._phase == _BODY:
+        elif self._phase == BODY:
             # It was answered before the end of its body, which nobody will read.
             self.close()
         else:
             self.flow.resume_reading()
-
-    def _refuse(self, refused: Refused) -> None:
-        """Nothing more of this connection is read; the answer waits for those before it."""
-        self._deaf = True
-        self._cancel_timers()
-        type(self).on_refused(refused)
-        cycle = self.cycle
-        answered = cycle is None or cycle.response_complete
-        if self._phase == _BODY and self.pipeline:
-            # The request whose body is wrong is the newest: it hasn't begun.
-            self.pipeline.popleft()
-            self._owed = refused
-        elif self._phase == _BODY and not answered:
-            cycle.disconnected = True
-            cycle.message_event.set()
-            if not cycle.response_started:
-                self._write(refused)
-            self.close()
-        elif not answered:
-            self._owed = refused
-        else:
-            self._write(refused)
-            self.close()
-
-    def _write(self, refused: Refused) -> None:
-        body = error_json(refused)
-        lines = [STATUS_LINE[refused.status]]
-        for name, value in self.server_state.default_headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
-        if refused.retry_after_s is not None:
-            lines.append(b"retry-after: %d\r\n" % refused.retry_after_s)
-        lines.append(b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body))
-        self.transport.write(b"".join([*lines, body]))
-
-    def _cancel_timers(self) -> None:
-        for timer in (self._idle_timer, self._head_timer, self._linger_timer):
-            if timer is not None:
-                timer.cancel()
-        self._idle_timer = self._head_timer = self._linger_timer = None
