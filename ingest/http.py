@@ -80,6 +80,7 @@ class WebhookHttpProtocol(BoundedConnection):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
+        self._scheme = "https" if config.is_ssl else "http"
         self.url = b""
         self._began_here = False
         self._head_bytes = 0
@@ -90,22 +91,20 @@ class WebhookHttpProtocol(BoundedConnection):
 
     # What comes in
     def data_received(self, data: bytes) -> None:
-        if len(data) <= PIECE_BYTES:
-            self._feed(data)
-        else:
-            for start in range(0, len(data), PIECE_BYTES):
-                self._feed(data[start : start + PIECE_BYTES])
-
-    def _feed(self, piece: bytes) -> None:
         if self._deaf:
-            self._ignore(len(piece))
+            self._ignore(len(data))
+            return
+        size = len(data)
+        if size > PIECE_BYTES:
+            for start in range(0, size, PIECE_BYTES):
+                self.data_received(data[start : start + PIECE_BYTES])
             return
         try:
-            self.parser.feed_data(piece)
+            self.parser.feed_data(data)
             if self._phase or self.cycle is None or self.cycle.response_complete:
-                self._unfinished(len(piece))
+                self._unfinished(size)
         except httptools.HttpParserError as wrong:
-            self._refuse(refusal_of(wrong, piece))
+            self._refuse(refusal_of(wrong, data))
         except httptools.HttpParserUpgrade:
             self._refuse(upgrade())
         except Refused as refused:
@@ -167,17 +166,28 @@ class WebhookHttpProtocol(BoundedConnection):
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if parser.should_upgrade():
             raise unknown_method() if method == "CONNECT" else upgrade()
-        path, query = self._check(version)
+        if self._head_timer is not None:
+            # It came in several pieces; one alone is within the limit.
+            self._head_timer.cancel()
+            self._head_timer = None
+            check_size(self.url, self.headers)
+        if len(self.headers) > HEADERS_MAX:
+            raise too_many_headers(HEADERS_MAX)
+        self.expect_100_continue = False
+        if self._judged != self._judged_well or version != "1.1":
+            self.expect_100_continue = check_head(version, self._judged)
+            self._judged_well = None if self.expect_100_continue else self._judged
+        path, query = split_target(self.url)
         self.scope = {
             "type": "http",
             "asgi": self._asgi,
             "http_version": version,
             "method": method,
-            "scheme": "https" if self.scheme == "https" else "http",
-            "path": self.root_path + (unquote(text) if "%" in (text := path.decode("ascii")) else text),
-            "raw_path": self.root_path.encode("ascii") + path,
+            "scheme": self._scheme,
+            "path": unquote(text) if "%" in (text := path.decode("ascii")) else text,
+            "raw_path": path,
             "query_string": query,
-            "root_path": self.root_path,
+            "root_path": "",
             "headers": self.headers,
             "server": self.server,
             "client": self.client,
@@ -189,22 +199,6 @@ class WebhookHttpProtocol(BoundedConnection):
         self._wire_bytes = -PIECE_BYTES
         self._body_bytes = self._trailers = 0
         self._begin_cycle(version == "1.1" and parser.should_keep_alive())
-
-    def _check(self, version: str) -> tuple[bytes, bytes]:
-        """Path and query of a head in which all is well."""
-        if len(self.headers) > HEADERS_MAX:
-            raise too_many_headers(HEADERS_MAX)
-        if self._head_timer is not None:
-            # It came in several pieces; one alone is within the limit.
-            self._head_timer.cancel()
-            self._head_timer = None
-            check_size(self.url, self.headers)
-        target = split_target(self.url)
-        self.expect_100_continue = False
-        if self._judged != self._judged_well or version != "1.1":
-            self.expect_100_continue = check_head(version, self._judged)
-            self._judged_well = None if self.expect_100_continue else self._judged
-        return target
 
     def _begin_cycle(self, keep_alive: bool) -> None:
         before = self.cycle

@@ -5,6 +5,7 @@ An ASGI extension: where the scope has it, an application may send one message w
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from starlette.types import Scope, Send
@@ -17,10 +18,11 @@ EXTENSIONS = {WHOLE_ANSWER: {}}  # type: ignore[var-annotated]
 class WholeAnswerCycle(RequestResponseCycle):
     """uvicorn's, with the extension. Names and values of headers are the application's own words: none is checked."""
 
-    async def send(self, message: Any) -> None:
-        if message["type"] != WHOLE_ANSWER:
-            await super().send(message)
-            return
+    def send(self, message: Any) -> Coroutine[Any, Any, None]:
+        """Not a coroutine itself: one around another would cost each message of other applications."""
+        return self._send_whole(message) if message["type"] == WHOLE_ANSWER else super().send(message)
+
+    async def _send_whole(self, message: Any) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:

@@ -44,7 +44,7 @@ JUDGED = frozenset({b"host", b"transfer-encoding", b"expect"})
 
 _AUTHORITY = rb"(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST = re.compile(_AUTHORITY)
-_ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://" + _AUTHORITY + rb"(/[^?]*)?(?:\?(.*))?")
+_ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://" + _AUTHORITY + rb"(/[^?#]*)?(?:\?([^#]*))?")
 _METHOD = re.compile(rb"[\r\n]*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [/*A-Za-z]")
 
 
@@ -87,9 +87,7 @@ def split_target(target: bytes) -> tuple[bytes, bytes]:
     """
     if len(target) > TARGET_BYTES_MAX:
         raise target_too_long(TARGET_BYTES_MAX)
-    if b"#" in target:
-        raise wrong_target()
-    if target.startswith(b"/"):
+    if target.startswith(b"/") and b"#" not in target:
         path, _, query = target.partition(b"?")
         return path, query
     if absolute := _ABSOLUTE.fullmatch(target):
