@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
@@ -158,30 +158,22 @@ class RedisClaims:
         steps, self._waiting = self._waiting, []
         task = asyncio.get_running_loop().create_task(self._run(steps))
         self._running.add(task)
-        task.add_done_callback(self._returned)
-
-    def _returned(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._leave()
 
     async def _run(self, steps: list[_Step]) -> None:
         kinds = [[step for step in steps if step.kind == kind] for kind in range(len(_SCRIPTS))]
         calls = [call for kind, asked in enumerate(kinds) for call in self._calls(kind, asked)]
+        answers: list[bytes] | Exception
         try:
             answers = await self._gate.through(lambda: self._pipeline(calls))
         except Exception as failed:
-            for step in steps:
-                if step.answer is not None and not step.answer.done():
-                    # One of its own for each: an exception that is raised in many places gathers all their traces.
-                    own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
-                    step.answer.set_exception(own)
-            return
-        letters, at = b"".join(answers), 0
-        for step in (step for asked in kinds for step in asked):
-            until = at + len(step.keys) if step.kind == _CLAIM else at
-            if step.answer is not None and not step.answer.done():
-                step.answer.set_result(letters[at:until])
-            at = until
+            answers = failed
+        # The next one leaves before this one's requests go on: Redis works while they do.
+        self._running.discard(cast(asyncio.Task[None], asyncio.current_task()))
+        self._leave()
+        if isinstance(answers, Exception):
+            _fail(steps, answers)
+        else:
+            _tell([step for asked in kinds for step in asked], b"".join(answers))
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
         """As few scripts as may be for all steps of a kind, in their order."""
@@ -218,3 +210,21 @@ class RedisClaims:
 
 def _text(answer: bytes | str) -> str:
     return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def _tell(steps: Sequence[_Step], letters: bytes) -> None:
+    """Each claim its letters; ``steps`` in the order of their scripts."""
+    at = 0
+    for step in steps:
+        until = at + len(step.keys) if step.kind == _CLAIM else at
+        if step.answer is not None and not step.answer.done():
+            step.answer.set_result(letters[at:until])
+        at = until
+
+
+def _fail(steps: Sequence[_Step], failed: Exception) -> None:
+    for step in steps:
+        if step.answer is not None and not step.answer.done():
+            # One of its own for each: an exception that is raised in many places gathers all their traces.
+            own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
+            step.answer.set_exception(own)
