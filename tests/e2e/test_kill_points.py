@@ -1,4 +1,4 @@
-"""A process that dies at any named point of its work leaves one effect an event, and a clean ledger."""
+"""A process that dies in the middle of its work leaves one effect an event, and a clean ledger."""
 
 from __future__ import annotations
 
@@ -6,47 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from load.client import wait_for
-from load.embedded import embedded_stack
-from load.traffic import Webhook
-from tests.e2e.conftest import Stack, assert_once
+from tests.e2e.killing import killed_at
 
-BACK_S = 60.0
 pytestmark = pytest.mark.timeout(400)
 
-POINTS = (
+AROUND_WHAT_IS_DURABLE = (
     "ingest.between_publish_and_confirm",
-    "processor.after_read",
-    "processor.after_handlers",
     "processor.before_commit",
     "processor.after_commit",
-    "processor.after_index",
-    "processor.after_postings",
 )
+"""Each on one side of Kafka's acknowledgement or of the commit; `make test-faults` has every point."""
 
 
-def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fired = tmp_path / "fired"
-    fired.mkdir()
-    monkeypatch.setenv("PAYHOOK_TESTING", "1")
-    monkeypatch.setenv("PAYHOOK_CRASH_AT", ",".join(POINTS))
-    monkeypatch.setenv("PAYHOOK_CRASH_ONCE", str(fired))
-    for point in POINTS[1:]:
-        (fired / point).touch()
-    with embedded_stack(tmp_path / "stack") as data_dir:
-        stack = Stack(data_dir)
-        webhooks: list[Webhook] = []
-        for point in POINTS:
-            (fired / point).unlink(missing_ok=True)
-            fresh = stack.captures(5, point.replace(".", "-").replace("_", "-"))
-            poison = stack.traffic.signed("stripe", b'{"id": ' + point.encode())
-            wait_for(lambda fresh=fresh, poison=poison: accepted(stack, [*fresh, poison]), BACK_S)  # type: ignore[misc]
-            webhooks += fresh
-            assert wait_for(lambda point=point: (fired / point).exists(), BACK_S), f"{point} never fired"  # type: ignore[misc]
-        assert_once(stack, webhooks)
-        stack.verify()
-
-
-def accepted(stack: Stack, webhooks: list[Webhook]) -> bool:
-    """Delivers until every one is answered 200, as a provider does."""
-    return {answer.status for answer in stack.post(*webhooks)} == {200}
+def test_kill_9_around_what_is_durable_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(AROUND_WHAT_IS_DURABLE, tmp_path, monkeypatch)

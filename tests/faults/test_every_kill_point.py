@@ -1,0 +1,15 @@
+"""A process that dies at any named point of its work leaves one effect an event, and a clean ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.killing import POINTS, killed_at
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(POINTS, tmp_path, monkeypatch)
