@@ -11,7 +11,7 @@ from load.embedded import embedded_stack
 from load.traffic import Webhook
 from tests.e2e.conftest import Stack, assert_once
 
-BACK_S = 60.0
+BACK_S = 120.0
 POINTS = (
     "ingest.between_publish_and_confirm",
     "processor.after_read",
