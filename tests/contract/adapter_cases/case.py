@@ -6,6 +6,7 @@ What a case doesn't override is so for a provider that signs its whole JSON body
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,7 +43,7 @@ class Told:
 SAMPLE = Told()
 
 
-class Case:
+class Case(ABC):
     """One provider's requests."""
 
     name: ClassVar[str]
@@ -72,9 +73,9 @@ class Case:
     def adapter(self, **settings: Any) -> Adapter:
         return build_adapters(ProvidersSettings(**{**self.settings, **settings}))[self.name]
 
+    @abstractmethod
     def body(self, told: Told) -> bytes:
         """One event's request body, before it is signed."""
-        raise NotImplementedError
 
     def others(self) -> Sequence[bytes]:
         """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event."""

@@ -1,0 +1,117 @@
+"""A provider to fetch from: a real server on the loopback address, and fetching with limits of a test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from core.clock import ManualClock
+from ingest.fetch import FetchFailed, HttpFetch, open_client
+from ingest.fetch_settings import FetchSettings
+from providers.port import Wanted
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+SECRET = "live_3kXbDbWVQzTFq5hYpG8d"  # of our own making
+
+
+class Provider:
+    """A server that answers as told, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.status: dict[str, int] = {}
+        self.headers: dict[str, str] = {}
+        self.body = b'{"id":"tr_1"}'
+        self.chunks = 1
+        self.counting = True
+        self.open = threading.Event()
+        self.open.set()
+        self.base = ""
+
+    @property
+    def bearers(self) -> list[str]:
+        return [bearer for _, bearer in self.asked]
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        bearer = handler.headers.get("authorization", "").removeprefix("Bearer ")
+        self.asked.append((handler.path, bearer))
+        body = self.body + (b" of %d" % len(self.asked) if self.counting else b"")
+        self.open.wait(10)
+        handler.send_response(self.status.get(bearer, self.status.get("*", 200)))
+        for name, value in self.headers.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(body) * self.chunks))
+        handler.end_headers()
+        for _ in range(self.chunks):
+            handler.wfile.write(body)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    told = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with contextlib.suppress(OSError):
+                told.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    told.base = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield told
+    finally:
+        told.open.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+def running(
+    scene: Callable[[HttpFetch], Awaitable[None]], clock: ManualClock, loopback: bool = True, **set_: float
+) -> HttpFetch:
+    """Plays a scene with a fetcher of those settings."""
+
+    async def play() -> HttpFetch:
+        async with open_client() as client:
+            fetching = HttpFetch(client, FetchSettings.model_validate(set_), clock, loopback=loopback)
+            try:
+                await scene(fetching)
+            finally:
+                await fetching.close()
+            return fetching
+
+    return asyncio.run(play())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Other threads' doings, waited for."""
+    for _ in range(1_000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it didn't come to that")
+
+
+async def failing(fetching: HttpFetch, wanted: Wanted) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        await fetching.fetch(wanted)
+    return caught.value
