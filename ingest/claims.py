@@ -76,7 +76,7 @@ class Claims(Protocol):
         """Gives keys back that weren't published; only if still the owner."""
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        """Confirms and releases before any claim that is asked for later; nobody hears whether it worked."""
+        """Confirms and releases soon; nobody hears whether it worked. A claim that overtakes it is told "in flight"."""
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]
         "message.timeout.ms": publish_timeout_ms,
         "request.timeout.ms": publish_timeout_ms,
         "socket.timeout.ms": 10_000,
-        "linger.ms": 1,
+        "linger.ms": 0.3,
         "partitioner": "murmur2_random",
         "queue.buffering.max.messages": 50_000,
         "queue.buffering.max.kbytes": 128 * 1024,

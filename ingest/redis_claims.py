@@ -18,8 +18,8 @@ from redis.exceptions import NoScriptError
 from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.gate import RedisGate
 
-PIPELINES_MAX = 1
-"""At once; meanwhile the next one fills up, so that load makes pipelines longer, not more, and their order is kept."""
+PIPELINES_MAX = 2
+"""At once, on a connection each; meanwhile the next one fills up, so that load makes pipelines longer, not more."""
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 

@@ -17,11 +17,13 @@ from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed
 
 pytestmark = pytest.mark.timeout(120)
 BACK_S = 20.0
+PATIENT = {"PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "10000", "PAYHOOK_INGEST__LEASE_S": "60"}
+"""A busy machine must not count as Redis being down: then copies are published and the journal tells them apart."""
 
 
 @pytest.fixture(scope="module")
 def workers(servers: Servers) -> Iterator[ReceiverUnderTest]:
-    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3") as receiver:
+    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3", **PATIENT) as receiver:
         yield receiver
 
 
@@ -41,12 +43,12 @@ def storm(posts: list[tuple[ReceiverUnderTest, Signed]]) -> list[tuple[int, bool
 def test_of_sixty_copies_over_two_receivers_of_which_one_has_three_workers_one_is_published(
     servers: Servers, workers: ReceiverUnderTest
 ) -> None:
-    with receiver_on(servers) as other:
+    with receiver_on(servers, **PATIENT) as other:
         signed = workers.stripe("storm")
         with servers.publishing(1) as published:
             told = storm([(workers if number % 2 else other, signed) for number in range(60)])
-        assert told.count((200, False)) == 1
-        assert set(told) <= {(200, False), (200, True), (409, False)}
+            assert set(told) <= {(200, False), (200, True), (409, False)}
+            assert told.count((200, False)) == 1
         assert [headers["dedupe"] for *_, headers in published] == ["claimed"]
 
 
