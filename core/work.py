@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from core.decision import ErrorKind
+from core.errors import PayhookError
 from core.money import Money
 
 Side: TypeAlias = Literal["debit", "credit"]
@@ -56,7 +58,41 @@ class Ignored:
     reason: str
 
 
-Outcome: TypeAlias = Applied | Ignored
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The event wasn't tried: its downstream isn't to be called now. It costs no attempt and is due again later."""
+
+    downstream: str
+    retry_after_s: float
+
+
+Outcome: TypeAlias = Applied | Ignored | Held
+
+
+class DownstreamHeld(PayhookError):
+    """A handler that may not call a downstream now raises this through; the event is parked as `Held`."""
+
+    def __init__(self, downstream: str, retry_after_s: float) -> None:
+        self.downstream = downstream
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{downstream} isn't called now; again in {retry_after_s:g} s")
+
+    def __reduce__(self) -> tuple[type[DownstreamHeld], tuple[str, float]]:
+        return DownstreamHeld, (self.downstream, self.retry_after_s)
+
+
+class MissingPredecessor(PayhookError):
+    """An event that can't be handled before another one of its entity, which may be among its followers."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, event_key: str, wanted: str) -> None:
+        self.event_key = event_key
+        self.wanted = wanted
+        super().__init__(f"{event_key} needs {wanted} first; it is tried again when that has come")
+
+    def __reduce__(self) -> tuple[type[MissingPredecessor], tuple[str, str]]:
+        return MissingPredecessor, (self.event_key, self.wanted)
 
 
 class Handler(Protocol):

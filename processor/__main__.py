@@ -19,6 +19,7 @@ from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES, stream_of
 from processor.metrics import ProcessorMetrics
+from processor.sources import KafkaSource
 from processor.spark import open_session
 from processor.status import StatusFile
 from processor.stream import Stream
@@ -74,13 +75,14 @@ def main() -> int:
             metrics.parked.set(told["open"])
             status.write({"ready": True, "stream": places.stream, **told})
 
-    stream = Stream(session, batches, clock, places.checkpoint, on_batch)
+    topics = KafkaSource(
+        session, settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s
+    )
+    stream = Stream(batches, clock, places.checkpoint, on_batch, topics)
     signal.signal(signal.SIGTERM, lambda *_: stream.stop())
     signal.signal(signal.SIGINT, lambda *_: stream.stop())
     try:
-        stream.run(
-            settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s
-        )
+        stream.run()
     except Exception:
         log.exception("the stream ended")
         return 1

@@ -12,6 +12,8 @@ from core.decision import ErrorKind
 MESSAGE_CHARS_MAX = 2_000
 STACK_CHARS_MAX = 4_096
 CHAIN_MAX = 32
+RETRY_AFTER_S_MAX = 86_400.0
+"""A downstream that asks for more is asked once a day."""
 
 DEFAULT_KINDS: Mapping[str, ErrorKind] = {
     "ConnectionError": ErrorKind.SNBE,
@@ -23,7 +25,10 @@ DEFAULT_KINDS: Mapping[str, ErrorKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name."""
+    """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name.
+
+    ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
+    """
 
     kind: ErrorKind
     error_class: str
@@ -31,6 +36,7 @@ class Failure:
     message: str
     stack: str
     log_lines: str | None = None
+    retry_after_s: float | None = None
 
 
 class Classifier:
@@ -60,6 +66,7 @@ class Classifier:
             message=clean(without_card_numbers(str(error)), MESSAGE_CHARS_MAX),
             stack=clean(without_card_numbers(stack), STACK_CHARS_MAX, keep_end=True),
             log_lines=log_lines,
+            retry_after_s=_retry_after_s(error),
         )
 
 
@@ -77,6 +84,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(link))
         yield link
         link = link.__cause__ or link.__context__
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    for link in _chain(error):
+        wanted = getattr(link, "retry_after_s", None)
+        if isinstance(wanted, (int, float)) and wanted > 0:
+            return min(float(wanted), RETRY_AFTER_S_MAX)
+    return None
 
 
 def _own_kind(error: BaseException) -> ErrorKind | None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.work import Outcome, WorkItem
+from core.work import Held, Outcome, WorkItem
 from processor.classify import Failure
 from processor.worker import RESULT_SCHEMA, Task, run_chunks
 
@@ -92,7 +92,7 @@ class Executor:
                 log.error("event %s ends its Python worker", item.event_key)
                 results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
             result = results.by_item.get(item.item_seq)
-            if result is None or isinstance(result, Failure):
+            if result is None or isinstance(result, (Failure, Held)):
                 if isinstance(result, Failure) and result.kind is ErrorKind.NRE and not self._task.stop_on_dead:
                     continue
                 return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Outcome
+from core.work import Held, Outcome
 from processor.admission import BEHIND, Group, again
 from processor.classify import Failure
 from processor.execute import Results
@@ -63,6 +63,9 @@ class Settling:
         result = self.results.by_item.get(item.seq)
         if result is None or _blocks_all(result):
             self._park_head(item)
+            return True
+        if isinstance(result, Held):
+            park(item, f"{result.downstream} isn't called now", self.now + timedelta(seconds=result.retry_after_s))
             return True
         if not isinstance(result, Failure):
             finish(item, result, self.results.handler_version)

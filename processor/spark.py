@@ -1,25 +1,13 @@
-"""The Spark session of the processor, and its streaming source: Kafka's topics plus a tick."""
+"""The Spark session of the processor."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-
-from journal.marks import Marks
-
-COLUMNS = ("topic", "partition", "offset", "value", "headers")
-_COLUMN_TYPES = (
-    "string",
-    "int",
-    "bigint",
-    "binary",
-    "array<struct<key:string,value:binary>>",
-)
+from pyspark.sql import SparkSession
 
 
 def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path) -> SparkSession:
@@ -60,36 +48,3 @@ def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, 
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
         "spark.task.maxFailures": "1",
     }
-
-
-def source(session: SparkSession, bootstrap: str, marks: Marks, offsets_per_batch_max: int, tick_s: int) -> DataFrame:
-    """A stream of `COLUMNS` from ``marks`` on, with a row of NULLs every ``tick_s`` seconds."""
-    kafka = (
-        session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", ",".join(sorted(marks)))
-        .option("startingOffsets", starting_offsets(marks))
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", offsets_per_batch_max)
-        .option("kafka.fetch.max.wait.ms", "20")
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-        .select(*COLUMNS)
-    )
-    tick = (
-        session.readStream.format("rate")
-        .option("rowsPerSecond", 1)
-        .option("numPartitions", 1)
-        .load()
-        .where(f"value % {tick_s} = 0")
-        .selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True)))
-    )
-    return kafka.unionByName(tick)
-
-
-def starting_offsets(marks: Marks) -> str:
-    """The marks as the Kafka source takes them: ``{"topic": {"0": 17}}``."""
-    return json.dumps(
-        {topic: {str(number): until for number, until in partitions.items()} for topic, partitions in marks.items()}
-    )

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
 from processor.batch import Batches
-from processor.spark import source
+from processor.sources import Source
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,13 @@ class Stream:
 
     def __init__(
         self,
-        session: SparkSession,
         batches: Batches,
         clock: Clock,
         checkpoint: Path,
         on_batch: Callable[[], None],
+        source: Source,
     ) -> None:
-        self._session = session
+        self._source = source
         self._batches = batches
         self._clock = clock
         self._checkpoint = checkpoint
@@ -49,10 +49,10 @@ class Stream:
         """Asks for a stop after the batch under way."""
         self._stop.set()
 
-    def run(self, bootstrap: str, offsets_per_batch_max: int, tick_s: int) -> None:
+    def run(self) -> None:
         """Runs until `stop`; raises what ended the stream, if something did."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-        stream = source(self._session, bootstrap, self._batches.marks, offsets_per_batch_max, tick_s)
+        stream = self._source.frame(self._batches.marks)
         query = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint)).start()
         while query.isActive and not self._stop.is_set() and self._failure is None:
             self._stop.wait(IDLE_CHECK_S)

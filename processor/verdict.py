@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Outcome, postings_to_json
+from core.work import Applied, Ignored, postings_to_json
 from processor.classify import Failure
 from processor.intake import Item
 from processor.retry import RetryPolicy
@@ -17,7 +17,7 @@ POISON_CLASS = "Poison"
 FACT_CONFLICT_CLASS = "FactConflict"
 
 
-def finish(item: Item, outcome: Outcome, handler_version: str) -> None:
+def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:
     """The handler answered."""
     row = item.row
     row.handler_version = handler_version
@@ -70,7 +70,7 @@ def fail(
     _record(item, failure)
     item.row.decision = Decision.RETRY
     item.row.attempt = retry
-    item.row.due_at = now + timedelta(seconds=delay_s)
+    item.row.due_at = now + timedelta(seconds=max(delay_s, failure.retry_after_s or 0.0))
     item.row.blocking = True
 
 

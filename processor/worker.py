@@ -14,7 +14,7 @@ import pyarrow as pa
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.work import Handler, Outcome, WorkItem
+from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
 from processor.classify import Classifier, Failure
 
 LOG_BYTES_MAX = 4_096
@@ -110,6 +110,8 @@ def _run_group(task: Task, handler: Handler, run: GroupRun, stop_at: float) -> E
         run.started = False
         if isinstance(result, Failure) and (result.kind is not ErrorKind.NRE or task.stop_on_dead):
             return result.kind
+        if isinstance(result, Held):
+            break
     return None
 
 
@@ -127,6 +129,8 @@ def _try(task: Task, handler: Handler, item: WorkItem) -> Outcome | Failure:
     with _LogTail() as tail:
         try:
             return handler(item)
+        except DownstreamHeld as held:
+            return Held(held.downstream, held.retry_after_s)
         except Exception as error:
             return task.classifier.failure(error, tail.text())
 

@@ -1,8 +1,11 @@
 """What the engine decides, batch by batch."""
 
+from datetime import timedelta
+
 import pytest
 
 from core.event import Dedupe, poison_event, to_headers
+from core.work import DownstreamHeld
 from processor.batch import IndexBehind
 from processor.intake import OffsetHole
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, ignored
@@ -245,3 +248,25 @@ def test_a_restart_between_two_tries_forgets_nothing(engine):
     engine.advance(0.5)
     assert engine.decisions(head) == ["retry", "applied"]
     assert engine.decisions(follower) == ["parked", "applied"]
+
+
+def test_an_event_whose_downstream_is_held_waits_without_an_attempt_and_its_follower_behind_it(engine: Engine) -> None:
+    first, second = engine.post("evt_1"), engine.post("evt_2")
+    engine.handler.fails(first, DownstreamHeld("merchants", 7.0), times=1)
+    held, follower = engine.batch()
+    assert (held.decision.value, held.attempt, held.due_at) == ("parked", 0, engine.clock.now() + timedelta(seconds=7))
+    assert held.reason == "merchants isn't called now"
+    assert (follower.decision.value, follower.due_at) == ("parked", None)
+    assert engine.advance(6.9) == []
+    assert [row.event_key for row in engine.advance(0.2)] == [first, second]
+    assert engine.decisions(second) == ["parked", "applied"]
+
+
+def test_a_retry_is_not_before_the_time_that_the_downstream_asks_for(engine: Engine) -> None:
+    class Throttled(Stuck):
+        retry_after_s = 90.0
+
+    key = engine.post("evt_1")
+    engine.handler.fails(key, Throttled("later"), times=1)
+    [row] = engine.batch()
+    assert (row.decision.value, row.attempt, row.due_at) == ("retry", 1, engine.clock.now() + timedelta(seconds=90))
