@@ -60,10 +60,14 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The event wasn't tried: its downstream isn't to be called now. It costs no attempt and is due again later."""
+    """The event wasn't tried: its downstream isn't to be called now. It costs no attempt and is due again later.
+
+    ``reason`` goes on where the downstream's name ends.
+    """
 
     downstream: str
     retry_after_s: float
+    reason: str = "isn't called now"
 
 
 Outcome: TypeAlias = Applied | Ignored | Held
@@ -72,13 +76,14 @@ Outcome: TypeAlias = Applied | Ignored | Held
 class DownstreamHeld(PayhookError):
     """A handler that may not call a downstream now raises this through; the event is parked as `Held`."""
 
-    def __init__(self, downstream: str, retry_after_s: float) -> None:
+    def __init__(self, downstream: str, retry_after_s: float, reason: str = "isn't called now") -> None:
         self.downstream = downstream
         self.retry_after_s = retry_after_s
-        super().__init__(f"{downstream} isn't called now; again in {retry_after_s:g} s")
+        self.reason = reason
+        super().__init__(f"{downstream} {reason}; again in {retry_after_s:g} s")
 
-    def __reduce__(self) -> tuple[type[DownstreamHeld], tuple[str, float]]:
-        return DownstreamHeld, (self.downstream, self.retry_after_s)
+    def __reduce__(self) -> tuple[type[DownstreamHeld], tuple[str, float, str]]:
+        return DownstreamHeld, (self.downstream, self.retry_after_s, self.reason)
 
 
 class MissingPredecessor(PayhookError):

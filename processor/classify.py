@@ -28,6 +28,7 @@ class Failure:
     """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name.
 
     ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
+    ``downstream``: whose failed call it came from, if it came from one.
     """
 
     kind: ErrorKind
@@ -37,6 +38,7 @@ class Failure:
     stack: str
     log_lines: str | None = None
     retry_after_s: float | None = None
+    downstream: str | None = None
 
 
 class Classifier:

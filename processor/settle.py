@@ -65,7 +65,7 @@ class Settling:
             self._park_head(item)
             return True
         if isinstance(result, Held):
-            park(item, f"{result.downstream} isn't called now", self.now + timedelta(seconds=result.retry_after_s))
+            park(item, f"{result.downstream} {result.reason}", self.now + timedelta(seconds=result.retry_after_s))
             return True
         if not isinstance(result, Failure):
             finish(item, result, self.results.handler_version)
