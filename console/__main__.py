@@ -25,6 +25,7 @@ from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from stack.layout import Layout
+from stack.processors import metrics_ports, status_files
 from stack.settings import Settings, load_settings
 
 LIVE_ONLY: tuple[Mode, ...] = ("live",)
@@ -98,18 +99,20 @@ def _producer_settings(bootstrap: str) -> dict[str, str | int]:
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
-    ports = {"processor": settings.processor.metrics_port}
+    modes = settings.ingest.modes
+    ports: dict[str, int] = {}
     if settings.ingest.metrics_port:
         names = ["ingest", *(f"ingest-{number}" for number in range(1, settings.ingest.workers))]
         ports |= {name: settings.ingest.metrics_port + number for number, name in enumerate(names)}
-    if takes_test:
-        ports["processor-test"] = settings.processor.test_metrics_port
+    for mode in modes:
+        ports |= metrics_ports(settings, mode)
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
         processor_status=layout.ledger().status,
         test_processor_status=layout.ledger("test").status if takes_test else None,
         metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
         lag=lag.read,
+        streams={name: file for mode in modes for name, file in status_files(settings, mode).items()},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 class Watched:
     """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
 
-    ``test_processor_status`` is None where no test traffic is taken.
+    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file.
     """
 
     ingest_ready_url: str
@@ -35,6 +35,7 @@ class Watched:
     metrics: Mapping[str, str]
     lag: Callable[[Marks], dict[str, int] | None]
     test_processor_status: Path | None = None
+    streams: Mapping[str, Path] = field(default_factory=dict)
 
 
 def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> FastAPI:
@@ -73,11 +74,13 @@ async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
+    ``"streams"`` has the words of every work stream; the ledger's alone decide about ``ready``.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
     if watched.test_processor_status is not None:
         said["test"] = _side(ingest_ready, watched.test_processor_status, now)
+    said["streams"] = {name: _processor(path, now) for name, path in watched.streams.items()}
     return said
 
 

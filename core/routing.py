@@ -14,6 +14,9 @@ TENANT_MARK = "~"
 
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
+JOURNAL_TOPIC = "journal."
+"""Begins the name under which a stream reads another's journal: there, offsets are seqs, with gaps between them."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
@@ -46,9 +49,29 @@ def mode_of(stream: str) -> Mode:
     return "test" if stream.endswith(_TEST_STREAM) else "live"
 
 
+def base_of(stream: str) -> str:
+    """A work stream's name as it is configured: ``ledger`` for ``ledger-test`` too."""
+    return stream.removesuffix(_TEST_STREAM)
+
+
+def in_mode(topic: str, mode: Mode) -> str:
+    """A topic's name in a mode: ``orders``, or ``orders.test``."""
+    return topic if mode == "live" else f"{topic}{_TEST_TOPIC}"
+
+
 def dlq_topic(stream: str) -> str:
     """The topic of a work stream's dead letters."""
     return f"dlq.{stream}"
+
+
+def journal_topic(stream: str, receiver: str) -> str:
+    """What a receiver gets of a stream's journal, as a topic's name: ``journal.ledger/shop-a``."""
+    return f"{JOURNAL_TOPIC}{stream}/{receiver}"
+
+
+def is_sparse(topic: str) -> bool:
+    """Whether a topic's offsets may have gaps between them."""
+    return topic.startswith(JOURNAL_TOPIC)
 
 
 def of_tenant(tenant: str | None, key: str) -> str:

@@ -1,100 +1,115 @@
-"""``python -m processor``: the ledger stream until SIGTERM. Any doubt about a commit ends the process.
+"""``python -m processor``: the work streams until SIGTERM. Any doubt about a commit ends its writer (`LastingStream`).
 
-``--mode test`` is the one of test traffic: the same stream on topics and a journal of its own.
+All streams that are configured run in this one Spark application, or those that ``--stream`` names.
+``--mode test`` is for test traffic: the same streams on topics and journals of their own.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import start_http_server
+from pydantic import BaseModel
 
 from core.clock import SystemClock
+from core.errors import PayhookError
 from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES, stream_of
+from processor.application import Application
+from processor.exposition import by_stream
 from processor.metrics import ProcessorMetrics
-from processor.sources import KafkaSource
-from processor.spark import open_session
+from processor.spark import open_session, with_slots
 from processor.status import StatusFile
-from processor.stream import Stream
-from processor.wiring import STREAM, open_ledger_stream
+from processor.streams import StreamConfig, taking
+from processor.telling import Telling
+from processor.wiring import Shared, Starter, Wired, wire
+from providers.registry import build_adapters
 from stack.jars import spark_jars
 from stack.layout import Layout
-from stack.settings import load_settings
+from stack.processors import metrics_port
+from stack.settings import Settings, load_settings, streams_of
 
 log = logging.getLogger("processor")
 
-WARM_BATCHES = 2
-"""Ready is said after so many: the first ones load what every later one finds loaded."""
-
 
 def main() -> int:
-    """Exit 0 after SIGTERM; 1 when the stream ended by itself, for whoever supervises to start it again."""
+    """Exit 0 after SIGTERM; 1 when it ended by itself, for whoever supervises to start it again."""
     configure_logging()
-    mode = _mode()
-    settings = load_settings()
-    clock = SystemClock()
-    layout = Layout(settings.data_dir)
-    places = layout.stream(stream_of(STREAM, mode))
-    status = StatusFile(places.status, clock)
-    status.remove()
-    metrics = ProcessorMetrics(clock)
-    port = settings.processor.metrics_port if mode == "live" else settings.processor.test_metrics_port
-    if port:
-        start_http_server(port, "127.0.0.1", metrics.registry)
-    session = open_session(
-        "payhook", settings.processor.master, settings.processor.driver_memory, spark_jars(), layout.root
-    )
-    batches = open_ledger_stream(
-        session,
-        mode,
-        places,
-        settings.kafka.bootstrap_servers,
-        settings.processor,
-        settings.providers,
-        settings.ledger,
-        settings.dlq,
-        metrics,
-        clock,
-    )
-
-    ticks = itertools.count(1)
-
-    def on_batch() -> None:
-        warm = next(ticks) >= WARM_BATCHES
-        metrics.blocked.set(batches.blocked)
-        if warm and status.due():
-            told = batches.status()
-            metrics.dead_open.set(told["dead"])
-            metrics.parked.set(told["open"])
-            status.write({"ready": True, "stream": places.stream, **told})
-
-    topics = KafkaSource(
-        session, settings.kafka.bootstrap_servers, settings.processor.offsets_per_batch_max, settings.processor.tick_s
-    )
-    stream = Stream(batches, clock, places.checkpoint, on_batch, topics)
-    signal.signal(signal.SIGTERM, lambda *_: stream.stop())
-    signal.signal(signal.SIGINT, lambda *_: stream.stop())
+    mode, names = _arguments()
     try:
-        stream.run()
-    except Exception:
-        log.exception("the stream ended")
+        settings = load_settings()
+        configs = _chosen(taking(streams_of(settings), mode), names)
+        wired = _wired(settings, configs, mode)
+    except PayhookError as problem:
+        log.error("%s", problem)
         return 1
-    batches.close()
-    return 0
+    clock = SystemClock()
+    metrics = {one.name: ProcessorMetrics(clock) for one in wired}
+    statuses = {one.name: StatusFile(one.places.status, clock) for one in wired}
+    for status in statuses.values():
+        status.remove()
+    port = metrics_port(settings, mode, names)
+    if port is not None:
+        start_http_server(port, "127.0.0.1", by_stream({name: one.registry for name, one in metrics.items()}))
+    telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
+    shared = _shared(settings, configs, clock)
+    starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
+    application = Application(starters, clock)
+    signal.signal(signal.SIGTERM, lambda *_: application.stop())
+    signal.signal(signal.SIGINT, lambda *_: application.stop())
+    return 0 if application.run() else 1
 
 
-def _mode() -> Mode:
-    parser = argparse.ArgumentParser(description="The processor of the ledger stream.")
-    parser.add_argument("--mode", choices=MODES, default="live", help="whose traffic it decides")
-    mode: Mode = parser.parse_args().mode
-    return mode
+def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> list[Wired]:
+    layout, sections = Layout(settings.data_dir), _sections(settings)
+    return [wire(config, mode, layout.stream(stream_of(config.name, mode)), sections) for config in configs]
+
+
+def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock) -> Shared:
+    processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
+    unbounded = any(config.tasks_max == 0 for config in configs)
+    master = with_slots(processor.master, bounded if unbounded else 0)
+    session = open_session("payhook", master, processor.driver_memory, spark_jars(), settings.data_dir)
+    cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
+    adapters = build_adapters(settings.providers)
+    return Shared(session, settings.kafka.bootstrap_servers, adapters, clock, int(cores))
+
+
+def _sections(settings: Settings) -> Mapping[type, BaseModel]:
+    """The sections that a handler may ask for, by their type."""
+    sections = [getattr(settings, name) for name in Settings.model_fields]
+    return {type(section): section for section in sections if isinstance(section, BaseModel)}
+
+
+def _chosen(configs: Sequence[StreamConfig], names: Sequence[str]) -> list[StreamConfig]:
+    unknown = set(names) - {config.name for config in configs}
+    if unknown:
+        raise NoSuchStream(sorted(unknown), [config.name for config in configs])
+    return [config for config in configs if not names or config.name in names]
+
+
+class NoSuchStream(PayhookError):
+    """``--stream`` names what isn't configured, isn't enabled, or doesn't take this traffic."""
+
+    def __init__(self, unknown: Sequence[str], known: Sequence[str]) -> None:
+        self.unknown = tuple(unknown)
+        self.known = tuple(known)
+        super().__init__(f"there is no stream {', '.join(unknown)} to run here; there is {', '.join(known) or 'none'}")
+
+
+def _arguments() -> tuple[Mode, tuple[str, ...]]:
+    parser = argparse.ArgumentParser(description="The processor: the work streams of one kind of traffic.")
+    parser.add_argument("--mode", choices=MODES, default="live", help="whose traffic they decide")
+    parser.add_argument("--stream", action="append", default=[], help="only this one; may be given several times")
+    given = parser.parse_args()
+    mode: Mode = given.mode
+    return mode, tuple(given.stream)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Settings of the processor and of its work streams."""
+"""Settings of the processor, and what every work stream has of its own (`processor.streams.StreamConfig`)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from processor.downstream_settings import DownstreamSettings
+from processor.error_rules import Rules
+
 
 class DeadHead(StrEnum):
     """What the followers of a dead event do."""
 
     CONTINUE = "continue"
+    DIE_WITH_IT = "die_with_it"
     WAIT = "wait"
 
 
 class StreamSettings(BaseModel):
-    """One work stream: what it reads, how it retries, what a dead event means for its followers."""
+    """How one work stream decides: how it retries, what a dead event means for its followers, its bounds.
+
+    Set in streams.toml, ``[ledger] concurrency = 4``, or as ``PAYHOOK_STREAMS__LEDGER__CONCURRENCY``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,16 +30,30 @@ class StreamSettings(BaseModel):
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
         description="retry policy: exponential(…), fixed(…) or forever(…)",
     )
-    dead_head: DeadHead = Field(DeadHead.WAIT, description="followers of a dead event: continue, or wait for a person")
-    error_kinds: dict[str, str] = Field(
-        default_factory=dict, description="error kind (NRE, SLE, SNBE, SBE) by exception class name, over the defaults"
+    dead_head: DeadHead = Field(
+        DeadHead.WAIT, description="followers of a dead event: continue, die_with_it, or wait for a person"
+    )
+    errors: Rules = Field(default_factory=lambda: Rules(), description="what errors mean: kinds, rules, hook, default")
+    downstreams: dict[str, DownstreamSettings] = Field(
+        default_factory=dict, description="breaker, limits and retry budget by downstream; a name may end in *"
     )
     in_place_tries: int = Field(3, ge=1, le=10, description="tries of a short-lived error within one batch")
     handler_deadline_s: float = Field(
         2.0, gt=0, le=60, description="a handler call that isn't back by then is a timeout of its event"
     )
     concurrency: int = Field(1, ge=1, le=64, description="entities that one executor task handles at a time")
+    tasks_max: int = Field(
+        0,
+        ge=0,
+        le=512,
+        description="most executor tasks that handle at a time; 0: as many as there are cores. A stream that waits "
+        "for others over the network takes 1, and a slot is added for it",
+    )
     probe_s_max: float = Field(60.0, gt=0, description="longest wait between probes while the whole stream is blocked")
+    offsets_per_batch_max: int = Field(8_000, ge=1, description="most records that one batch takes")
+    due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
+    drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
+    tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")
 
 
 class ProcessorSettings(BaseModel):
@@ -42,12 +63,18 @@ class ProcessorSettings(BaseModel):
 
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
-    metrics_port: int = Field(0, ge=0, le=65535, description="loopback port of the processor's metrics; 0 for none")
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="loopback port of the processor's metrics; 0 for none. Streams apart take this one and the next",
+    )
     test_metrics_port: int = Field(
         0, ge=0, le=65535, description="loopback port of the metrics of test traffic's processor; 0 for none"
     )
-    offsets_per_batch_max: int = Field(8_000, ge=1, description="most Kafka records that one batch takes")
-    due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
-    drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
-    tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")
-    ledger: StreamSettings = Field(default_factory=lambda: StreamSettings(), description="the ledger stream")
+    streams_file: str = Field(
+        "", description="file of work streams (TOML), laid over those that are shipped (processor/streams.toml)"
+    )
+    streams_apart: bool = Field(
+        False, description="each work stream in a Spark application of its own, instead of all in one"
+    )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+_LOCAL = re.compile(r"local\[(\d+)\]")
 
 
 def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path) -> SparkSession:
@@ -24,6 +27,15 @@ def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path
     return session
 
 
+def with_slots(master: str, more: int) -> str:
+    """A local master with ``more`` slots for tasks; any other master as it is.
+
+    Slots of a local master are threads: a stream that mostly waits for others gets one, and takes none from the rest.
+    """
+    local = _LOCAL.fullmatch(master)
+    return master if local is None else f"local[{int(local[1]) + more}]"
+
+
 def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, str]:
     return {
         "spark.jars": ",".join(str(jar) for jar in jars),
@@ -36,6 +48,8 @@ def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",
+        # Each stream's jobs are in a pool of its own: none waits behind another stream's.
+        "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

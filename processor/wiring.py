@@ -1,152 +1,256 @@
-"""Puts the ledger stream together: the only place in this folder that knows a handler by name."""
+"""Puts a work stream together from its configuration. Knows no stream and no handler by name."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import Producer
+from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
-from core.decision import ErrorKind
-from core.errors import SettingError
 from core.event import Mode
-from core.routing import dlq_topic, stream_of, topics_of
+from core.routing import stream_of, topics_of
 from core.work import Handler
 from dlq.publisher import DlqPublisher
-from dlq.settings import DlqSettings
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.writer import JournalWriter
-from ledger import handler as ledger_handler
-from ledger.postings import PostingsWriter
-from ledger.settings import LedgerSettings
-from processor import offsets
-from processor.batch import Batches, StreamRules
+from journal.whole import check_whole
+from journal.writer import JournalWriter, Tenure
+from processor.admission import ContentHash
+from processor.batch import Batches
 from processor.classify import Classifier
+from processor.downstreams import Downstreams
 from processor.execute import Executor
+from processor.factories import bound, named
+from processor.lasting import LastingStream
 from processor.metrics import ProcessorMetrics
 from processor.retry import parse_policy
-from processor.settings import DeadHead, ProcessorSettings, StreamSettings
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+from processor.sources import KafkaSource, Source
+from processor.stream import Stream
+from processor.streams import StreamConfig
+from processor.telling import Telling
 from processor.worker import Task
-from providers.registry import build_adapters
-from providers.settings import ProvidersSettings
 
 log = logging.getLogger(__name__)
-
-STREAM = "ledger"
 
 
 class Places(Protocol):
     """Where one stream keeps what it writes (`stack.layout.StreamLayout`). ``trying`` is disposable."""
 
     @property
+    def stream(self) -> str: ...
+    @property
     def journal(self) -> Path: ...
     @property
     def bodies(self) -> Path: ...
     @property
-    def postings(self) -> Path: ...
-    @property
     def index(self) -> Path: ...
     @property
+    def checkpoint(self) -> Path: ...
+    @property
+    def status(self) -> Path: ...
+    @property
     def trying(self) -> Path: ...
+    def derived(self, table: str) -> Path: ...
 
 
-def open_ledger_stream(
-    session: SparkSession,
-    mode: Mode,
-    places: Places,
-    bootstrap: str,
-    settings: ProcessorSettings,
-    providers: ProvidersSettings,
-    ledger: LedgerSettings,
-    dlq: DlqSettings,
-    metrics: ProcessorMetrics,
-    clock: Clock,
-) -> Batches:
-    """One mode's ledger stream, ready to run: the epoch is committed first, then everything catches up by seq."""
-    stream, topics = stream_of(STREAM, mode), topics_of(mode)
-    task = _task(stream, settings.ledger, partial(ledger_handler.build, ledger, providers))
-    executor = Executor(session, task, _cores(session))
-    executor.warm()
-    held = offsets.watermarks(bootstrap, [topics.events, topics.control])
+class Derived(Protocol):
+    """A table that follows a journal's rows by seq, made by its class's ``open(path)``."""
+
+    def catch_up(self, reader: JournalReader) -> None: ...
+    def follow(self, rows: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A stream whose configuration has been found good: what it names is there. Nothing of it is open yet."""
+
+    config: StreamConfig
+    mode: Mode
+    places: Places
+    build_handler: Callable[[], Handler]
+    derived: Mapping[str, Any]
+    task: Task
+    rules: StreamRules
+
+    @property
+    def name(self) -> str:
+        """The stream's name in its mode."""
+        return self.places.stream
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound."""
+
+    session: SparkSession
+    bootstrap: str
+    adapters: Mapping[str, ContentHash]
+    clock: Clock
+    cores: int
+
+
+def wire(config: StreamConfig, mode: Mode, places: Places, sections: Mapping[type, BaseModel]) -> Wired:
+    """Finds what the configuration names, before Spark is started.
+
+    :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
+    """
+    build_handler = bound(f"[{config.name}] handler", config.handler, sections, config.settings)
+    derived = {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()}
+    task, rules = _task(config, mode, build_handler), _rules(config, mode)
+    return Wired(config, mode, places, build_handler, derived, task, rules)
+
+
+def open_source(wired: Wired, shared: Shared) -> Source:
+    """The source of a stream, not asked for anything yet."""
+    topics = (wired.rules.events_topic, wired.rules.control_topic)
+    config = wired.config
+    return KafkaSource(shared.session, shared.bootstrap, topics, config.offsets_per_batch_max, config.tick_s)
+
+
+def open_stream(wired: Wired, shared: Shared, source: Source, metrics: ProcessorMetrics, tenure: Tenure) -> Batches:
+    """One stream, ready to run: the epoch is committed first, then everything catches up by seq.
+
+    After an error nothing of it is held, and it may be called again with the same ``tenure``.
+    """
+    stream, places = wired.name, wired.places
+    tasks = wired.config.tasks_max or shared.cores
+    Executor(shared.session, wired.task, tasks).warm()
+    held = source.held()
     places.trying.parent.mkdir(parents=True, exist_ok=True)
-    writer = JournalWriter.create_or_open(str(places.journal), stream)
-    state = writer.begin_epoch(offsets.starts(held))
+    writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
+    state = writer.begin_epoch(source.starts(held), tenure)
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
-    offsets.check_marks(state.marks, held)
+    source.check(state.marks, held)
+    downstreams = _downstreams(wired, shared, tasks, state.notes)
     reader = JournalReader(str(places.journal), state.version)
     bodies = BodyStore(str(places.bodies))
-    index = Index.open(places.index, state.epoch)
-    index.catch_up(reader, bodies)
-    postings = PostingsWriter.open(str(places.postings))
-    postings.catch_up(reader)
-    dead_letters = DlqPublisher(
-        _producer(bootstrap),
-        dlq_topic(stream),
-        state.published_upto,
-        group=f"payhook-{stream}",
-        settings=dlq,
-        clock=clock,
-    )
-    dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
-    return Batches(
-        rules=_rules(mode, settings, settings.ledger),
-        state=state,
-        writer=writer,
-        index=index,
-        bodies=bodies,
-        followers=[postings],
-        dead_letters=dead_letters,
-        executor=executor,
-        adapters=build_adapters(providers),
-        clock=clock,
-        trying=places.trying,
-        on_rows=metrics.committed,
+    with contextlib.ExitStack() as undo:
+        index = Index.open(places.index, state.epoch)
+        undo.callback(index.close)
+        check_whole(str(places.journal), reader, state, index.seq)
+        index.catch_up(reader, bodies)
+        dead_letters = _dead_letters(wired, shared, state.published_upto)
+        undo.callback(dead_letters.close, 0)
+        dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
+        batches = Batches(
+            rules=wired.rules,
+            state=state,
+            writer=writer,
+            index=index,
+            bodies=bodies,
+            followers=_followers(wired, reader),
+            dead_letters=dead_letters,
+            executor=Executor(shared.session, wired.task, tasks, downstreams),
+            adapters=shared.adapters,
+            clock=shared.clock,
+            trying=places.trying,
+            on_rows=metrics.committed,
+            notes=downstreams.notes,
+        )
+        undo.pop_all()
+        return batches
+
+
+class Starter:
+    """One stream of the application, which may be begun over and over: always by the same tenure."""
+
+    def __init__(self, wired: Wired, shared: Shared, metrics: ProcessorMetrics, telling: Telling) -> None:
+        self._wired = wired
+        self._shared = shared
+        self._metrics = metrics
+        self._telling = telling
+        self._tenure = Tenure(uuid.uuid4().hex)
+
+    @property
+    def name(self) -> str:
+        return self._wired.name
+
+    def idle_because(self) -> str | None:
+        return None
+
+    def begin(self) -> LastingStream:
+        """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
+        wired, shared = self._wired, self._shared
+        shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
+        source = open_source(wired, shared)
+
+        def run_on(batches: Batches) -> Stream:
+            return Stream(batches, shared.clock, wired.places.checkpoint, lambda: self._telling.batch(batches), source)
+
+        return LastingStream(
+            lambda tenure: open_stream(wired, shared, source, self._metrics, tenure),
+            run_on,
+            self._telling.outage,
+            tenure=self._tenure,
+        )
+
+
+def _followers(wired: Wired, reader: JournalReader) -> list[Derived]:
+    followers: list[Derived] = [
+        kept_by.open(str(wired.places.derived(table))) for table, kept_by in wired.derived.items()
+    ]
+    for follower in followers:
+        follower.catch_up(reader)
+    return followers
+
+
+def _downstreams(wired: Wired, shared: Shared, tasks: int, notes: Mapping[str, str]) -> Downstreams:
+    return Downstreams(
+        wired.config.downstreams,
+        shared.clock,
+        threads=tasks * wired.config.concurrency,
+        batch_s=wired.config.handler_deadline_s,
+        notes=notes,
     )
 
 
-def _rules(mode: Mode, settings: ProcessorSettings, stream: StreamSettings) -> StreamRules:
-    topics = topics_of(mode)
+def _dead_letters(wired: Wired, shared: Shared, published_upto: int) -> DlqPublisher:
+    return DlqPublisher(
+        _producer(shared.bootstrap),
+        wired.config.dlq_topic(wired.mode),
+        published_upto,
+        group=f"payhook-{wired.name}",
+        settings=wired.config.dlq,
+        clock=shared.clock,
+    )
+
+
+def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
     return StreamRules(
-        name=stream_of(STREAM, mode),
-        events_topic=topics.events,
-        control_topic=topics.control,
-        policy=parse_policy(stream.retry),
-        dead_head=stream.dead_head,
-        due_per_batch_max=settings.due_per_batch_max,
-        drain_per_entity_max=settings.drain_per_entity_max,
-        probe_s_max=stream.probe_s_max,
+        name=stream_of(config.name, mode),
+        events_topic=config.events_topic(mode),
+        control_topic=topics_of(mode).control,
+        policy=parse_policy(config.retry),
+        dead_head=config.dead_head,
+        due_per_batch_max=config.due_per_batch_max,
+        drain_per_entity_max=config.drain_per_entity_max,
+        probe_s_max=config.probe_s_max,
         mode=mode,
     )
 
 
-def _task(stream: str, settings: StreamSettings, build_handler: Callable[[], Handler]) -> Task:
+def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]) -> Task:
     return Task(
-        stream=stream,
+        stream=stream_of(config.name, mode),
         build_handler=build_handler,
-        classifier=Classifier(_kinds(settings.error_kinds)),
-        deadline_s=settings.handler_deadline_s,
-        concurrency=settings.concurrency,
-        in_place_tries=settings.in_place_tries,
-        stop_on_dead=settings.dead_head is not DeadHead.CONTINUE,
+        classifier=Classifier(config.errors, setting=f"[{config.name}] errors"),
+        deadline_s=config.handler_deadline_s,
+        concurrency=config.concurrency,
+        in_place_tries=config.in_place_tries,
+        stop_on_dead=config.dead_head is not DeadHead.CONTINUE,
     )
-
-
-def _kinds(names: dict[str, str]) -> dict[str, ErrorKind]:
-    try:
-        return {error_class: ErrorKind(kind) for error_class, kind in names.items()}
-    except ValueError as wrong:
-        raise SettingError("processor.ledger.error_kinds", f"{wrong}; NRE, SLE, SNBE or SBE is wanted") from wrong
-
-
-def _cores(session: SparkSession) -> int:
-    return int(session.sparkContext.defaultParallelism)
 
 
 def _producer(bootstrap: str) -> Callable[[], Any]:

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.event import Mode
 from core.routing import stream_of
@@ -16,6 +17,7 @@ from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports, free_row
+from stack.processors import processes
 from stack.redis import redis_server, redis_url
 from stack.server import Server
 from stack.settings import Settings
@@ -43,18 +45,18 @@ class Ports:
     processor_test_metrics: int
 
 
-def choose_ports(settings: Settings) -> Ports:
-    """Ports that somebody configured, and free ones for the rest."""
-    free = iter(free_ports(7))
+def choose_ports(settings: Settings, processors: int = 1) -> Ports:
+    """Ports that somebody configured, and free ones for the rest; ``processors``: processes in each mode."""
+    free = iter(free_ports(5))
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
         redis=next(free),
         ingest=_configured(settings.ingest, "port") or next(free),
         ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
-        processor_metrics=_configured(settings.processor, "metrics_port") or next(free),
+        processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
         ops=_configured(settings.console, "port") or next(free),
-        processor_test_metrics=_configured(settings.processor, "test_metrics_port") or next(free),
+        processor_test_metrics=_configured(settings.processor, "test_metrics_port") or free_row(processors),
     )
 
 
@@ -70,16 +72,35 @@ def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequ
     )
 
 
-def children(layout: Layout, ports: Ports, config: Path | None, modes: Sequence[Mode] = ("live",)) -> list[Server]:
-    """A processor for each mode. In the order in which they start; they stop in the opposite one."""
+def children(
+    layout: Layout,
+    ports: Ports,
+    config: Path | None,
+    modes: Sequence[Mode] = ("live",),
+    processors: Mapping[Mode, Mapping[str, Sequence[str]]] | None = None,
+) -> list[Server]:
+    """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
+    opposite one.
+
+    :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
+    """
     env = _environment(layout, ports, config)
+    wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
         redis_server(layout.redis, ports.redis, layout.logs / "redis.log"),
-        *(_processor(layout, env, mode) for mode in modes),
+        *(
+            _processor(layout, env, mode, name, streams, alone=len(wanted[mode]) == 1)
+            for mode in modes
+            for name, streams in wanted[mode].items()
+        ),
         _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
         _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
     ]
+
+
+def _shipped(mode: Mode) -> dict[str, list[str]]:
+    return processes(Settings(), mode)
 
 
 def answers_ok(url: str) -> bool:
@@ -101,26 +122,42 @@ def _service(name: str, module: str, ready_url: str, layout: Layout, env: Mappin
     )
 
 
-def _processor(layout: Layout, env: Mapping[str, str], mode: Mode) -> Server:
-    name, status = stream_of("processor", mode), layout.ledger(mode).status
+def _processor(
+    layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str], *, alone: bool
+) -> Server:
+    """A process with all streams of a mode, or ``alone`` not, with those that it names."""
+    statuses = [layout.stream(stream_of(stream, mode)).status for stream in streams]
+    chosen = () if alone else tuple(word for stream in streams for word in ("--stream", stream))
+
+    def forget() -> None:
+        """The last run's word would be taken for this one's."""
+        for status in statuses:
+            status.unlink(missing_ok=True)
+
     return Server(
         name=name,
-        command=(sys.executable, "-m", "processor", "--mode", mode),
+        command=(sys.executable, "-m", "processor", "--mode", mode, *chosen),
         log=layout.logs / f"{name}.log",
         env=env,
-        # The last run's word would be taken for this one's.
-        prepare=lambda: status.unlink(missing_ok=True),
-        answers=lambda: _says_ready(status),
+        prepare=forget,
+        answers=lambda: _answer(statuses),
         start_s=PROCESSOR_START_S,
         stop_s=PROCESSOR_STOP_S,
     )
 
 
-def _says_ready(status: Path) -> bool:
+def _answer(statuses: Sequence[Path]) -> bool:
+    """Whether every stream has said where it stands, and one at least is ready: a broken one holds no other back."""
+    said = [_says(status) for status in statuses]
+    return all(one is not None for one in said) and any(one and one.get("ready") for one in said)
+
+
+def _says(status: Path) -> dict[str, Any] | None:
     try:
-        return bool(json.loads(status.read_text("utf-8")).get("ready"))
+        said: dict[str, Any] = json.loads(status.read_text("utf-8"))
     except (OSError, ValueError):
-        return False
+        return None
+    return said
 
 
 def _environment(layout: Layout, ports: Ports, config: Path | None) -> dict[str, str]:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.event import Mode
-from core.routing import mode_of, stream_of
+from core.routing import base_of, mode_of, stream_of
+
+LEDGER = "ledger"
+"""The stream that finance's commands and `payhook verify` look at; its bodies are in a table without a suffix."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """What one work stream keeps. Live and test streams share no file: each mode has bodies and postings of its own."""
+    """What one work stream keeps. No two streams share a file, and live and test streams neither."""
 
     root: Path
     stream: str
@@ -22,11 +25,12 @@ class StreamLayout:
 
     @property
     def bodies(self) -> Path:
-        return self.root / "lake" / stream_of("bodies", self._mode)
+        base = base_of(self.stream)
+        return self.derived("bodies" if base == LEDGER else f"bodies-{base}")
 
     @property
     def postings(self) -> Path:
-        return self.root / "lake" / stream_of("postings", self._mode)
+        return self.derived("postings")
 
     @property
     def index(self) -> Path:
@@ -47,6 +51,10 @@ class StreamLayout:
         """What the processor tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
+    def derived(self, table: str) -> Path:
+        """A table of the lake beside the journals, in the stream's mode."""
+        return self.root / "lake" / stream_of(table, self._mode)
+
     @property
     def _mode(self) -> Mode:
         return mode_of(self.stream)
@@ -64,7 +72,7 @@ class Layout:
 
     def ledger(self, mode: Mode = "live") -> StreamLayout:
         """The ledger stream's places in a mode."""
-        return self.stream(stream_of("ledger", mode))
+        return self.stream(stream_of(LEDGER, mode))
 
     @property
     def kafka(self) -> Path:

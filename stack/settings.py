@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from core.errors import SettingError
-from dlq.settings import DlqSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from processor.settings import ProcessorSettings
+from processor.streams import StreamConfig, load_streams
 from providers.settings import ProvidersSettings
 from stack.layout import Layout
 from stack.paths import DEFAULT_DATA_DIR
@@ -94,7 +94,9 @@ class Settings(BaseSettings):
     ingest: IngestSettings = Field(default_factory=lambda: IngestSettings(), description="the receiver")
     processor: ProcessorSettings = Field(default_factory=lambda: ProcessorSettings(), description="the processor")
     ledger: LedgerSettings = Field(default_factory=lambda: LedgerSettings(), description="the ledger")
-    dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="the dead-letter queue")
+    streams: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="keys of work streams, laid over those of streams.toml"
+    )
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
 
     @field_validator("data_dir")
@@ -121,10 +123,19 @@ def load_settings(config: Path | None = None) -> Settings:
     """
     _refuse_unknown_variables(os.environ)
     try:
-        settings = Settings(**_from_file(_config_file(config)))
+        settings = _with_places(Settings(**_from_file(_config_file(config))))
     except ValidationError as wrong:
         raise _named(wrong) from None
-    return _with_places(settings)
+    streams_of(settings)
+    return settings
+
+
+def streams_of(settings: Settings) -> dict[str, StreamConfig]:
+    """Every work stream that is configured, by name.
+
+    :raises SettingError: one is wrong; names file, stream and key
+    """
+    return load_streams(settings.processor.streams_file, settings.streams)
 
 
 def _with_places(settings: Settings) -> Settings:

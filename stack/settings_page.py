@@ -12,14 +12,18 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from processor.streams import StreamConfig
 from stack.settings import Settings
 
 _HEAD = """\
 # Settings
 
 Made from the code by `make docs`; don't edit. A setting stands in `payhook.toml` under its section (`[ingest]`,
-`[processor.ledger]`, …) or in the environment as `PAYHOOK_` and its name in capitals, sections joined by `__`:
+`[processor]`, …) or in the environment as `PAYHOOK_` and its name in capitals, sections joined by `__`:
 `ingest.port` is `PAYHOOK_INGEST__PORT`. The environment wins. A wrong or unknown one is named at start.
+
+`streams.NAME.…` are the keys of a work stream: in a file of streams they stand under `[NAME]` (`processor/streams.toml`
+ships those there are, `processor.streams_file` names one's own), under `[defaults]` for all streams.
 
 Secrets aren't settings: they are files, one a provider, in `secrets/` of the data folder.
 
@@ -38,6 +42,11 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]
         inner = field.annotation
         if _is_section(inner):
             yield from _rows(inner, f"{prefix}{name}.")
+            continue
+        if model is Settings and name == "streams":
+            yield from _rows(StreamConfig, "streams.NAME.")
+            continue
+        if field.exclude:
             continue
         yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
         for part in get_args(inner):

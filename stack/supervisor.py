@@ -35,7 +35,9 @@ STEADY_S = 30.0
 FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
 
-PUBLISHED = ("ingest", "processor", "processor-test", "kafka", "redis")
+PUBLISHED = ("ingest", "processor", "kafka", "redis")
+"""Whose process ids `endpoints.json` names; a name with a dash (``processor-test``, ``processor-notify``) goes with its
+first word."""
 
 
 class State(StrEnum):
@@ -179,7 +181,7 @@ class Supervisor:
         self._written = current
         _record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
         if self.answered_once:
-            published = {name: pids[name] for name in PUBLISHED if name in pids}
+            published = {name: pid for name, pid in pids.items() if name.split("-")[0] in PUBLISHED}
             write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
 
 

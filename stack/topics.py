@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from core.errors import PayhookError
 from core.event import Mode
-from core.routing import dlq_topic, stream_of, topics_of
-from stack.settings import TopicsSettings, load_settings
+from core.routing import topics_of
+from processor.streams import StreamConfig, load_streams, taking
+from stack.settings import TopicsSettings, load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 MILLISECONDS_A_DAY = 86_400_000
@@ -36,19 +37,27 @@ class Topic:
     retention_ms: int
 
 
-def topics(settings: TopicsSettings, modes: Sequence[Mode] = ("live",)) -> list[Topic]:
-    """Every topic of payhook's, for each mode that is taken."""
-    return [topic for mode in modes for topic in _of_mode(settings, mode)]
+def topics(
+    settings: TopicsSettings,
+    modes: Sequence[Mode] = ("live",),
+    streams: Mapping[str, StreamConfig] | None = None,
+) -> list[Topic]:
+    """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it.
+
+    :param streams: those that are configured; None: the shipped ones
+    """
+    known = streams if streams is not None else load_streams()
+    return [topic for mode in modes for topic in _of_mode(settings, mode, taking(known, mode))]
 
 
-def _of_mode(settings: TopicsSettings, mode: Mode) -> list[Topic]:
+def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfig]) -> list[Topic]:
     day, names = MILLISECONDS_A_DAY, topics_of(mode)
-    dead_letters = dlq_topic(stream_of("ledger", mode))
+    dead_letters = [stream.dlq_topic(mode) for stream in streams]
     return [
         Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
         Topic(names.control, settings.control_partitions, -1),
         Topic(names.receipts, settings.receipts_partitions, settings.events_retention_days * day),
-        Topic(dead_letters, settings.dlq_partitions, settings.dlq_retention_days * day),
+        *(Topic(name, settings.dlq_partitions, settings.dlq_retention_days * day) for name in dead_letters),
     ]
 
 
@@ -86,7 +95,7 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 def main() -> int:
     settings = load_settings()
     try:
-        wanted = topics(settings.topics, settings.ingest.modes)
+        wanted = topics(settings.topics, settings.ingest.modes, streams_of(settings))
         make_topics(settings.kafka.bootstrap_servers, wanted, settings.topics.replication)
     except (PayhookError, KafkaException) as problem:
         print(problem, file=sys.stderr)

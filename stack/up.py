@@ -32,7 +32,8 @@ from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_merchants, make_secrets
 from stack.layout import Layout
-from stack.settings import Settings, load_settings
+from stack.processors import processes
+from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import make_topics, topics
 
@@ -58,13 +59,15 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         adapters = build_adapters(settings.providers)
         make_secrets(Path(settings.ingest.secrets_dir), _in_need_of_secrets(settings, adapters))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
-        ports = choose_ports(settings)
-        bootstrap, modes = f"127.0.0.1:{ports.kafka}", settings.ingest.modes
+        modes, streams = settings.ingest.modes, streams_of(settings)
+        processors = {mode: processes(settings, mode) for mode in modes}
+        ports = choose_ports(settings, max(map(len, processors.values())))
+        bootstrap = f"127.0.0.1:{ports.kafka}"
         supervisor = Supervisor(
             layout,
             ports,
-            children(layout, ports, config, modes),
-            lambda: make_topics(bootstrap, topics(settings.topics, modes), settings.topics.replication),
+            children(layout, ports, config, modes, processors),
+            lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), settings.topics.replication),
             on_change,
             modes,
         )

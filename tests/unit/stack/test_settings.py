@@ -65,9 +65,9 @@ def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypa
         ("PAYHOOK_TOPICS__EVENTS_PARTITION", "4", r"topics\.events_partition \(.*\): no such setting"),
         ("PAYHOOK_TOPCIS__EVENTS_PARTITIONS", "4", r"PAYHOOK_TOPCIS__EVENTS_PARTITIONS: no such setting; known are "),
         (
-            "PAYHOOK_PROCESSOR__LEDGER__CONCURRENCY",
+            "PAYHOOK_STREAMS__LEDGER__CONCURRENCY",
             "0",
-            r"processor\.ledger\.concurrency \(.*greater than or equal to 1",
+            r"PAYHOOK_STREAMS__.*: \[ledger\] concurrency: .*greater than or equal to 1",
         ),
         ("PAYHOOK_CONFIG", "missing.toml", r"missing\.toml: the file can't be read"),
     ],

@@ -1,0 +1,183 @@
+"""The work streams of one process, a thread each: one that fails is begun again without the others noticing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from core.clock import Clock
+from journal.errors import Fenced
+from processor.lasting import Runs
+
+log = logging.getLogger(__name__)
+
+RESTART_S_FIRST = 1.0
+RESTART_S_MAX = 60.0
+STEADY_S = 60.0
+"""A stream that ran this long begins its backoff anew."""
+
+LOOK_S = 2.0
+"""How often a stream with nobody to serve looks again."""
+
+STEP_S = 0.2
+
+
+class Startable(Protocol):
+    """One stream as it is started, over and over (`processor.wiring.Starter`)."""
+
+    @property
+    def name(self) -> str: ...
+    def idle_because(self) -> str | None:
+        """Why there is nothing to do just now; None where there is."""
+
+    def begin(self) -> Runs:
+        """One run of the stream, not running yet."""
+
+
+class Tells(Protocol):
+    """Where a stream's state is said (`processor.telling.Telling`)."""
+
+    def off(self, why: str) -> None: ...
+    def failed(self, failure: BaseException) -> None: ...
+    def begun_again(self) -> None: ...
+
+
+class Backoff:
+    """Seconds to wait after each failure: doubled from one to the next, anew after a run of `STEADY_S`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at = clock.monotonic()
+        self._failures = 0
+
+    def begin(self) -> None:
+        self._began_at = self._clock.monotonic()
+
+    def after_failure_s(self) -> float:
+        steady = self._clock.monotonic() - self._began_at >= STEADY_S
+        self._failures = 1 if steady else self._failures + 1
+        return min(RESTART_S_FIRST * 2.0 ** min(self._failures - 1, 20), RESTART_S_MAX)
+
+
+class StreamThread:
+    """One stream until `stop`, begun again after a failure as long as another stream of the process runs.
+
+    The only running stream's failure ends the process: a fresh one is the surest beginning, and nobody else is
+    disturbed. A stream that another process took over isn't begun again here.
+    """
+
+    def __init__(self, stream: Startable, tells: Tells, clock: Clock, others_run: Callable[[str], bool]) -> None:
+        self._stream = stream
+        self._tells = tells
+        self._backoff = Backoff(clock)
+        self._others_run = others_run
+        self._stop = threading.Event()
+        self._running: Runs | None = None
+        self._thread = threading.Thread(target=self._live, name=f"stream-{stream.name}", daemon=True)
+        self.failure: BaseException | None = None
+
+    @property
+    def name(self) -> str:
+        return self._stream.name
+
+    @property
+    def runs(self) -> bool:
+        """Whether the stream is open or opening: neither off, nor between two starts, nor ended."""
+        return self._running is not None
+
+    @property
+    def lives(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def ends_process(self) -> bool:
+        """Whether it ended in a way that a fresh process mends."""
+        return self.failure is not None and not isinstance(self.failure, Fenced)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks for a stop after the batch under way."""
+        self._stop.set()
+        running = self._running
+        if running is not None:
+            running.stop()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _live(self) -> None:
+        try:
+            while self._await_work() and not self._ran_to_the_end():
+                self._stop.wait(self._backoff.after_failure_s())
+                self._tells.begun_again()
+        except BaseException as failure:
+            self.failure = failure
+            log.error("%s: the stream ended", self.name, exc_info=failure)
+
+    def _await_work(self) -> bool:
+        """True once there is something to do, False when told to stop."""
+        while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
+            self._tells.off(why)
+            self._stop.wait(LOOK_S)
+        return not self._stop.is_set()
+
+    def _ran_to_the_end(self) -> bool:
+        """Runs the stream; False when it failed and is to be begun again.
+
+        :raises BaseException: it failed, and isn't begun again in this process
+        """
+        self._backoff.begin()
+        try:
+            self._running = self._stream.begin()
+            if self._stop.is_set():
+                self._running.stop()
+            self._running.run()
+            return True
+        except Exception as failure:
+            self._tells.failed(failure)
+            if isinstance(failure, Fenced) or not self._others_run(self.name):
+                raise
+            log.error("%s: the stream failed and is begun again; the others go on", self.name, exc_info=failure)
+            return False
+        finally:
+            self._running = None
+
+
+class Application:
+    """All streams of the process."""
+
+    def __init__(self, streams: Sequence[tuple[Startable, Tells]], clock: Clock) -> None:
+        self._threads = [StreamThread(stream, tells, clock, self._others_run) for stream, tells in streams]
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Asks all streams for a stop; for signal handlers too."""
+        self._stop.set()
+
+    def run(self) -> bool:
+        """Runs all streams until `stop`; returns whether that is why it returns.
+
+        It returns by itself when a stream's failure is for a fresh process to mend, or when none runs any more.
+        """
+        for thread in self._threads:
+            thread.start()
+        while not self._stop.wait(STEP_S) and not self._at_an_end():
+            pass
+        for thread in self._threads:
+            thread.stop()
+        for thread in self._threads:
+            thread.join()
+        return self._stop.is_set() and all(thread.failure is None for thread in self._threads)
+
+    def _at_an_end(self) -> bool:
+        if any(thread.ends_process for thread in self._threads):
+            return True
+        ended = [thread for thread in self._threads if not thread.lives]
+        return bool(ended) and not any(thread.runs for thread in self._threads)
+
+    def _others_run(self, name: str) -> bool:
+        return any(thread.runs for thread in self._threads if thread.name != name)

@@ -1,0 +1,258 @@
+"""Work streams as configuration: streams.toml becomes one `StreamConfig` a stream.
+
+A stream is what it reads (``source``), one function that handles an event (``handler``), and how it decides
+(`StreamSettings`). The engine knows none by name: adding one is a table in a file and a handler.
+
+A handler is named as ``module:function``. The function is called once per Python worker and returns a
+`core.work.Handler`; it must be importable by name there, because workers are sent its name. It says by the types of its
+parameters what it wants (`processor.factories`)::
+
+    def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler   # sections of the settings
+    def build(settings: GreetSettings) -> Handler      # a model of its own, made from the stream's `settings` table
+    def build() -> Handler
+
+A feed (``feed``, where the source is a journal) is named in the same way and returns a `processor.sources.Feed`.
+
+Files and settings are laid over one another, table by table, the last one wins: the shipped processor/streams.toml, the
+file that ``processor.streams_file`` names, ``[streams.NAME]`` of payhook.toml, ``PAYHOOK_STREAMS__NAME__KEY``. A table
+``[defaults]`` holds for every stream that says nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from core.errors import SettingError
+from core.event import Mode
+from core.routing import MODES, dlq_topic, in_mode, stream_of, topics_of
+from dlq.settings import DlqSettings
+from processor.settings import StreamSettings
+
+SHIPPED = Path(__file__).with_name("streams.toml")
+DEFAULTS = "defaults"
+SETTINGS_LAYER = "the settings ([streams.…] of payhook.toml, PAYHOOK_STREAMS__…)"
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+_JOURNAL = "journal:"
+
+Table: TypeAlias = Mapping[str, Any]
+
+
+class StreamInvalid(SettingError):
+    """A work stream's configuration is wrong. ``where`` is the file (or the settings) that says it."""
+
+    def __init__(self, where: str, stream: str, key: str, problem: str) -> None:
+        self.where = where
+        self.stream = stream
+        self.key = key
+        super().__init__(f"{where}: [{stream}] {key}".rstrip(), problem)
+
+    def __reduce__(self) -> tuple[type[StreamInvalid], tuple[str, str, str, str]]:  # type: ignore[override]
+        return StreamInvalid, (self.where, self.stream, self.key, self.problem)
+
+
+class StreamConfig(StreamSettings):
+    """One work stream, whole. ``modes``: whose traffic it takes; a stream in a mode is `core.routing.stream_of`."""
+
+    name: str = Field("", exclude=True, description="the table's name in streams.toml")
+    enabled: bool = Field(True, description="false: the stream isn't started")
+    source: str = Field(
+        "kafka",
+        pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$",
+        description="kafka (payments.events), kafka:TOPIC, or journal:STREAM: what that stream applied",
+    )
+    handler: str = Field(pattern=_FUNCTION, description="module:function that builds the handler")
+    feed: str = Field(
+        "",
+        pattern=f"({_FUNCTION}|^$)",
+        description="module:function that says who gets what of a journal; empty: the stream itself gets every row",
+    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
+    modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="traffic that it takes: live, test")
+    derived: dict[str, str] = Field(
+        default_factory=dict,
+        description="tables derived from its journal: the name in the lake, and the module:class that keeps it",
+    )
+    dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="its dead-letter topic")
+
+    @property
+    def source_stream(self) -> str | None:
+        """The stream whose journal it reads, if it reads one."""
+        return self.source.removeprefix(_JOURNAL) if self.source.startswith(_JOURNAL) else None
+
+    def events_topic(self, mode: Mode) -> str:
+        """The topic whose events it decides; none of Kafka's where it reads a journal."""
+        if self.source == "kafka":
+            return topics_of(mode).events
+        return in_mode(self.source.partition(":")[2], mode) if self.source_stream is None else ""
+
+    def dlq_topic(self, mode: Mode) -> str:
+        """The topic of its dead letters in a mode."""
+        named = self.dlq.topic
+        return dlq_topic(stream_of(self.name, mode)) if not named else stream_of(named, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Tables by stream, and where they stand: a file's path, or `SETTINGS_LAYER`."""
+
+    where: str
+    tables: Table
+
+
+def load_streams(file: str = "", settings: Table | None = None) -> dict[str, StreamConfig]:
+    """Every stream that is configured, those that aren't enabled too, by name.
+
+    :param file: the file that ``processor.streams_file`` names, or nothing
+    :param settings: the section ``streams`` of the settings
+    :raises StreamInvalid: names file, stream and key
+    """
+    layers = [read_layer(SHIPPED), *([read_layer(Path(file))] if file else []), Layer(SETTINGS_LAYER, settings or {})]
+    _check_tables(layers)
+    names = dict.fromkeys(name for layer in layers for name in layer.tables if name != DEFAULTS)
+    streams = {name: _config(name, layers) for name in names}
+    for check in _CHECKS:
+        for stream in streams.values():
+            check(stream, streams, layers)
+    return streams
+
+
+def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
+    """The streams that run in a mode, in the order of the files."""
+    return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
+
+
+def read_layer(file: Path) -> Layer:
+    """
+    :raises StreamInvalid: the file can't be read
+    """
+    try:
+        return Layer(str(file), tomllib.loads(file.read_text("utf-8")))
+    except (OSError, ValueError) as unreadable:
+        raise StreamInvalid(str(file), "*", "", f"the file can't be read: {unreadable}") from unreadable
+
+
+def _check_tables(layers: Sequence[Layer]) -> None:
+    for layer in layers:
+        for name, table in layer.tables.items():
+            if not isinstance(table, Mapping):
+                raise StreamInvalid(layer.where, name, "", f"a table is wanted: write [{name}] on a line of its own")
+            if name != DEFAULTS and (not NAME.fullmatch(name) or name.endswith("-test")):
+                told = "a stream's name is of small letters, digits and '-', 40 at most, and doesn't end in -test"
+                raise StreamInvalid(layer.where, name, "", told)
+
+
+def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
+    merged: dict[str, Any] = {}
+    for table in (DEFAULTS, name):
+        for layer in layers:
+            merged = _laid_over(merged, layer.tables.get(table, {}))
+    if "name" in merged:
+        raise StreamInvalid(
+            _where(layers, name, "name"), name, "name", "the table's name is the stream's: leave it out"
+        )
+    try:
+        return StreamConfig(**merged, name=name)
+    except ValidationError as wrong:
+        first = wrong.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        told = _told(first["type"], path, first["msg"])
+        raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), told) from None
+
+
+def _laid_over(under: Table, over: Table) -> dict[str, Any]:
+    both = {
+        key: _laid_over(under[key], over[key]) for key in under.keys() & over.keys() if _are_tables(under, over, key)
+    }
+    return {**under, **over, **both}
+
+
+def _are_tables(under: Table, over: Table, key: str) -> bool:
+    return isinstance(under[key], Mapping) and isinstance(over[key], Mapping)
+
+
+def _where(layers: Sequence[Layer], name: str, key: str) -> str:
+    """The last layer that says it; of what nobody says, the last one that knows the stream."""
+    for table in (name, DEFAULTS):
+        for layer in reversed(layers):
+            if key in layer.tables.get(table, {}):
+                return layer.where
+    return next(layer.where for layer in reversed(layers) if name in layer.tables)
+
+
+def _told(kind: str, path: Sequence[str], message: str) -> str:
+    if kind == "missing":
+        described = StreamConfig.model_fields[path[0]].description if path[0] in StreamConfig.model_fields else ""
+        return f"it is wanted: {described}"
+    if kind == "extra_forbidden":
+        known = sorted(StreamConfig.model_fields.keys() - {"name"}) if len(path) == 1 else []
+        close = difflib.get_close_matches(path[-1], known, 1)
+        return "no such key" + (
+            f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}" * bool(known)
+        )
+    if kind == "string_pattern_mismatch":
+        described = _field_of(path)
+        return f"{message[:200]}; what is wanted: {described}" if described else message
+    return message
+
+
+def _field_of(path: Sequence[str]) -> str | None:
+    field = StreamConfig.model_fields.get(path[0])
+    return field.description if field is not None and len(path) == 1 else None
+
+
+def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+    wanted = stream.source_stream
+    if wanted is None or not stream.enabled:
+        return
+    where, known = _where(layers, stream.name, "source"), streams.get(wanted)
+    if known is None or not known.enabled:
+        raise StreamInvalid(where, stream.name, "source", f"there is no stream {wanted}, or it isn't enabled")
+    if known.source_stream is not None:
+        raise StreamInvalid(where, stream.name, "source", f"{wanted} reads a journal itself: name one that reads kafka")
+    lacking = set(stream.modes) - set(known.modes)
+    if lacking:
+        told = f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
+        raise StreamInvalid(_where(layers, stream.name, "modes"), stream.name, "modes", told)
+
+
+def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+    if stream.feed and stream.source_stream is None:
+        told = f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
+        raise StreamInvalid(_where(layers, stream.name, "feed"), stream.name, "feed", told)
+
+
+def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+    where = _where(layers, stream.name, "derived")
+    for table, kept_by in stream.derived.items():
+        key = f"derived.{table}"
+        if not NAME.fullmatch(table) or table in ("journal", "bodies") or table.startswith("bodies-"):
+            raise StreamInvalid(where, stream.name, key, "that name is taken, or isn't of small letters and digits")
+        if not re.match(_FUNCTION, kept_by):
+            raise StreamInvalid(where, stream.name, key, "module:class is wanted, like ledger.postings:PostingsWriter")
+        others = [other.name for other in streams.values() if other.name != stream.name and table in other.derived]
+        if others:
+            raise StreamInvalid(where, stream.name, key, f"{others[0]} keeps a table of that name: choose another one")
+
+
+def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+    for other in streams.values():
+        if other.name != stream.name and other.dlq_topic("live") == stream.dlq_topic("live"):
+            told = f"{other.name} has the same topic {stream.dlq_topic('live')}: each stream has its own"
+            raise StreamInvalid(_where(layers, stream.name, "dlq"), stream.name, "dlq.topic", told)
+
+
+_CHECKS: Sequence[Callable[[StreamConfig, Mapping[str, StreamConfig], Sequence[Layer]], None]] = (
+    _check_source,
+    _check_feed,
+    _check_derived,
+    _check_dlq,
+)
