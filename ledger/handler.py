@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.money import MoneyFact
@@ -13,6 +14,7 @@ from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
 from ledger.accounts import CHART_VERSION, book
 from ledger.directory import FileDirectory, MerchantDirectory
+from ledger.directory_http import HttpDirectory, open_client
 from ledger.settings import LedgerSettings
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -50,7 +52,8 @@ class LedgerHandler:
     def __call__(self, item: WorkItem) -> Outcome:
         """
         :raises FactMismatch: the body's fact isn't the item's, so that it was never looked up
-        :raises MerchantUnknown, MerchantClosed, DirectoryUnreadable: from the directory
+        :raises MerchantUnknown, MerchantClosed, DirectoryUnreadable: from the directory's file
+        :raises DirectoryUnavailable, DirectoryRefused, DownstreamHeld: from the directory's service
         :raises MoneyInvalid, Unparseable: from the adapter; the money part can't be trusted
         """
         adapter = self._adapters.get(item.provider)
@@ -69,6 +72,16 @@ class LedgerHandler:
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
     """The handler, once per Python worker; picklable by reference."""
+    return LedgerHandler(build_adapters(providers), open_directory(settings, SystemClock()))
+
+
+def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
+    """The directory that the settings choose: the service where there is a URL, else the file.
+
+    :raises SettingError: neither is named, or the service's token can't be read
+    """
+    if settings.merchants_url:
+        return HttpDirectory(settings, open_client(settings), clock)
     if not settings.merchants_file:
         raise SettingError("ledger.merchants_file", "the path of the merchant directory is wanted")
-    return LedgerHandler(build_adapters(providers), FileDirectory(Path(settings.merchants_file)))
+    return FileDirectory(Path(settings.merchants_file))

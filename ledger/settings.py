@@ -26,4 +26,19 @@ class LedgerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     merchants_file: str = Field("", description="merchant directory (TOML); empty: merchants.toml in the data folder")
+    merchants_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s#?]+)?$",
+        description="merchant directory as a service (ledger/directory_http.py) instead of the file; empty: the file",
+    )
+    merchants_token_file: str = Field(
+        "", description="file with the bearer token that the service asks for; empty: none"
+    )
+    merchants_timeout_s: float = Field(
+        1.0, gt=0, le=60, description="longest wait for the service: to connect, and for each read of its answer"
+    )
+    merchants_cache_s: float = Field(
+        60.0, ge=0, le=86_400, description="seconds that a merchant which the service found is taken as it was"
+    )
+    merchants_cache_max: int = Field(10_000, ge=1, description="most merchants of the service that a worker remembers")
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")

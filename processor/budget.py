@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from processor.downstream_settings import pattern_of
+
+CHAIN_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,13 +15,15 @@ class Budget:
     """What a batch, or one task's share of it, may do with one downstream.
 
     ``calls``: most calls; ``retries``: most of them for events or tries that failed before; ``at_once``: most at a
-    time; ``failures``: failed calls in a row after which the batch calls no more.
+    time; ``failures``: failed calls in a row after which the batch calls no more; ``probing``: they are a half-open
+    breaker's probes, which nobody may make twice.
     """
 
     calls: int
     retries: int
     at_once: int
     failures: int
+    probing: bool = False
 
     def share(self, part: int, parts: int) -> Budget:
         """One of ``parts`` shares; calls, retries and calls at a time add up to no more than the whole.
@@ -32,6 +36,7 @@ class Budget:
             retries=_portion(self.retries, part, parts),
             at_once=at_once,
             failures=max(1, _portion(self.failures, part, parts)),
+            probing=self.probing,
         )
 
     def after(self, report: Report) -> Budget:
@@ -62,6 +67,16 @@ class Report:
     def mean_s(self) -> float:
         return self.seconds / self.calls if self.calls else 0.0
 
+    def came_back(self, error: BaseException | None) -> None:
+        """One of the calls is back, with an error or without."""
+        if error is None:
+            self.failed_in_a_row = 0
+            return
+        self.failed += 1
+        self.failed_in_a_row += 1
+        self.quiet_s = max(self.quiet_s, _quiet_s(error))
+        self.problem = type(error).__name__
+
     def add(self, other: Report) -> None:
         """Takes in what another task did at the same time.
 
@@ -77,6 +92,13 @@ class Report:
         self.waited |= other.waited
         self.quiet_s = max(self.quiet_s, other.quiet_s)
         self.problem = other.problem or self.problem
+
+    def follow(self, later: Report) -> None:
+        """Takes in what came after it: a good call in between ends a row of failures."""
+        before = 0 if later.failed < later.calls else self.failed_in_a_row
+        peak = max(self.peak, later.peak)
+        self.add(later)
+        self.failed_in_a_row, self.peak = before + later.failed_in_a_row, peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +117,7 @@ class Budgets:
         return None if pattern is None else self.by_pattern[pattern]
 
     def shares(self, parts: int, turn: int) -> list[Budgets]:
-        """One for each of a job's tasks. ``turn`` moves on with each batch, so that what can't be divided goes round."""
+        """One for each of a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
         return [
             Budgets(
                 {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
@@ -112,10 +134,10 @@ class Budgets:
                 left[name] = fresh.after(report)
         return Budgets(left, self.by_pattern)
 
-    def after_loss(self, scarce: Iterable[str]) -> Budgets:
-        """What is left after a job that was lost with its reports: it may have spent whatever is scarce."""
-        spent = {name: replace(self.by_name[name], calls=0) for name in scarce if name in self.by_name}
-        return Budgets({**self.by_name, **spent}, self.by_pattern)
+    def after_loss(self) -> Budgets:
+        """What is left after a job that was lost with its reports: it may have made the probes."""
+        left = {name: replace(one, calls=0) if one.probing else one for name, one in self.by_name.items()}
+        return Budgets(left, self.by_pattern)
 
 
 def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
@@ -125,6 +147,25 @@ def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
         for name, report in one.items():
             whole.setdefault(name, Report()).add(report)
     return whole
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from."""
+    link: BaseException | None = error
+    for _ in range(CHAIN_MAX):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _quiet_s(error: BaseException) -> float:
+    """Seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call raised."""
+    for link in chain(error):
+        wanted = getattr(link, "retry_after_s", None)
+        if isinstance(wanted, (int, float)):
+            return max(0.0, float(wanted))
+    return 0.0
 
 
 def _portion(whole: int, part: int, parts: int) -> int:

@@ -25,6 +25,13 @@ class DownstreamSettings(BaseModel):
         3, ge=1, le=1_000, description="calls in all that a half-open breaker lets through; all good: it closes"
     )
     calls_per_batch_max: int = Field(10_000, ge=1, description="most calls of one batch")
+    seconds_per_batch_max: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        description="seconds of a batch that its calls may fill, by the time that they took so far; the rest waits for "
+        "the next one: longer uses a slow downstream better, shorter keeps others waiting less",
+    )
     concurrency_min: int = Field(1, ge=1, le=10_000, description="calls at a time that are always allowed")
     concurrency_start: int = Field(8, ge=1, le=10_000, description="calls at a time before anything is known")
     concurrency_max: int = Field(64, ge=1, le=10_000, description="most calls at a time")

@@ -6,27 +6,86 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from core.work import DownstreamHeld, WorkItem
-from processor.budget import Budget, Budgets, Report
+from processor.budget import Budget, Budgets, Report, chain
 
 NO_CALLS = "has no call left in this batch"
 NO_RETRIES = "has spent its retry budget"
 TOO_MANY = "has as many calls under way as it takes"
 FAILING = "fails its calls in this batch"
-CHAIN_MAX = 32
+
+WAIT_SHARE = 0.25
+"""Of the time that a call may take: so long a thread waits for one to come free. It counts towards its event's time."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call under way; ``began`` is monotonic time."""
+
+    downstream: str
+    item_seq: int
+    began: float
+
+
+class LateCalls:
+    """The calls that batches left behind in this process: the next batch tells what became of them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._out: dict[Call, bool] = {}
+        self._reports: dict[str, Report] = {}
+
+    def left(self, call: Call, *, told: bool) -> None:
+        """A batch ends without it. ``told``: it was reported as failed."""
+        with self._lock:
+            self._out[call] = told
+
+    def back(self, call: Call, seconds: float, error: BaseException | None) -> None:
+        with self._lock:
+            if self._out.pop(call, True) is False:
+                self._tell(call.downstream, seconds, error)
+
+    def waits_for(self, item_seq: int) -> str | None:
+        """The downstream whose answer an event's earlier call still waits for."""
+        with self._lock:
+            return next((call.downstream for call in self._out if call.item_seq == item_seq), None)
+
+    def take(self, now: float, call_s: float) -> dict[str, Report]:
+        """What is known since the last time; calls that are out for ``call_s`` have failed."""
+        with self._lock:
+            for call, told in self._out.items():
+                if not told and now - call.began >= call_s:
+                    self._out[call] = True
+                    self._tell(call.downstream, now - call.began, TimeoutError())
+            taken, self._reports = self._reports, {}
+            return taken
+
+    def _tell(self, downstream: str, seconds: float, error: BaseException | None) -> None:
+        report = self._reports.setdefault(downstream, Report())
+        report.calls += 1
+        report.seconds += seconds
+        report.came_back(error)
 
 
 class Limiter:
-    """One task's calls, by downstream; its threads share it.
+    """One task's calls, by downstream; its threads share it. Durations in seconds.
 
-    ``until`` is when the batch ends, by ``monotonic``: nobody waits longer for a call to come free.
+    A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is told by
+    ``late``, which outlives the task.
     """
 
-    def __init__(self, budgets: Budgets, until: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        budgets: Budgets,
+        call_s: float,
+        late: LateCalls | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._budgets = budgets
-        self._until = until
+        self._call_s = call_s
+        self._late = LateCalls() if late is None else late
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._gates: dict[str, Gate] = {}
@@ -34,21 +93,30 @@ class Limiter:
 
     def trying(self, item: WorkItem, *, again: bool) -> Try:
         """The calls of one try of an event; ``again`` says that it isn't the event's first in this batch."""
-        one = Try(self, retry=again or item.attempt > 0)
+        one = Try(self, item.item_seq, retry=again or item.attempt > 0)
         with self._lock:
             self._tries[item.item_seq] = one
         return one
 
     def waits_for(self, item_seq: int) -> str | None:
-        """The downstream whose answer an event's try waits for now."""
+        """The downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
         one = self._tries.get(item_seq)
-        return None if one is None else one.waits_for
+        return (None if one is None else one.waits_for) or self._late.waits_for(item_seq)
+
+    def queues(self, item_seq: int) -> bool:
+        """Whether an event waits until it may call at all."""
+        one = self._tries.get(item_seq)
+        return one is not None and one.queues
 
     def reports(self) -> dict[str, Report]:
-        """What became of the calls so far. One that is still out counts as failed: the batch doesn't wait for it."""
+        """What became of the calls, and of those that earlier batches left behind. Asked for once, at the end: what
+        waits for a call is told that there is none."""
         with self._lock:
             gates = dict(self._gates)
-        return {name: gate.report() for name, gate in gates.items()}
+        reports = {name: gate.end() for name, gate in gates.items()}
+        for name, report in self._late.take(self._monotonic(), self._call_s).items():
+            reports.setdefault(name, Report()).add(report)
+        return reports
 
     def gate(self, downstream: str) -> Gate | None:
         """The gate before a downstream; None where nothing limits it."""
@@ -58,17 +126,20 @@ class Limiter:
                 budget = self._budgets.of(downstream)
                 if budget is None:
                     return None
-                gate = self._gates[downstream] = Gate(downstream, budget, self._until, self._monotonic)
+                gate = Gate(downstream, budget, self._call_s, self._late, self._monotonic)
+                self._gates[downstream] = gate
             return gate
 
 
 class Try:
     """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`)."""
 
-    def __init__(self, limiter: Limiter, *, retry: bool) -> None:
+    def __init__(self, limiter: Limiter, item_seq: int, *, retry: bool) -> None:
         self._limiter = limiter
+        self._item_seq = item_seq
         self._retry = retry
         self._failed: list[tuple[str, BaseException]] = []
+        self.queues = False
         self.waits_for: str | None = None
 
     @contextlib.contextmanager
@@ -78,25 +149,31 @@ class Try:
         if gate is None:
             yield
             return
-        call = gate.enter(retry=self._retry)
+        call = self._enter(gate)
         self.waits_for = downstream
+        failed: BaseException | None = None
         try:
             yield
         except DownstreamHeld:
-            gate.leave(call, None)
             raise
         except BaseException as error:
+            failed = error
             self._failed.append((downstream, error))
-            gate.leave(call, error)
             raise
-        else:
-            gate.leave(call, None)
         finally:
             self.waits_for = None
+            gate.leave(call, failed)
+
+    def _enter(self, gate: Gate) -> Call:
+        self.queues = True
+        try:
+            return gate.enter(self._item_seq, retry=self._retry)
+        finally:
+            self.queues = False
 
     def blamed_for(self, error: BaseException) -> str | None:
         """The downstream whose failed call an error is, or comes from."""
-        for link in _chain(error):
+        for link in chain(error):
             for downstream, failed in self._failed:
                 if failed is link:
                     return downstream
@@ -106,67 +183,78 @@ class Try:
 class Gate:
     """One downstream's calls: so many in all, so many at a time, and none after a row of failures."""
 
-    def __init__(self, downstream: str, budget: Budget, until: float, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        downstream: str,
+        budget: Budget,
+        call_s: float,
+        late: LateCalls,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._downstream = downstream
         self._budget = budget
-        self._until = until
+        self._call_s = call_s
+        self._late = late
         self._monotonic = monotonic
         self._free = threading.Condition()
-        self._out: dict[int, float] = {}
+        self._out: set[Call] = set()
         self._report = Report()
-        self._quiet = False
+        self._ended = False
 
-    def enter(self, *, retry: bool) -> int:
-        """Takes a call as soon as one is free; returns its number.
+    def enter(self, item_seq: int, *, retry: bool) -> Call:
+        """Takes a call as soon as one is free.
 
         :raises DownstreamHeld: none is left, or none came free in time
         """
         with self._free:
+            until = self._monotonic() + WAIT_SHARE * self._call_s
             self._ask(retry=retry)
             while len(self._out) >= self._budget.at_once:
                 self._report.waited = True
-                if not self._free.wait(max(0.0, self._until - self._monotonic())):
+                if not self._free.wait(max(0.0, until - self._monotonic())):
                     raise self._held(TOO_MANY)
                 self._ask(retry=retry)
+            call = Call(self._downstream, item_seq, self._monotonic())
+            self._out.add(call)
             self._report.calls += 1
             self._report.retries += retry
-            self._out[self._report.calls] = self._monotonic()
             self._report.peak = max(self._report.peak, len(self._out))
-            return self._report.calls
+            return call
 
-    def leave(self, call: int, error: BaseException | None) -> None:
+    def leave(self, call: Call, error: BaseException | None) -> None:
         """Gives a call back with what became of it."""
+        seconds = self._monotonic() - call.began
         with self._free:
-            self._report.seconds += self._monotonic() - self._out.pop(call)
-            if error is None:
-                self._report.failed_in_a_row = 0
-            else:
-                self._failed(error)
+            if call not in self._out:
+                self._late.back(call, seconds, error)
+                return
+            self._out.remove(call)
+            self._report.seconds += seconds
+            self._report.came_back(error)
             self._free.notify_all()
 
-    def report(self) -> Report:
+    def end(self) -> Report:
+        """The batch is over: what is out long enough has failed, and so have probes; the rest is told later."""
         with self._free:
-            now, out = self._monotonic(), len(self._out)
-            return replace(
-                self._report,
-                failed=self._report.failed + out,
-                failed_in_a_row=self._report.failed_in_a_row + out,
-                seconds=self._report.seconds + sum(now - began for began in self._out.values()),
-                problem=self._report.problem or ("no answer" if out else ""),
-            )
-
-    def _failed(self, error: BaseException) -> None:
-        self._report.failed += 1
-        self._report.failed_in_a_row += 1
-        self._report.problem = type(error).__name__
-        wanted = _quiet_s(error)
-        if wanted > 0:
-            self._quiet = True
-            self._report.quiet_s = max(self._report.quiet_s, wanted)
+            self._ended = True
+            now = self._monotonic()
+            for call in self._out:
+                failed = self._budget.probing or now - call.began >= self._call_s
+                self._late.left(call, told=failed)
+                if failed:
+                    self._report.seconds += now - call.began
+                    self._report.came_back(TimeoutError())
+                else:
+                    self._report.calls -= 1
+            self._out.clear()
+            self._free.notify_all()
+            return replace(self._report)
 
     def _ask(self, *, retry: bool) -> None:
-        if self._quiet or self._report.failed_in_a_row >= self._budget.failures:
+        if self._report.quiet_s > 0 or self._report.failed_in_a_row >= self._budget.failures:
             raise self._held(FAILING)
+        if self._ended:
+            raise self._held(TOO_MANY)
         if self._report.calls >= self._budget.calls:
             raise self._held(NO_CALLS)
         if retry and self._report.retries >= self._budget.retries:
@@ -175,21 +263,3 @@ class Gate:
     def _held(self, reason: str) -> DownstreamHeld:
         self._report.held += 1
         return DownstreamHeld(self._downstream, 0.0, reason)
-
-
-def _quiet_s(error: BaseException) -> float:
-    """Seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call raised."""
-    for link in _chain(error):
-        wanted = getattr(link, "retry_after_s", None)
-        if isinstance(wanted, (int, float)):
-            return max(0.0, float(wanted))
-    return 0.0
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    for _ in range(CHAIN_MAX):
-        if link is None:
-            return
-        yield link
-        link = link.__cause__ or link.__context__

@@ -1,0 +1,22 @@
+"""The header Retry-After (RFC 9110, 10.2.3): seconds, or a date."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+DIGITS_MAX = 9
+
+
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """Seconds from ``now`` until the sender wants to be asked again; None when it says nothing that can be read."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:DIGITS_MAX]) if len(text) <= DIGITS_MAX else float(10**DIGITS_MAX)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())
