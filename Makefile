@@ -32,7 +32,7 @@ lint: setup
 		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 
 bench: setup
-	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY))
+	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
 soak: setup
 	@$(PY) -m load.soak

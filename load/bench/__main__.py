@@ -1,6 +1,7 @@
 """``make bench [ONLY=group]``: measures, prints a table, and writes bench.json into the data folder.
 
-Figures are flat, name to number; one that wasn't measured is absent.
+Figures are flat, name to number; one that wasn't measured is absent. ``--short`` is for trying out: where a group has a
+shorter run, its figures' names end in ``.short`` and no goal is held against them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from load.bench.e2e import E2E_SECONDS, measure_e2e
-from load.bench.figures import GOALS, Group
+from load.bench.drain import DRAIN_SECONDS, DRAIN_SECONDS_SHORT, measure_processor
+from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
+from load.bench.figures import GOALS, SHORT_VARIABLE, Group
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
+from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
 from stack.paths import DEFAULT_DATA_DIR
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "confluent-kafka", "redis", "fastapi", "uvicorn", "rocksdict")
@@ -33,7 +36,9 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "confluent-kafka", "redis", "
 GROUPS = (
     Group("receiver", RECEIVER_SECONDS, measure_receiver),
     Group("redis", REDIS_SECONDS, measure_redis),
-    Group("e2e", E2E_SECONDS + 60, measure_e2e),
+    Group("processor", DRAIN_SECONDS, measure_processor, DRAIN_SECONDS_SHORT),
+    Group("e2e", E2E_SECONDS + 60, measure_e2e, E2E_SECONDS_SHORT + 60),
+    Group("retry", RETRY_SECONDS, measure_retry, RETRY_SECONDS_SHORT),
 )
 
 
@@ -41,27 +46,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="one group: " + ", ".join(group.name for group in GROUPS))
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA_DIR.parent / "bench")
+    parser.add_argument("--short", action="store_true", help="shorter runs, whose figures are marked as such")
     wanted = parser.parse_args()
+    if wanted.short:
+        os.environ[SHORT_VARIABLE] = "1"
     groups = [group for group in GROUPS if wanted.only in ("", group.name)]
     console = Console()
     if not groups:
         console.print(f"no group {wanted.only!r}; there are: {', '.join(group.name for group in GROUPS)}")
         return 2
-    console.print(
-        f"about {sum(group.seconds for group in groups) / 60:.0f} minutes: {', '.join(g.name for g in groups)}"
-    )
+    whole_s = sum(group.takes_s() for group in groups)
+    console.print(f"about {whole_s / 60:.0f} minutes: {', '.join(map(_announced, groups))}")
     shutil.rmtree(wanted.data, ignore_errors=True)
     wanted.data.mkdir(parents=True)
     figures: dict[str, float] = {}
     for group in groups:
         began = time.monotonic()
-        figures.update(group.measure(wanted.data / group.name, console))
+        console.print(f"{_announced(group)}: begins")
+        figures.update(group.named(group.measure(wanted.data / group.name, console)))
         console.print(f"{group.name}: {time.monotonic() - began:.0f} s")
     report = wanted.data / "bench.json"
     report.write_text(json.dumps({**_about(), **figures}, indent=1), "utf-8")
     console.print(_table(figures))
     console.print(str(report), soft_wrap=True)
     return 0
+
+
+def _announced(group: Group) -> str:
+    return f"{group.name} ({group.takes_s() / 60:.0f} min)"
 
 
 def _table(figures: dict[str, float]) -> Table:

@@ -1,0 +1,184 @@
+"""The plainest pipeline: Spark reads Kafka and appends to a Delta table. No Python, no look-ups, no order, no retries.
+
+``python -m load.bench.plain drain|live`` is one in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from core.clock import from_rfc3339
+from load.client import NotInTime, wait_for
+from stack.jars import spark_jars
+from stack.server import Server
+
+DRAIN_S_MAX = 600.0
+START_S_MAX = 120.0
+
+
+def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> float:
+    """Seconds that Spark takes for all of a topic, in one batch, after it has done the same with ``warm_topic``."""
+    command = [sys.executable, "-m", "load.bench.plain", "drain", "--kafka", bootstrap, "--folder", str(folder)]
+    command += ["--warm", warm_topic, "--topic", topic]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DRAIN_S_MAX, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"the plain drain failed: {done.stderr[-2_000:]}")
+    return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+
+
+def live_server(bootstrap: str, topic: str, folder: Path) -> Server:
+    """The plainest pipeline from now on, until it is stopped; the table is ``folder/table``."""
+    ready = folder / "ready"
+    command = (sys.executable, "-m", "load.bench.plain", "live", "--kafka", bootstrap, "--folder", str(folder))
+    return Server(
+        name="plain",
+        command=(*command, "--topic", topic),
+        log=folder / "plain.log",
+        answers=ready.exists,
+        prepare=lambda: folder.mkdir(parents=True, exist_ok=True),
+        start_s=START_S_MAX,
+    )
+
+
+def wait_for_rows(table: Path, count: int, seconds: float) -> None:
+    """
+    :raises NotInTime: fewer rows are there
+    """
+
+    def there() -> bool:
+        return DeltaTable.is_deltatable(str(table)) and DeltaTable(table).to_pyarrow_dataset().count_rows() >= count
+
+    if not wait_for(there, seconds):
+        raise NotInTime(f"{count} rows of the plain pipeline", seconds)
+
+
+def plain_latencies(table: Path, since: datetime) -> list[float]:
+    """Seconds from receipt (the header) to the commit of each row that was received at ``since`` or later."""
+    seconds: list[float] = []
+    for committed_at, file in _files(table):
+        if committed_at < since:
+            continue
+        for received_at in _received_at(pq.read_table(table / file, columns=["headers"])["headers"]):
+            if received_at >= since:
+                seconds.append((committed_at - received_at).total_seconds())
+    return seconds
+
+
+def _files(table: Path) -> Iterator[tuple[datetime, str]]:
+    """Each data file, and when its commit's log entry was on disk."""
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        committed_at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
+        for line in entry.read_text("utf-8").splitlines():
+            added = json.loads(line).get("add")
+            if added is not None:
+                yield committed_at, str(added["path"])
+
+
+def _received_at(column: pa.ChunkedArray) -> Iterator[datetime]:
+    for headers in column.to_pylist():
+        text = next(header["value"] for header in headers if header["key"] == "received_at")
+        yield from_rfc3339(text.decode("ascii"))
+
+
+def _session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.appName("plain").master("local[2]")
+    conf = {
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _append(session: SparkSession, bootstrap: str, topic: str, start: str, folder: Path) -> DataStreamWriter:
+    """``kafka.fetch.max.wait.ms`` is payhook's own setting: without it the tail would be Kafka's, and flatter us."""
+    records = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", start)
+        .option("includeHeaders", "true")
+        .option("kafka.fetch.max.wait.ms", "20")
+        .load()
+        .select("topic", "partition", "offset", "key", "value", "headers")
+    )
+    return records.writeStream.format("delta").option("checkpointLocation", str(folder / "checkpoint"))
+
+
+def _drain(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> float:
+    writer = _append(session, bootstrap, topic, "earliest", folder).trigger(availableNow=True)
+    began = time.monotonic()
+    writer.start(str(folder / "table")).awaitTermination()
+    return time.monotonic() - began
+
+
+def _live(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
+    stop = threading.Event()
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, told)
+    query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
+    while query.lastProgress is None and query.isActive and not stop.wait(0.1):
+        pass
+    (folder / "ready").touch()
+    while query.isActive and not stop.wait(0.1):
+        pass
+    os._exit(0 if query.isActive else 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("drain", "live"))
+    parser.add_argument("--kafka", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--warm", default="")
+    wanted = parser.parse_args()
+    session = _session(wanted.folder)
+    if wanted.what == "live":
+        _live(session, wanted.kafka, wanted.topic, wanted.folder)
+    else:
+        _drain(session, wanted.kafka, wanted.warm, wanted.folder / "warm")
+        seconds = _drain(session, wanted.kafka, wanted.topic, wanted.folder / "drain")
+        print(json.dumps({"seconds": seconds}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Lag, rates, time to recover, and how many partitions and executors the load asks for.
+
+Everything here is computed from what it is given: counts of records by the journal's marks and by Kafka's ends.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+HALF_LIFE_S = 5.0
+"""Of the rates' moving averages."""
+
+READ_EVERY_S = 0.5
+"""Readings closer together than this are mostly noise."""
+
+SETTLE_S = 5.0
+"""A drain rate that nobody knew before is believed after so long."""
+
+BEHIND_S = 5.0
+"""A lag that takes longer than this to decide is a backlog: the SLO's bound is 5 s."""
+
+UTILISATION_MAX = 0.7
+"""Share of its capacity that a stream should need for what arrives; the rest is for bursts."""
+
+RECOVER_S_WANTED = 300.0
+"""A backlog should be gone after so long."""
+
+HOLD_S = 600.0
+"""Fewer executors are recommended only after so long in which fewer would have done."""
+
+EXECUTORS_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known at one moment (monotonic seconds). Counts are sums over all partitions.
+
+    ``written``: offsets that Kafka holds or held; ``decided``: offsets below the marks.
+    """
+
+    at_s: float
+    written: int
+    decided: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.written - self.decided)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Said once a backlog's end can be told, and kept while it lasts. Rates are records a second."""
+
+    at_s: float
+    lag: int
+    drain_per_s: float
+    arrival_per_s: float
+
+    @property
+    def seconds(self) -> float | None:
+        """Until it is gone, from ``at_s`` on; None when it grows."""
+        return recover_s(self.lag, self.drain_per_s, self.arrival_per_s)
+
+
+def recover_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | None:
+    """Backlog ÷ (drain - arrival) in seconds; None when it never ends."""
+    if lag <= 0:
+        return 0.0
+    spare = drain_per_s - arrival_per_s
+    return lag / spare if spare > 0 else None
+
+
+class Rates:
+    """Arrival and drain as moving averages over readings, each taken when a batch has ended.
+
+    The drain rate is what the stream decides a second while it is behind; when it keeps up, what it decides is what
+    arrives and says nothing of what it could. So it is kept from the last backlog, and ``known_drain_per_s`` is what an
+    earlier process measured.
+    """
+
+    def __init__(self, known_drain_per_s: float | None = None) -> None:
+        self._last: Reading | None = None
+        self._arrival_per_s: float | None = None
+        self._drain_per_s = known_drain_per_s
+        self._measured_s = 0.0
+        self._settled = known_drain_per_s is not None
+        self._behind = False
+        self.forecast: Forecast | None = None
+
+    @property
+    def arrival_per_s(self) -> float:
+        return self._arrival_per_s or 0.0
+
+    @property
+    def drain_per_s(self) -> float | None:
+        """None until the stream was behind once."""
+        return self._drain_per_s
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is a backlog."""
+        return self._behind
+
+    @property
+    def lag(self) -> int:
+        return self._last.lag if self._last is not None else 0
+
+    def recover_s(self) -> float | None:
+        """Seconds until the lag is decided; None when that isn't known, or never."""
+        if self.lag == 0:
+            return 0.0
+        return recover_s(self.lag, self._drain_per_s, self.arrival_per_s) if self._drain_per_s else None
+
+    def read(self, reading: Reading) -> None:
+        """Takes the next reading. One that comes within `READ_EVERY_S` of the last is passed over."""
+        last, self._last = self._last, reading
+        if last is not None:
+            seconds = reading.at_s - last.at_s
+            if seconds < READ_EVERY_S:
+                self._last = last
+                return
+            self._learn(last, reading, seconds)
+        self._judge(reading)
+
+    def _learn(self, last: Reading, reading: Reading, seconds: float) -> None:
+        arrived = max(0, reading.written - last.written) / seconds
+        self._arrival_per_s = _moved(self._arrival_per_s, arrived, seconds)
+        decided = max(0, reading.decided - last.decided) / seconds
+        if self._behind and reading.lag > 0 and decided > 0:
+            before = self._drain_per_s if self._measured_s > 0 else None
+            self._drain_per_s = _moved(before, decided, seconds)
+            self._measured_s += seconds
+            self._settled = self._settled or self._measured_s >= SETTLE_S
+
+    def _judge(self, reading: Reading) -> None:
+        """A backlog begins when the lag takes longer than `BEHIND_S`, and ends when it takes a fifth of that."""
+        per_s = max(self._drain_per_s or 0.0, self.arrival_per_s, 1.0)
+        self._behind = reading.lag / per_s > (BEHIND_S / 5 if self._behind else BEHIND_S)
+        if not self._behind:
+            self.forecast = None
+            self._measured_s = 0.0
+        elif self._settled and self._drain_per_s and (self.forecast is None or self.forecast.seconds is None):
+            self.forecast = Forecast(reading.at_s, reading.lag, self._drain_per_s, self.arrival_per_s)
+
+
+def _moved(average: float | None, value: float, seconds: float) -> float:
+    """A moving average after ``value`` held for ``seconds``."""
+    if average is None:
+        return value
+    keep = 0.5 ** (seconds / HALF_LIFE_S)
+    return float(keep * average + (1 - keep) * value)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What runs now. ``cores``: of one executor, each a task at a time."""
+
+    executors: int
+    cores: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the load asks for. ``driver_bound``: more executors alone wouldn't reach it; split the stream."""
+
+    executors: int
+    partitions: int
+    driver_bound: bool = False
+
+
+class Advisor:
+    """Recommends executors and partitions: more at once, fewer only after `HOLD_S`, one at a time.
+
+    Partitions are never taken away: Kafka can't, and keys would move.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._executors = deployment.executors
+        self._enough_since: float | None = None
+        self._most_since = 0
+
+    def advise(
+        self, at_s: float, lag: int, arrival_per_s: float, drain_per_s: float | None, driver_share: float = 0.0
+    ) -> Advice:
+        """``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it."""
+        wanted, bound = self._deployment.executors, False
+        if drain_per_s:
+            wanted, bound = _executors(self._deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+        self._settle(at_s, wanted)
+        partitions = max(self._deployment.partitions, self._executors * self._deployment.cores)
+        return Advice(self._executors, partitions, bound)
+
+    def _settle(self, at_s: float, wanted: int) -> None:
+        if wanted >= self._executors:
+            self._executors, self._enough_since, self._most_since = wanted, None, 0
+            return
+        if self._enough_since is None:
+            self._enough_since = at_s
+        self._most_since = max(self._most_since, wanted)
+        if at_s - self._enough_since >= HOLD_S:
+            self._executors = max(self._most_since, self._executors - 1)
+            self._enough_since, self._most_since = None, 0
+
+
+def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> tuple[int, bool]:
+    """Executors for the rate that is needed, and whether the driver alone is too slow for it.
+
+    A batch of n records takes n ÷ drain seconds, ``driver_share`` of them on the driver; the rest shrinks with the
+    number of executors.
+    """
+    needed_per_s = max(arrival_per_s / UTILISATION_MAX, arrival_per_s + lag / RECOVER_S_WANTED)
+    if needed_per_s <= 0:
+        return 1, False
+    room = drain_per_s / needed_per_s - driver_share
+    if room <= 0:
+        return max(1, now), True
+    return min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room))), False

@@ -1,0 +1,59 @@
+"""What the benches make of what they measured."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from load.bench.drain import Drained
+from load.bench.figures import SHORT_VARIABLE, Goal, Group
+from load.bench.retry import Try, lateness
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def nothing(_: Path, __: Console) -> dict[str, float]:
+    return {}
+
+
+def test_a_retry_is_late_by_what_passed_since_it_was_due_and_early_below_zero():
+    tries: list[Try] = [(at(1), at(0)), (at(5), at(1.5)), (None, at(4.75))]
+    assert lateness([tries]) == [0.5, -0.25]
+
+
+def test_what_was_never_due_again_is_no_retry():
+    assert lateness([[(None, at(0))], [(None, at(0)), (None, at(1))]]) == []
+
+
+def test_the_time_to_recover_is_held_against_what_was_said_beforehand():
+    said = {"at": "2026-01-31T12:00:00.000000Z", "seconds": 40.0}
+    assert Drained(8_000, at(50), said).off_forecast == pytest.approx(0.25)
+    assert Drained(8_000, at(30), said).off_forecast == pytest.approx(0.25)
+    assert Drained(8_000, at(30), None).off_forecast is None
+
+
+def test_figures_of_a_shorter_run_are_marked(monkeypatch: pytest.MonkeyPatch):
+    group = Group("one", 600.0, nothing, 60.0)
+    assert group.named({"one.rate": 1.0}) == {"one.rate": 1.0}
+    monkeypatch.setenv(SHORT_VARIABLE, "1")
+    assert group.named({"one.rate": 1.0}) == {"one.rate.short": 1.0}
+    assert group.takes_s() == 60.0
+
+
+def test_a_group_without_a_shorter_run_measures_as_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(SHORT_VARIABLE, "1")
+    group = Group("one", 600.0, nothing)
+    assert group.named({"one.rate": 1.0}) == {"one.rate": 1.0}
+    assert group.takes_s() == 600.0
+
+
+def test_a_goal_says_whether_it_is_reached():
+    assert Goal(at_least=2).reached_by(2)
+    assert not Goal(at_least=2).reached_by(1.9)
+    assert Goal(at_most=0).reached_by(0)
+    assert not Goal(at_most=0).reached_by(1)
