@@ -12,32 +12,45 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from journal.errors import JournalBroken
+from journal.errors import JournalBroken, StorageDown
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
 )
 CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 hours"}
+PROBLEM_CHARS_MAX = 500
 FILES_PER_READ = 64
 """Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
 
 
 class BodyStore:
-    """A Delta table of bodies. A body written twice or never referred to is harmless."""
+    """A Delta table of bodies. A body written twice or never referred to is harmless.
+
+    :raises StorageDown: the table can't be reached or made now
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        if not DeltaTable.is_deltatable(path):
-            _create(path)
-        self._handle = DeltaTable(path)
+        try:
+            if not DeltaTable.is_deltatable(path):
+                _create(path)
+            self._handle = DeltaTable(path)
+        except (DeltaError, OSError) as failed:
+            raise StorageDown("the bodies", path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
-        """Writes bodies, committed on return; an empty list writes nothing."""
+        """Writes bodies, committed on return; an empty list writes nothing.
+
+        :raises StorageDown: they can't be written now; some or all of them may be
+        """
         if not bodies:
             return
         hashes, raw = zip(*bodies, strict=True)
         table = pa.table([pa.array(hashes, pa.string()), pa.array(raw, pa.binary())], schema=BODIES_SCHEMA)
-        write_deltalake(self._handle, table, mode="append")
+        try:
+            write_deltalake(self._handle, table, mode="append")
+        except (DeltaError, OSError) as failed:
+            raise StorageDown("the bodies", self._path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
         """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.

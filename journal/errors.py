@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.decision import ErrorKind
 from core.errors import PayhookError
 
 
@@ -19,12 +20,29 @@ class Fenced(PayhookError):
 
 
 class CommitUnknown(PayhookError):
-    """A commit failed in a way that doesn't tell whether it was written; the next start will see."""
+    """A commit failed in a way that doesn't tell whether it was written; the next epoch's writer will see."""
+
+    kind = ErrorKind.SBE
 
     def __init__(self, stream: str, problem: str) -> None:
         self.stream = stream
         self.problem = problem
         super().__init__(f"stream {stream}: nobody knows whether the commit was written ({problem}); start again")
+
+
+class StorageDown(PayhookError):
+    """A table or a folder can't be written or reached now: nothing of the stream can go on until it can."""
+
+    kind = ErrorKind.SBE
+
+    def __init__(self, what: str, path: str, problem: str) -> None:
+        self.what = what
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"{what} at {path} can't be written or reached ({problem}). Nothing is lost: Kafka keeps what comes. "
+            "Make room, or the folder reachable and writable; the stream goes on by itself."
+        )
 
 
 class JournalBroken(PayhookError):
@@ -69,8 +87,19 @@ class IndexHeld(PayhookError):
         super().__init__(f"index {folder} belongs to a living process; give each journal a folder of its own")
 
 
+class IndexUnreadable(PayhookError):
+    """Nobody's index can be read here beside its writer: there is none, or it is of another version."""
+
+    def __init__(self, folder: str, problem: str) -> None:
+        self.folder = folder
+        self.problem = problem
+        super().__init__(f"no index can be read in {folder}: {problem}")
+
+
 class IndexBroken(PayhookError):
     """The index on disk can't be read or written."""
+
+    kind = ErrorKind.SBE
 
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +14,24 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
 from journal.chain import ChainHead
+from journal.errors import JournalBroken
 from journal.marks import Marks, marks_from_json
 from journal.scan import scan
+
+PREFIX = "payhook."
+STATE_NAMES = frozenset(
+    {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"},
+)
+"""What a commit says of itself under `PREFIX`; every other name there is a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """``marks``: next offset by topic and partition. ``start``: where each began. ``chain``: its head."""
+    """``marks``: next offset by topic and partition. ``start``: where each began. ``chain``: its head.
+
+    ``notes``: small texts by name that the stream keeps with its journal (state of its breakers). The rows don't tell
+    them: whoever reads one must do without.
+    """
 
     epoch: int
     version: int
@@ -28,6 +40,7 @@ class JournalState:
     start: Marks
     published_upto: int
     chain: str
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_state(path: str, version: int) -> JournalState:
@@ -40,7 +53,7 @@ def read_state(path: str, version: int) -> JournalState:
     """
     log = PyFileSystem(DeltaStorageHandler(path))
     for number in range(version, -1, -1):
-        commit = _commit_info(log, number)
+        commit = _commit_info(path, log, number)
         if commit is None:
             break
         if "payhook.marks" in commit:
@@ -48,14 +61,20 @@ def read_state(path: str, version: int) -> JournalState:
     return _from_rows(DeltaTable(path, version=version), version)
 
 
-def _commit_info(log: PyFileSystem, version: int) -> dict[str, Any] | None:
-    """What a commit says of itself; None when the log no longer has it."""
+def _commit_info(path: str, log: PyFileSystem, version: int) -> dict[str, Any] | None:
+    """What a commit says of itself; None when the log no longer has it.
+
+    :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows
+    """
+    name = f"_delta_log/{version:020}.json"
     try:
-        with log.open_input_file(f"_delta_log/{version:020}.json") as entry:
+        with log.open_input_file(name) as entry:
             actions = [json.loads(line) for line in entry.read().splitlines() if line]
+        return next(action["commitInfo"] for action in actions if "commitInfo" in action)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None
-    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    except (ValueError, StopIteration) as torn:
+        raise JournalBroken(path, f"the log's entry {name} isn't whole") from torn
 
 
 def _from_commit(commit: dict[str, Any], version: int) -> JournalState:
@@ -67,7 +86,13 @@ def _from_commit(commit: dict[str, Any], version: int) -> JournalState:
         start=marks_from_json(commit["payhook.start"]),
         published_upto=int(commit["payhook.published_upto"]),
         chain=commit["payhook.chain"],
+        notes=_notes(commit),
     )
+
+
+def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
+    names = (name.removeprefix(PREFIX) for name in commit if name.startswith(PREFIX))
+    return {name: str(commit[PREFIX + name]) for name in names if name not in STATE_NAMES}
 
 
 def _from_rows(table: DeltaTable, version: int) -> JournalState:

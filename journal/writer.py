@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from journal.chain import commit_digest, extend
-from journal.errors import BatchInvalid, CommitUnknown, Fenced
+from journal.errors import BatchInvalid, CommitUnknown, Fenced, StorageDown
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
 from journal.schema import JOURNAL_SCHEMA, JournalRow, stamped
-from journal.state import JournalState, read_state
+from journal.state import PREFIX, STATE_NAMES, JournalState, read_state
 from journal.table import create_table
 
 EPOCH_TRIES_MAX = 20
@@ -24,8 +24,32 @@ one try in three at four commits a second."""
 PROBLEM_CHARS_MAX = 500
 """delta-rs puts rows into some of its messages."""
 
+NOTES_CHARS_MAX = 65_536
+"""Every commit carries all of them: 64 KiB four times a second is what a log that is kept for an hour can bear."""
+
+OWNER_NOTE = "owner"
+"""The note that names the process which began the epoch."""
+
+_NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
 _FENCED = re.compile(r"concurrent transaction|metadata|protocol", re.IGNORECASE)
 _REFUSED_ROWS = re.compile(r"failed validation check")
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One process's hold on a journal, from writer to writer. ``owner`` tells it from every other process; ``epoch`` is
+    the last one that it began.
+    """
+
+    owner: str
+    epoch: int = 0
+
+    def check(self, before: JournalState, stream: str) -> None:
+        """
+        :raises Fenced: somebody else began an epoch after this process's last one
+        """
+        if 0 < self.epoch < before.epoch and before.notes.get(OWNER_NOTE) != self.owner:
+            raise Fenced(stream, self.epoch, f"epoch {before.epoch} was begun by {before.notes.get(OWNER_NOTE)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,7 @@ class JournalWriter:
     The table handle is opened when the epoch begins and serves commits only. It is never refreshed, and nothing else
     is done by it: a refreshed handle has seen a later epoch, and its next commit would be let through. All commits
     carry one application id, so that Delta refuses every commit after somebody else's, however often it is tried.
+    A writer whose commit failed is of no further use; whoever goes on begins another epoch with another writer.
     """
 
     def __init__(self, path: str, stream: str) -> None:
@@ -53,58 +78,87 @@ class JournalWriter:
         self._ended: Fenced | CommitUnknown | None = None
 
     @classmethod
-    def create_or_open(cls, path: str, stream: str) -> JournalWriter:
+    def create_or_open(cls, path: str, stream: str, tenure: Tenure | None = None) -> JournalWriter:
         """A writer that hasn't begun yet; makes the table where there is none.
 
+        A process whose ``tenure`` has begun never makes it: its journal is gone, not new.
+
         :raises JournalBroken: the table there isn't a journal
+        :raises StorageDown: the table that this process wrote isn't there now
         """
-        create_table(path, stream)
+        if tenure is None or tenure.epoch == 0:
+            create_table(path, stream)
+        elif not DeltaTable.is_deltatable(path):
+            raise StorageDown("the journal", path, "no table is there")
         return cls(path, stream)
 
-    def begin_epoch(self, starts: Marks) -> JournalState:
+    def begin_epoch(self, starts: Marks, tenure: Tenure | None = None) -> JournalState:
         """Fences off every writer before this one; only then is the journal's state read, at that very version.
 
         ``starts`` is where partitions begin that the journal doesn't know. The commit holds no rows and no file:
-        metadata and the application id alone.
+        metadata and the application id alone. A process that begins another epoch after a failure passes its
+        ``tenure``: it doesn't take the journal from a process that took over meanwhile.
 
-        :raises Fenced: other writers won every time
+        :raises Fenced: another process took over, or other writers won every time
+        :raises StorageDown: the table can't be reached or written now; another writer may try again
+        :raises JournalBroken: the log or the rows contradict themselves
         """
         if self._handle is not None:
             raise BatchInvalid("this writer has begun its epoch; another one takes another writer")
         problem = "no try was made"
         for _ in range(EPOCH_TRIES_MAX):
-            handle = DeltaTable(self._path)
-            before = read_state(self._path, handle.version())
-            state = replace(
-                before,
-                epoch=before.epoch + 1,
-                marks=with_starts(before.marks, starts),
-                start=with_starts(before.start, starts),
-            )
             try:
+                handle = DeltaTable(self._path)
+                state = self._next_epoch(handle.version(), starts, tenure)
                 self._write(handle, JOURNAL_SCHEMA.empty_table(), state, {"payhook.kind": "epoch"})
             except CommitFailedError as refused:
                 problem = str(refused)
                 continue
+            except (DeltaError, OSError) as failed:
+                raise StorageDown("the journal", self._path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
             self._handle = handle
             self._state = read_state(self._path, handle.version())
+            if tenure is not None:
+                tenure.epoch = self._state.epoch
             return self._state
         raise Fenced(self._stream, 0, problem)
 
-    def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed:
+    def _next_epoch(self, version: int, starts: Marks, tenure: Tenure | None) -> JournalState:
+        before = read_state(self._path, version)
+        if tenure is not None:
+            tenure.check(before, self._stream)
+        return replace(
+            before,
+            epoch=before.epoch + 1,
+            marks=with_starts(before.marks, starts),
+            start=with_starts(before.start, starts),
+            notes=before.notes if tenure is None else {**before.notes, OWNER_NOTE: tenure.owner},
+        )
+
+    def commit(
+        self,
+        rows: Sequence[JournalRow],
+        marks: Marks,
+        published_upto: int,
+        notes: Mapping[str, str] | None = None,
+    ) -> Committed:
         """Commits a batch whole, in one commit; ``rows`` are in seq order and get epoch, batch and hash.
 
-        ``marks`` is the full map after the batch. After `Fenced` or `CommitUnknown` every further call raises it again.
+        ``marks`` is the full map after the batch. ``notes`` are small texts by name (lower case) that replace those of
+        the same name; the others are carried forward, into later epochs too. After `Fenced` or `CommitUnknown` every
+        further call raises it again.
 
-        :raises BatchInvalid: seq or offsets aren't contiguous, or a row breaks a constraint; nothing was written
+        :raises BatchInvalid: seq or offsets aren't contiguous, a note is too large, or a row breaks a constraint;
+            nothing was written
         :raises Fenced: another writer took over; nothing was written, and the process must end
-        :raises CommitUnknown: it may or may not be written, and the process must end
+        :raises CommitUnknown: it may or may not be written: only another writer's epoch tells
         """
         if self._ended is not None:
             raise self._ended
         if self._handle is None or self._state is None:
             raise BatchInvalid("no epoch was begun")
         table, state = self._stamp(self._state, rows, marks, published_upto)
+        state = replace(state, notes=_noted(state.notes, notes or {}))
         self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
         try:
             self._write(self._handle, table, state, {"payhook.batch_seq": str(rows[0].seq)})
@@ -151,8 +205,19 @@ class JournalWriter:
             "payhook.start": marks_to_json(state.start),
             "payhook.chain": state.chain,
             "payhook.published_upto": str(state.published_upto),
-        }
+        } | {PREFIX + name: text for name, text in state.notes.items()}
         # Delta compares application ids, not versions: any later commit under this one is a conflict.
         fence = Transaction(f"payhook-{self._stream}", seq)
         properties = CommitProperties(custom_metadata=metadata | extra, app_transactions=[fence])
         write_deltalake(handle, table, mode="append", commit_properties=properties)
+
+
+def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:
+    wrong = sorted(name for name in notes if name in STATE_NAMES or not _NOTE_NAME.fullmatch(name))
+    if wrong:
+        raise BatchInvalid(f"notes must have names of their own, in lower case: {wrong[:3]}")
+    after = {**before, **notes}
+    size = sum(len(text) for text in after.values())
+    if size > NOTES_CHARS_MAX:
+        raise BatchInvalid(f"the notes {sorted(after)[:5]} have {size} characters, {NOTES_CHARS_MAX} are the most")
+    return after

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from core.decision import Decision
+from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from core.work import postings_from_json
 from journal.reader import JournalReader
@@ -64,14 +64,29 @@ _COLUMNS = (
 
 
 class PostingsRefused(PayhookError):
-    """A commit to the postings was refused, or nobody knows its outcome: this process must end."""
+    """A commit to the postings was refused, or nobody knows its outcome: this writer must end."""
+
+    kind = ErrorKind.SBE
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
         super().__init__(
-            f"postings {path}: the commit wasn't taken ({problem}). Another processor may have taken over; this one "
-            "ends, and the next start appends what is missing."
+            f"postings {path}: the commit wasn't taken ({problem}). Another processor may have taken over; this "
+            "writer ends, and the next one appends what is missing."
+        )
+
+
+class PostingsAhead(PayhookError):
+    """The postings reflect rows that the journal doesn't have: it was cut, or restored from an older copy than they."""
+
+    def __init__(self, path: str, mark: int, last_seq: int) -> None:
+        self.path = path
+        self.mark = mark
+        self.last_seq = last_seq
+        super().__init__(
+            f"postings {path} reflect the journal up to seq {mark}, the journal ends with {last_seq}: commits were "
+            "lost. Restore the journal; if it can't be, delete the postings, which are made anew from what is left."
         )
 
 
@@ -90,10 +105,16 @@ class PostingsWriter:
 
     @classmethod
     def open(cls, path: str) -> PostingsWriter:
-        """The table at ``path``, made if it isn't there."""
-        if not DeltaTable.is_deltatable(path):
-            _create(path)
-        return cls(path, DeltaTable(path))
+        """The table at ``path``, made if it isn't there.
+
+        :raises PostingsRefused: it can't be reached or made now
+        """
+        try:
+            if not DeltaTable.is_deltatable(path):
+                _create(path)
+            return cls(path, DeltaTable(path))
+        except (DeltaError, OSError) as failed:
+            raise PostingsRefused(path, str(failed)) from failed
 
     @property
     def mark(self) -> int:
@@ -101,7 +122,12 @@ class PostingsWriter:
         return self._mark
 
     def catch_up(self, reader: JournalReader) -> None:
-        """Follows the journal from the mark on, up to the reader's version."""
+        """Follows the journal from the mark on, up to the reader's version.
+
+        :raises PostingsAhead: the journal lacks rows that are booked here
+        """
+        if self._mark > reader.last_seq:
+            raise PostingsAhead(self._path, self._mark, reader.last_seq)
         for rows in reader.rows_after(self._mark, _COLUMNS):
             self.follow(rows)
 

@@ -6,18 +6,15 @@ import json
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from core.clock import Clock, to_micros
+from core.clock import Clock
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
-from core.event import Mode
-from core.work import WorkItem
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.marks import Marks
@@ -25,18 +22,24 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter
-from processor.admission import Admission, ContentHash, Group
+from processor.admission import Admission, ContentHash
 from processor.commands import CommandDesk
 from processor.execute import Executor
-from processor.intake import Item, KafkaRecord, new_item, read_table, take
-from processor.retry import RetryPolicy
-from processor.settings import DeadHead
+from processor.intake import Item, KafkaRecord, read_table, take
+from processor.numbering import Commands, bodies_of, fresh_bodies, in_order, number, work_of
+from processor.progress import Progress, Steps
+from processor.rules import StreamRules
 from processor.settle import Settling
+from processor.trying import Trying
+
+__all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "StreamRules"]
 
 log = logging.getLogger(__name__)
 
 PROBE_S_FIRST = 1.0
 CLOSE_S_MAX = 5.0
+BLOCKED_NOTE = "blocked"
+"""The journal's note of why the whole stream is blocked, so that the next start doesn't fetch into it."""
 
 
 class IndexBehind(PayhookError):
@@ -65,39 +68,11 @@ class DeadLetters(Protocol):
     def close(self, timeout_s: float) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRules:
-    """What a work stream's configuration says about deciding."""
-
-    name: str
-    events_topic: str
-    control_topic: str
-    policy: RetryPolicy
-    dead_head: DeadHead
-    due_per_batch_max: int
-    drain_per_entity_max: int
-    probe_s_max: float
-    mode: Mode = "live"
-
-
-@dataclass(slots=True)
-class Progress:
-    """What the last batch did; for status and metrics. Times in seconds."""
-
-    batches: int = 0
-    rows: int = 0
-    taken: int = 0
-    seconds: float = 0.0
-    fetch_s: float = 0.0
-    read_s: float = 0.0
-    step_s: dict[str, float] = field(default_factory=dict)
-    blocked_reason: str | None = None
-
-
 class Batches:
     """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
 
-    ``suspect`` says that the process before this one ended while it tried the same offsets.
+    After any error it is of no further use: `release` it, and open another one from the journal.
+    ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`).
     """
 
     def __init__(
@@ -115,6 +90,7 @@ class Batches:
         trying: Path,
         *,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
+        notes: Callable[[], Mapping[str, str]] = dict,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._rules = rules
@@ -126,15 +102,16 @@ class Batches:
         self._executor = executor
         self._adapters = adapters
         self._clock = clock
-        self._trying = trying
+        self._trying = Trying(trying, clock)
         self._on_rows = on_rows
+        self._notes = notes
         self._jitter = jitter
         self._epoch = state.epoch
         self._next_seq = state.next_seq
         self._marks: Marks = state.marks
-        self._probe_s = PROBE_S_FIRST
-        self._suspect = self._tried_before()
+        self._suspect = self._trying.tried(self.seq)
         self.progress = Progress()
+        self.progress.blocked_reason, self._probe_s = _blocked_before(state.notes)
 
     @property
     def marks(self) -> Marks:
@@ -165,11 +142,7 @@ class Batches:
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
             "published_upto": self._dead_letters.published_upto,
-            "blocked": self.progress.blocked_reason,
-            "batches": self.progress.batches,
-            "batch_rows": self.progress.rows,
-            "batch_s": round(self.progress.seconds, 4),
-            "step_s": {step: round(seconds, 4) for step, seconds in self.progress.step_s.items()},
+            **self.progress.status(),
         }
 
     def run(self, table: pa.Table) -> None:
@@ -184,68 +157,54 @@ class Batches:
             self._decide(records, marks, due)
 
     def probe(self) -> None:
-        """Tries one due event of a blocked stream; nothing new is taken."""
+        """Tries one due event of a blocked stream; nothing new is taken. With none due, the next batch is the probe."""
         self._dead_letters.poll()
         due = self._index.due(self._clock.now(), 1)
         if due:
             self._decide([], self._marks, due)
+        else:
+            self.progress.blocked_reason = None
 
     def close(self) -> None:
         """After the last batch: dead letters get their time, and the index is free for the next writer."""
         self._dead_letters.close(CLOSE_S_MAX)
         self._index.close()
 
+    def release(self) -> None:
+        """After a failure: lets go of everything without a wait, for the next writer of this process."""
+        self._dead_letters.close(0)
+        self._index.close()
+
     def _decide(self, records: Sequence[KafkaRecord], marks: Marks, due: Sequence[OpenItem]) -> None:
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
-        started = self._clock.monotonic()
-        events, commands = self._number(records)
+        steps = Steps(self._clock)
+        events, commands = number(records, self._next_seq, self._clock.now(), self._rules)
         admission = self._admit(events, due)
-        lookups_s = self._clock.monotonic() - started
+        steps.end("lookup")
         settling = self._handle(admission)
-        handled_s = self._clock.monotonic() - started
-        rows, bodies = self._rows(admission, settling, commands)
-        if not rows:
+        steps.end("handle")
+        every = self._number(admission.settled + settling.decided, commands)
+        if not every:
             return
-        self._commit(rows, bodies, marks)
-        committed_s = self._clock.monotonic() - started
-        self._derive(rows, bodies)
+        rows, bodies = [item.row for item in every], bodies_of(every)
         self._learn(settling)
-        done_s = self._clock.monotonic() - started
-        self.progress.batches += 1
-        self.progress.rows, self.progress.taken, self.progress.seconds = len(rows), len(records), done_s
-        self.progress.step_s = {
-            "fetch": self.progress.fetch_s,
-            "read": self.progress.read_s,
-            "lookup": lookups_s,
-            "handle": handled_s - lookups_s,
-            "commit": committed_s - handled_s,
-            "derive": done_s - committed_s,
-        }
-
-    def _number(self, records: Sequence[KafkaRecord]) -> tuple[list[Item], list[tuple[KafkaRecord, int]]]:
-        """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
-        now = self._clock.now()
-        events: list[Item] = []
-        commands: list[tuple[KafkaRecord, int]] = []
-        for seq, record in enumerate(records, self._next_seq):
-            if record.topic == self._rules.control_topic:
-                commands.append((record, seq))
-            else:
-                events.append(new_item(record, seq, now, self._rules.mode))
-        return events, commands
+        self._commit(rows, bodies, marks)
+        steps.end("commit")
+        self._derive(rows, bodies)
+        steps.end("derive")
+        self.progress.done(len(rows), len(records), steps)
 
     def _admit(self, events: Sequence[Item], due: Sequence[OpenItem]) -> Admission:
-        admission = Admission(self._index, self._adapters, self._clock.now(), self._rules.drain_per_entity_max)
-        for waiting in due:
-            admission.take_up(waiting)
+        admission = Admission(self._index, self._adapters, self._clock.now(), self._rules)
+        admission.take_up(due)
         for item in events:
             admission.admit(item)
         return admission
 
     def _handle(self, admission: Admission) -> Settling:
-        work = [tasks for group in admission.groups.values() if (tasks := _work(group))]
-        self._remember_trying()
+        work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
+        self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
         crash_point("processor.after_handlers")
         settling = Settling(
@@ -254,36 +213,15 @@ class Batches:
         settling.settle(admission.groups.values())
         return settling
 
-    def _rows(
-        self, admission: Admission, settling: Settling, commands: Sequence[tuple[KafkaRecord, int]]
-    ) -> tuple[list[JournalRow], dict[str, bytes]]:
-        """Every row of the batch in seq order, and the bodies that came with them.
-
-        Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows
-        follow one another as its events do; what commands did to items comes last.
-        """
-        now = self._clock.now()
-        decided = admission.settled + settling.decided
-        again = [item for item in decided if not item.new]
-        new = [item for item in decided if item.new]
-        for item in new:
-            _shift(item, len(again))
-        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, now, {item.seq for item in again})
-        for record, seq in commands:
-            desk.decide(record, seq + len(again))
-        new = sorted(new + desk.decided, key=lambda item: item.seq)
-        every = again + new + desk.rows
-        for seq, item in enumerate(every, self._next_seq):
-            item.row.seq = seq
-            item.row.decided_at = now
-        bodies = {item.row.body_sha256: item.body for item in every if item.row.body_sha256 is not None}
-        return [item.row for item in every], bodies
+    def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
+        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, self._clock.now(), self._rules.dead_head)
+        return in_order(decided, commands, desk, self._next_seq)
 
     def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> None:
-        fresh = {row.body_sha256 for row in rows if row.first and row.decision is not Decision.DUPLICATE}
-        self._bodies.append([(sha256, body) for sha256, body in bodies.items() if sha256 in fresh])
+        self._bodies.append(fresh_bodies(rows, bodies))
         crash_point("processor.before_commit")
-        committed = self._writer.commit(rows, marks, self._dead_letters.published_upto)
+        notes = {**self._notes(), BLOCKED_NOTE: self._blocked_note()}
+        committed = self._writer.commit(rows, marks, self._dead_letters.published_upto, notes)
         crash_point("processor.after_commit")
         self._marks = marks
         self._next_seq = committed.last_seq + 1
@@ -311,38 +249,13 @@ class Batches:
         self.progress.blocked_reason = f"{failure.error_class}: {failure.message}"
         log.warning("the stream is blocked (%s); next probe in %.0f s", failure.error_class, self._probe_s)
 
-    def _remember_trying(self) -> None:
-        self._trying.write_text(json.dumps({"seq": self.seq, "at_us": to_micros(self._clock.now())}), "utf-8")
-
-    def _tried_before(self) -> bool:
-        try:
-            return bool(json.loads(self._trying.read_text("utf-8"))["seq"] == self.seq)
-        except (OSError, ValueError, KeyError):
-            return False
+    def _blocked_note(self) -> str:
+        return json.dumps({"reason": self.progress.blocked_reason, "probe_s": self._probe_s})
 
 
-def _shift(item: Item, count: int) -> None:
-    """Moves a new item's provisional number past the rows of those taken up again."""
-    item.row.item_seq += count
-    if item.row.cause_seq is not None:
-        item.row.cause_seq += count
-
-
-def _work(group: Group) -> list[WorkItem]:
-    """The events of a group that a handler must see, in order."""
-    return [
-        WorkItem(
-            item_seq=item.seq,
-            event_key=item.row.event_key or "",
-            entity_key=item.row.entity_key or "",
-            provider=item.row.provider or "",
-            account=item.row.account or "",
-            event_type=item.row.event_type or "",
-            body=item.body,
-            fact_key=item.row.fact_key,
-            attempt=item.row.attempt,
-            tenant=item.row.tenant,
-        )
-        for item in group.items
-        if item.known_fact is None
-    ]
+def _blocked_before(notes: Mapping[str, str]) -> tuple[str | None, float]:
+    """Why the process before this one had stopped fetching, and how long it waited between probes."""
+    if BLOCKED_NOTE not in notes:
+        return None, PROBE_S_FIRST
+    told = json.loads(notes[BLOCKED_NOTE])
+    return told["reason"], float(told["probe_s"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -19,6 +20,7 @@ class StatusFile:
         self._path = path
         self._clock = clock
         self._written_at = -WRITE_EVERY_S
+        self._said: dict[str, Any] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def due(self) -> bool:
@@ -26,11 +28,25 @@ class StatusFile:
         return self._clock.monotonic() - self._written_at >= WRITE_EVERY_S
 
     def write(self, status: dict[str, Any]) -> None:
+        """Replaces what was said; what can't be written is left, for a status is never worth the stream."""
+        self._said = status
         self._written_at = self._clock.monotonic()
-        whole = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now()), **status}
+        text = json.dumps({"pid": os.getpid(), "at": to_rfc3339(self._clock.now()), **status}, indent=1)
         fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps(whole, indent=1), "utf-8")
-        fresh.replace(self._path)
+        try:
+            fresh.write_text(text, "utf-8")
+            fresh.replace(self._path)
+        except OSError:
+            self._write_in_place(text)
+
+    def write_over(self, status: dict[str, Any]) -> None:
+        """Some figures anew, the others as they were last said."""
+        self.write({**self._said, **status})
+
+    def _write_in_place(self, text: str) -> None:
+        """On a full disk the file's own blocks are still there."""
+        with contextlib.suppress(OSError), self._path.open("r+b") as file:
+            file.write(text.encode().ljust(file.seek(0, os.SEEK_END)))
 
     def remove(self) -> None:
         """Called at start, so that nobody reads the last process's word."""

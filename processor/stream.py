@@ -1,18 +1,21 @@
-"""A work stream's life: start from the journal, run batches until told to stop, end on any doubt."""
+"""A work stream's batches, fed by Spark from the journal's marks on until told to stop; it ends on any doubt."""
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
+from journal.errors import StorageDown
 from processor.batch import Batches
 from processor.sources import Source
 
@@ -20,6 +23,13 @@ log = logging.getLogger(__name__)
 
 IDLE_CHECK_S = 0.05
 STOP_WAIT_S_MAX = 30.0
+PROBLEM_CHARS_MAX = 500
+
+_NO_ROOM = re.compile(
+    r"No space left on device|Read-only file system|Disk quota exceeded|Input/output error|Permission denied"
+    r"|FileNotFoundException.*checkpoints"
+)
+"""How the JVM words that Spark's checkpoint or scratch files can't be written."""
 
 
 class Stream:
@@ -50,47 +60,95 @@ class Stream:
         self._stop.set()
 
     def run(self) -> None:
-        """Runs until `stop`; raises what ended the stream, if something did."""
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-        stream = self._source.frame(self._batches.marks)
-        query = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint)).start()
+        """Runs until `stop`; when it returns or raises, no batch runs any more.
+
+        :raises StorageDown: Spark's own files can't be written
+        :raises BaseException: whatever else ended the stream
+        """
+        self._take_backlog()
+        if self._stop.is_set():
+            return
+        query = self._start()
         while query.isActive and not self._stop.is_set() and self._failure is None:
             self._stop.wait(IDLE_CHECK_S)
         self._end(query)
+
+    def _take_backlog(self) -> None:
+        """What the source gives before its stream begins, a batch a table."""
+        for table in self._source.backlog(self._batches.marks):
+            self._probe_while_blocked()
+            if self._stop.is_set():
+                return
+            self._batches.run(table)
+            self._on_batch()
+
+    def _start(self) -> StreamingQuery:
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        stream = self._source.frame(self._batches.marks)
+        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
+        if self._source.every_s > 0:
+            writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")
+        try:
+            return writer.start()
+        except PySparkException as failed:
+            raise self._told(failed) from failed
 
     def _end(self, query: StreamingQuery) -> None:
         """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
         if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
             self._in_batch.release()
-        failure, own = self._failure, query.exception() if not query.isActive else None
-        if query.isActive and failure is None:
+        if self._failure is not None:
+            self._await_end(query)
+            raise self._failure
+        if query.isActive:
             query.stop()
-        if failure is not None:
-            raise failure
+            return
+        own = query.exception()
         if own is not None:
-            raise own
+            raise self._told(own) from own
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log."""
+        until = time.monotonic() + STOP_WAIT_S_MAX
+        while query.isActive and time.monotonic() < until:
+            time.sleep(IDLE_CHECK_S)
+        if query.isActive:
+            query.stop()
+
+    def _told(self, failed: Exception) -> Exception:
+        """The failure as what it is: a full disk is no bug of the engine's."""
+        problem = str(failed)
+        if _NO_ROOM.search(problem) is None:
+            return failed
+        return StorageDown("Spark's checkpoint", str(self._checkpoint), problem[:PROBLEM_CHARS_MAX])
 
     def _batch(self, frame: DataFrame, _batch_id: int) -> None:
         with self._in_batch:
             if self._stop.is_set() or self._failure is not None:
                 return
             try:
+                self._probe_while_blocked()
+                if self._stop.is_set():
+                    return
                 started = self._clock.monotonic()
-                table = frame.toArrow()
+                table = self._source.records(frame.toArrow())
                 self._batches.progress.fetch_s = self._clock.monotonic() - started
                 self._batches.run(table)
                 self._on_batch()
-                while self._batches.blocked and not self._stop.is_set():
-                    self._probe()
-            except BaseException as failure:
-                self._failure = failure
+                self._probe_while_blocked()
+            except Exception as failed:
+                self._failure = self._told(failed)
+                raise
+            except BaseException as failed:
+                self._failure = failed
                 raise
 
-    def _probe(self) -> None:
+    def _probe_while_blocked(self) -> None:
         """The whole stream is blocked: nothing more is fetched until a probe gets through."""
-        until = time.monotonic() + self._batches.probe_s
-        while time.monotonic() < until and not self._stop.wait(IDLE_CHECK_S):
-            self._on_batch()
-        if not self._stop.is_set():
-            self._batches.probe()
-            self._on_batch()
+        while self._batches.blocked and not self._stop.is_set():
+            until = time.monotonic() + self._batches.probe_s
+            while time.monotonic() < until and not self._stop.wait(IDLE_CHECK_S):
+                self._on_batch()
+            if not self._stop.is_set():
+                self._batches.probe()
+                self._on_batch()

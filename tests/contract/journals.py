@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,9 @@ class Writer(Protocol):
     """What the processor asks of a journal's writer."""
 
     def begin_epoch(self, starts: Marks) -> JournalState: ...
-    def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed: ...
+    def commit(
+        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str] | None = None
+    ) -> Committed: ...
 
 
 class Journal(Protocol):
@@ -77,7 +79,9 @@ class MemoryWriter:
         self._journal.log.append((self._state, []))
         return self._state
 
-    def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed:
+    def commit(
+        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str] | None = None
+    ) -> Committed:
         state = self._state
         if state is None:
             raise BatchInvalid("no epoch was begun")
@@ -94,6 +98,7 @@ class MemoryWriter:
             marks=marks,
             published_upto=max(published_upto, state.published_upto),
             chain=extend(state.chain, commit_digest(row.row_hash for row in rows)),
+            notes={**state.notes, **(notes or {})},
         )
         self._journal.log.append((self._state, from_arrow(table)))
         return Committed(self._state.version, rows[0].seq, rows[-1].seq)

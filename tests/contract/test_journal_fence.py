@@ -22,7 +22,7 @@ from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, stamped
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
-from journal.writer import JournalWriter
+from journal.writer import NOTES_CHARS_MAX, JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row
 
 CHECKOUT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_an_epoch_is_begun_beside_a_writer_that_goes_on_committing(path: str) ->
 
 PAUSED_WRITER = """
 import sys
-from journal.writer import JournalWriter
+from journal.writer import NOTES_CHARS_MAX, JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row
 writer = JournalWriter.create_or_open(sys.argv[1], "ledger")
 writer.begin_epoch(STARTS)
@@ -261,6 +261,15 @@ def test_a_row_that_breaks_a_constraint_is_refused_and_the_writer_goes_on(path: 
         writer.commit([row(1, attempt=-1)], marks(1), 0)
     writer.commit([row(1, decision=Decision.DEAD)], marks(1), 0)
     assert seqs(path) == [1]
+
+
+def test_a_note_that_is_too_large_or_would_hide_the_journals_own_state_is_refused(path: str) -> None:
+    writer = begun(path)
+    for notes in ({"marks": "{}"}, {"Breakers": "{}"}, {"breakers": "x" * (NOTES_CHARS_MAX + 1)}):
+        with pytest.raises(BatchInvalid):
+            writer.commit([row(1)], marks(1), 0, notes)
+    writer.commit([row(1)], marks(1), 0, {"breakers": "é" * 1_000})
+    assert JournalReader(path).state().notes == {"breakers": "é" * 1_000}
 
 
 def test_a_table_whose_maker_died_half_way_is_completed(path: str) -> None:

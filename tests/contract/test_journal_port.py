@@ -72,6 +72,17 @@ def test_what_is_published_never_goes_back(journal: Journal) -> None:
     assert journal.state().published_upto == 1
 
 
+def test_a_note_is_carried_forward_until_another_of_its_name_replaces_it(journal: Journal) -> None:
+    writer = begun(journal)
+    writer.commit([row(1)], marks(1), 0, {"breakers": '{"merchants":"open"}', "pace": "[1]"})
+    writer.commit([row(2)], marks(2), 0)
+    assert journal.state().notes == {"breakers": '{"merchants":"open"}', "pace": "[1]"}
+    writer.commit([row(3)], marks(3), 0, {"breakers": "{}"})
+    journal.optimize()
+    state = journal.writer().begin_epoch(STARTS)
+    assert state.notes == {"breakers": "{}", "pace": "[1]"} == journal.state().notes
+
+
 def test_a_writer_is_refused_after_a_later_epoch_and_on_every_further_try(journal: Journal) -> None:
     stale = begun(journal)
     stale.commit([row(1)], marks(1), 0)

@@ -92,13 +92,17 @@ class ListJournal:
 
     rows: list[JournalRow] = field(default_factory=list)
     marks: Marks = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     commits: int = 0
 
-    def commit(self, rows: Sequence[JournalRow], marks: Marks, published_upto: int) -> Committed:
+    def commit(
+        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
+    ) -> Committed:
         wanted = range(len(self.rows) + 1, len(self.rows) + 1 + len(rows))
         assert [row.seq for row in rows] == list(wanted)
         self.rows += rows
         self.marks = marks
+        self.notes |= notes
         self.commits += 1
         return Committed(self.commits, rows[0].seq, rows[-1].seq)
 
@@ -170,6 +174,7 @@ class Engine:
             start={},
             published_upto=0,
             chain="",
+            notes=self.journal.notes,
         )
         self.batches = Batches(
             self.rules,

@@ -1,0 +1,52 @@
+"""What the last batch did, and how long each of its steps took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.clock import Clock
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the last batch did; for status and metrics. Times in seconds."""
+
+    batches: int = 0
+    rows: int = 0
+    taken: int = 0
+    seconds: float = 0.0
+    fetch_s: float = 0.0
+    read_s: float = 0.0
+    step_s: dict[str, float] = field(default_factory=dict)
+    blocked_reason: str | None = None
+
+    def done(self, rows: int, taken: int, steps: Steps) -> None:
+        """A batch was committed and everything derived from it."""
+        self.batches += 1
+        self.rows, self.taken, self.seconds = rows, taken, sum(steps.seconds.values())
+        self.step_s = {"fetch": self.fetch_s, "read": self.read_s, **steps.seconds}
+
+    def status(self) -> dict[str, Any]:
+        """As the status file shows it."""
+        return {
+            "blocked": self.blocked_reason,
+            "batches": self.batches,
+            "batch_rows": self.rows,
+            "batch_s": round(self.seconds, 4),
+            "step_s": {step: round(seconds, 4) for step, seconds in self.step_s.items()},
+        }
+
+
+class Steps:
+    """A stopwatch: `end` gives the time since the last step's end to a step."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at = clock.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    def end(self, step: str) -> None:
+        now = self._clock.monotonic()
+        self.seconds[step] = now - self._at
+        self._at = now

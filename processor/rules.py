@@ -1,0 +1,24 @@
+"""What a work stream's configuration says about deciding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.event import Mode
+from processor.retry import RetryPolicy
+from processor.settings import DeadHead
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRules:
+    """One work stream's rules, as its batches need them. Times in seconds."""
+
+    name: str
+    events_topic: str
+    control_topic: str
+    policy: RetryPolicy
+    dead_head: DeadHead
+    due_per_batch_max: int
+    drain_per_entity_max: int
+    probe_s_max: float
+    mode: Mode = "live"
