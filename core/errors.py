@@ -5,6 +5,8 @@ Every leaf stores its fields and writes its own message, which says what to do.
 
 from __future__ import annotations
 
+from core.decision import ErrorKind
+
 
 class PayhookError(Exception):
     """Base of every error that payhook raises on purpose."""
@@ -31,3 +33,18 @@ class Unparseable(PayhookError):
 
     def __reduce__(self) -> tuple[type[Unparseable], tuple[str]]:
         return Unparseable, (self.problem,)
+
+
+class OfKind(PayhookError):
+    """What a handler raises from an error whose class says too little: ``raise OfKind(kind, problem) from error``.
+
+    The kind is then this one, and the class that is written down that of the error behind it.
+    """
+
+    def __init__(self, kind: ErrorKind, problem: str) -> None:
+        self.kind = kind
+        self.problem = problem
+        super().__init__(problem)
+
+    def __reduce__(self) -> tuple[type[OfKind], tuple[ErrorKind, str]]:
+        return OfKind, (self.kind, self.problem)

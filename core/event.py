@@ -11,10 +11,18 @@ from typing import Literal, TypeAlias, cast
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import Unparseable
+from core.header_schema import (
+    POISON_CHARS_MAX,
+    SCHEMA_VERSION,
+    VERSION_HEADER,
+    quote_text,
+    unquote_text,
+    upcast,
+    version_text,
+)
 from core.keys import join_key, key_part
 
-SCHEMA_VERSION = 1
-_SCHEMA_VERSION_TEXT = b"%d" % SCHEMA_VERSION
+_SCHEMA_VERSION_TEXT = version_text(SCHEMA_VERSION).encode()
 POISON_TYPE = "poison"
 
 Mode: TypeAlias = Literal["live", "test"]
@@ -87,7 +95,7 @@ def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
         body=body,
         mode=mode,
         account="",
-        poison=problem[:500],
+        poison=problem[:POISON_CHARS_MAX],
     )
 
 
@@ -103,7 +111,7 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
         ("ce_id", key_part(event.event_id).encode()),
         ("ce_source", source.encode()),
         ("ce_type", key_part(event.event_type).encode()),
-        ("schema_version", _SCHEMA_VERSION_TEXT),
+        (VERSION_HEADER, _SCHEMA_VERSION_TEXT),
         ("provider", event.provider.encode()),
         ("event_key", event.event_key.encode()),
         ("entity_key", event.entity_key.encode()),
@@ -130,20 +138,18 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
     if event.zone is not None:
         headers.append(("zone", event.zone.encode()))
     if event.poison:
-        headers.append(("poison", key_part(event.poison).encode()))
+        headers.append(("poison", quote_text(event.poison).encode()))
     return headers
 
 
 def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> ReceivedEvent:
-    """The inverse of `to_headers`.
+    """The inverse of `to_headers`, for records of every version that was ever written.
 
-    :raises Unparseable: the record wasn't written by this receiver, or by one that is newer than this code
+    :raises Unparseable: the record wasn't written by a receiver, or by one of a newer major version than this code
     """
-    texts = {name: raw.decode("utf-8", "replace") for name, raw in headers if raw is not None}
+    as_received = {name: raw.decode("utf-8", "replace") for name, raw in headers if raw is not None}
     try:
-        version = int(texts["schema_version"])
-        if version > SCHEMA_VERSION:
-            raise Unparseable(f"header schema {version} is newer than {SCHEMA_VERSION}: upgrade the processor first")
+        texts = upcast(as_received)
         occurred = texts.get("ce_time")
         event = Event(
             provider=texts["provider"],
@@ -159,12 +165,12 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             occurred_at=from_rfc3339(occurred) if occurred else None,
             fact_key=texts.get("fact_key"),
             fact_sha256=texts.get("fact_sha256"),
-            poison=texts.get("poison"),
+            poison=unquote_text(texts["poison"]) if "poison" in texts else None,
             original_sha256=texts.get("original_sha256"),
             tenant=texts.get("tenant"),
             zone=texts.get("zone"),
         )
-        return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), texts)
+        return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), as_received)
     except KeyError as missing:
         raise Unparseable(f"header {missing.args[0]!r} is missing") from missing
     except ValueError as wrong:

@@ -5,47 +5,67 @@ Forms::
     exponential(FIRST, xFACTOR, max LONGEST, N tries, jitter P%)
     forever(FIRST, xFACTOR, max LONGEST, jitter P%)
     fixed(DELAY xN, DELAY xN, …, jitter P%)
+    DELAY xN, DELAY xN, …
 
-A delay is ``250ms``, ``1s`` or ``2m``; ``max`` and ``jitter`` may be left out.
+A delay is ``250ms``, ``1s``, ``2m`` or ``1h``; in a list a bare number is milliseconds, so that ``5000x3, 15000x5`` is
+read too. ``max`` and ``jitter`` may be left out, ``xFACTOR`` is 2 unless it is named.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from core.errors import PayhookError
 
 TRIES_MAX = 1_000
 DELAY_S_MAX = 7 * 86_400.0
+FACTOR_MAX = 100.0
+TEXT_CHARS_MAX = 1_000
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_FORM = re.compile(r"\s*(exponential|forever|fixed)\s*\((.*)\)\s*", re.DOTALL)
-_DELAY = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_FACTOR = re.compile(r"x(\d+(?:\.\d+)?)")
-_TRIES = re.compile(r"(\d+) tr(?:y|ies)")
-_JITTER = re.compile(r"jitter (\d+(?:\.\d+)?)%")
-_MAX = re.compile(r"max (\S+)")
-_REPEATED = re.compile(r"(\S+?)(?:\s*x(\d+))?")
+_FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
+_PART = re.compile(r"[^,]*")
+_NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
+_DELAY = re.compile(rf"({_NUMBER})\s*(ms|s|m|h)")
+_BARE = re.compile(_NUMBER)
+_FACTOR = re.compile(rf"x\s*({_NUMBER})")
+_TRIES = re.compile(r"(\d{1,12})\s+tr(?:y|ies)")
+_JITTER = re.compile(rf"jitter\s+({_NUMBER})\s*%")
+_MAX = re.compile(r"max\s+(.+)")
+_STEP = re.compile(rf"({_NUMBER}\s*(?:ms|s|m|h)?)(?:\s*x\s*(\d{{1,12}}))?")
 
 
 class PolicyInvalid(PayhookError):
-    """A retry policy that can't be read; points at the part that is wrong."""
+    """A retry policy that can't be read. ``part`` is what is wrong, ``column`` where it begins (1 is the first)."""
 
-    def __init__(self, text: str, part: str, problem: str) -> None:
+    def __init__(self, text: str, column: int, part: str, problem: str) -> None:
         self.text = text
+        self.column = column
         self.part = part
         self.problem = problem
-        super().__init__(f"retry policy {text!r}: {part!r} at character {max(text.find(part), 0) + 1}: {problem}")
+        shown = text.replace("\n", " ").replace("\t", " ")
+        pointer = " " * (column - 1) + "^" * max(1, len(part))
+        told = repr(part) if part else "nothing there"
+        super().__init__(f"retry policy, character {column}, {told}: {problem}\n  {shown}\n  {pointer}")
+
+    def __reduce__(self) -> tuple[type[PolicyInvalid], tuple[str, int, str, str]]:
+        return PolicyInvalid, (self.text, self.column, self.part, self.problem)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """When a failed event is tried again. ``tries`` is the most retries, None for no end.
 
-    ``jitter`` is a share of the delay that is added at most: a retry is never early, and with a factor
-    of at least 1 + jitter the delays always grow.
+    ``jitter`` is the share of a delay that is added at most, and never beyond the next longer delay: a retry is never
+    early, and a later one never waits for less than an earlier, shorter one did. Once the delays no longer grow, they
+    lie between ``longest_s`` and `cap_s`.
     """
 
     text: str
@@ -56,81 +76,193 @@ class RetryPolicy:
     jitter: float
     steps_s: tuple[float, ...] = ()
 
+    @property
+    def cap_s(self) -> float:
+        """No delay is longer: the longest one with its whole jitter."""
+        return self.longest_s * (1.0 + self.jitter)
+
     def delay_s(self, retry: int, random: Callable[[], float]) -> float | None:
         """Seconds before retry number ``retry`` (1 is the first); None when none is left.
 
         ``random`` gives a share in [0, 1) of the jitter.
         """
-        base = self._base_s(retry)
-        return None if base is None else base * (1.0 + self.jitter * random())
+        base = self.least_s(retry)
+        if base is None:
+            return None
+        longer = self._longer_s(retry, base)
+        room = self.jitter * base
+        return base + random() * (room if longer is None else min(room, longer - base))
 
-    def _base_s(self, retry: int) -> float | None:
+    def least_s(self, retry: int) -> float | None:
+        """Seconds without jitter; None when no retry is left."""
         if self.tries is not None and retry > self.tries:
             return None
+        return self.steps_s[retry - 1] if self.steps_s else self._grown_s(retry)
+
+    def _longer_s(self, retry: int, base: float) -> float | None:
+        """The next delay that is longer than ``base``, if one comes."""
         if self.steps_s:
-            return self.steps_s[retry - 1]
-        doublings = min(retry - 1, 64)
-        return float(min(self.longest_s, self.first_s * self.factor**doublings))
+            return next((step for step in self.steps_s[retry:] if step > base), None)
+        following = self._grown_s(retry + 1)
+        return following if following > base else None
+
+    def _grown_s(self, retry: int) -> float:
+        if self.factor == 1:
+            return self.first_s
+        # By logarithms, since a power of a large number of retries is more than a float holds.
+        if (retry - 1) * math.log(self.factor) >= math.log(self.longest_s / self.first_s):
+            return self.longest_s
+        return float(min(self.longest_s, self.first_s * self.factor ** (retry - 1)))
+
+
+def policy_for(written: str | None, present: RetryPolicy) -> RetryPolicy:
+    """What an event goes on with that was ``written`` down with a policy: that one, whatever is configured now.
+
+    A text that this code can't read (another version wrote it) gives the present one.
+    """
+    if written is None or written == present.text:
+        return present
+    try:
+        return _known_policy(written)
+    except PolicyInvalid:
+        return present
 
 
 def parse_policy(text: str) -> RetryPolicy:
     """Reads a policy.
 
-    :raises PolicyInvalid: names the part that can't be read
+    :raises PolicyInvalid: points at the part that can't be read
     """
-    form = _FORM.fullmatch(text)
-    if form is None:
-        raise PolicyInvalid(text, text, "exponential(…), forever(…) or fixed(…) is wanted")
-    parts = [part.strip() for part in form[2].split(",")]
-    jitter = 0.0
-    if parts and (found := _JITTER.fullmatch(parts[-1])):
-        jitter = float(found[1]) / 100
+    if len(text) > TEXT_CHARS_MAX:
+        raise PolicyInvalid(text[:TEXT_CHARS_MAX], TEXT_CHARS_MAX, "", f"more than {TEXT_CHARS_MAX} characters")
+    return _Reading(text).policy()
+
+
+def _readable(text: str) -> str:
+    try:
+        parse_policy(text)
+    except PolicyInvalid as wrong:
+        raise ValueError(str(wrong)) from None
+    return text
+
+
+PolicyText = Annotated[str, AfterValidator(_readable)]
+"""A setting that holds a policy: one that can't be read is refused with the place."""
+
+
+@lru_cache(maxsize=256)
+def _known_policy(text: str) -> RetryPolicy:
+    return parse_policy(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a policy's text and where it stands (0 is the first character)."""
+
+    text: str
+    at: int
+
+
+class _Reading:
+    """One pass over a policy's text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def policy(self) -> RetryPolicy:
+        named = _FORM.match(self._text)
+        if named is None:
+            return self._fixed(self._parts(0, len(self._text)))
+        form, since = named[1], named.end()
+        if form not in ("exponential", "forever", "fixed"):
+            raise self._wrong(_Part(form, named.start(1)), "exponential(…), forever(…) or fixed(…) is wanted")
+        until = self._text.find(")", since)
+        if until < 0:
+            raise self._wrong(_Part("", len(self._text.rstrip())), "the closing ) is missing")
+        beyond = self._text[until + 1 :]
+        if beyond.strip():
+            at = len(self._text) - len(beyond.lstrip())
+            raise self._wrong(_Part(beyond.strip(), at), "nothing may follow the closing )")
+        parts = self._parts(since, until)
+        return self._fixed(parts) if form == "fixed" else self._growing(parts, endless=form == "forever")
+
+    def _parts(self, since: int, until: int) -> list[_Part]:
+        parts: list[_Part] = []
+        at = since
+        while at <= until:
+            found = _PART.match(self._text, at, until)
+            piece = found[0] if found is not None else ""
+            stripped = piece.strip()
+            parts.append(_Part(stripped, at + len(piece) - len(piece.lstrip()) if stripped else at))
+            at += len(piece) + 1
+        return parts
+
+    def _fixed(self, parts: list[_Part]) -> RetryPolicy:
+        jitter = self._jitter(parts)
+        steps: list[float] = []
+        for part in parts:
+            found = _STEP.fullmatch(part.text)
+            if found is None:
+                raise self._wrong(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
+            seconds, times = self._seconds(_Part(found[1].strip(), part.at), bare_ms=True), int(found[2] or 1)
+            if not 1 <= times <= TRIES_MAX - len(steps):
+                raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted in all")
+            if steps and seconds < steps[-1]:
+                raise self._wrong(part, f"shorter than the {steps[-1]:g} s before it: delays never shrink")
+            steps += [seconds] * times
+        return RetryPolicy(self._text, steps[0], 1.0, steps[-1], len(steps), jitter, tuple(steps))
+
+    def _growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
+        jitter, end = self._jitter(parts), parts[-1]
+        first = self._seconds(parts[0])
+        found: dict[str, float] = {}
+        for part in parts[1:]:
+            name, value = self._limit(part, endless=endless)
+            if name in found:
+                raise self._wrong(part, f"the {name} is named a second time")
+            found[name] = value
+        if not endless and "number of tries" not in found:
+            raise self._wrong(end, "the number of tries is missing after it, such as 5 tries")
+        longest = found.get("longest delay", DELAY_S_MAX)
+        if longest < first:
+            raise self._wrong(parts[0], f"longer than the longest delay, {longest:g} s")
+        tries, factor = None if endless else int(found["number of tries"]), found.get("factor", 2.0)
+        return RetryPolicy(self._text, first, factor, longest if factor > 1 else first, tries, jitter)
+
+    def _limit(self, part: _Part, *, endless: bool) -> tuple[str, float]:
+        if found := _FACTOR.fullmatch(part.text):
+            if not 1 <= float(found[1]) <= FACTOR_MAX:
+                raise self._wrong(part, f"a factor of 1 to {FACTOR_MAX:g} is wanted: delays never shrink")
+            return "factor", float(found[1])
+        if found := _MAX.fullmatch(part.text):
+            return "longest delay", self._seconds(_Part(found[1], part.at + found.start(1)))
+        if found := _TRIES.fullmatch(part.text):
+            if endless:
+                raise self._wrong(part, "forever(…) has no number of tries; exponential(…) has")
+            if not 1 <= int(found[1]) <= TRIES_MAX:
+                raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted")
+            return "number of tries", int(found[1])
+        raise self._wrong(part, "x2, max 16s, 5 tries or, as the last, jitter 50% is wanted")
+
+    def _jitter(self, parts: list[_Part]) -> float:
+        """Takes the jitter off the end, where it stands if it does."""
+        last = parts[-1]
+        found = _JITTER.fullmatch(last.text)
+        if found is None or len(parts) == 1:
+            return 0.0
+        if not 0 <= float(found[1]) <= 100:
+            raise self._wrong(last, "0 to 100 % is wanted")
         parts.pop()
-    if not 0 <= jitter <= 1:
-        raise PolicyInvalid(text, f"jitter {found[1] if found else ''}%", "0 to 100 % is wanted")
-    if form[1] == "fixed":
-        return _fixed(text, parts, jitter)
-    return _growing(text, parts, jitter, endless=form[1] == "forever")
+        return float(found[1]) / 100
 
+    def _seconds(self, part: _Part, *, bare_ms: bool = False) -> float:
+        found = _DELAY.fullmatch(part.text)
+        if found is None and not (bare_ms and _BARE.fullmatch(part.text)):
+            raise self._wrong(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
+        seconds = float(part.text) / 1000 if found is None else float(found[1]) * _UNIT_S[found[2]]
+        if not 0.001 <= seconds <= DELAY_S_MAX:
+            raise self._wrong(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
+        return seconds
 
-def _fixed(text: str, parts: list[str], jitter: float) -> RetryPolicy:
-    steps: list[float] = []
-    for part in parts:
-        found = _REPEATED.fullmatch(part)
-        if found is None:
-            raise PolicyInvalid(text, part, "a delay such as 5s or 5s x3 is wanted")
-        steps += [_seconds(text, found[1])] * int(found[2] or 1)
-        if len(steps) > TRIES_MAX:
-            raise PolicyInvalid(text, part, f"more than {TRIES_MAX} tries")
-    return RetryPolicy(text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
-
-
-def _growing(text: str, parts: list[str], jitter: float, *, endless: bool) -> RetryPolicy:
-    first = _seconds(text, parts[0])
-    factor, longest, tries = 2.0, DELAY_S_MAX, None
-    for part in parts[1:]:
-        if found := _FACTOR.fullmatch(part):
-            factor = float(found[1])
-        elif found := _MAX.fullmatch(part):
-            longest = _seconds(text, found[1])
-        elif (found := _TRIES.fullmatch(part)) and not endless:
-            tries = int(found[1])
-        else:
-            raise PolicyInvalid(text, part, "not known here")
-    if factor < 1:
-        raise PolicyInvalid(text, f"x{factor}", "a factor below 1 would shrink the delays")
-    if not endless and tries is None:
-        raise PolicyInvalid(text, parts[-1], "the number of tries is missing, such as 5 tries")
-    if tries is not None and not 1 <= tries <= TRIES_MAX:
-        raise PolicyInvalid(text, f"{tries} tries", f"1 to {TRIES_MAX} tries are wanted")
-    return RetryPolicy(text, first, factor, longest, tries, jitter)
-
-
-def _seconds(text: str, part: str) -> float:
-    found = _DELAY.fullmatch(part)
-    if found is None:
-        raise PolicyInvalid(text, part, "a delay such as 250ms, 1s or 2m is wanted")
-    seconds = float(found[1]) * _UNIT_S[found[2]]
-    if not 0 < seconds <= DELAY_S_MAX:
-        raise PolicyInvalid(text, part, f"more than 0 and at most {DELAY_S_MAX:.0f} s is wanted")
-    return seconds
+    def _wrong(self, part: _Part, problem: str) -> PolicyInvalid:
+        return PolicyInvalid(self._text, part.at + 1, part.text, problem)

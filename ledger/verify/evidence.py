@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -131,7 +131,9 @@ def journal_view(rows: DataFrame) -> DataFrame:
     Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
     """
     decision, first = fn.col("decision"), fn.col("first")
-    conflict = (decision == Decision.DEAD.value) & (fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS)
+    is_class = fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS
+    # A handler's own error of that name comes with the handler's version.
+    conflict = (decision == Decision.DEAD.value) & is_class & fn.col("handler_version").isNull()
     is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
     return rows.withColumns(
         {
@@ -146,7 +148,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
 
 def _digests(journal: DataFrame) -> DataFrame:
     """The chain's digests as Spark computes them: the same text that `journal.chain.commit_digest` hashes."""
-    wrong = (fn.col("row_hash") != row_hash_column()).alias("wrong")
+    wrong = (fn.col("row_hash") != row_hash_column(journal.columns)).alias("wrong")
     rows = journal.select("batch_seq", "seq", "epoch", "row_hash", wrong)
     grouped = rows.groupBy("batch_seq").agg(
         fn.count("*").alias("rows"),
@@ -172,11 +174,11 @@ def _digests(journal: DataFrame) -> DataFrame:
     )
 
 
-def row_hash_column() -> Column:
-    """`journal.schema.row_hash`, natively."""
+def row_hash_column(there: Collection[str]) -> Column:
+    """`journal.schema.row_hash`, natively. ``there`` are the table's columns: older code's lacks later ones."""
     texts = [fn.coalesce(_as_text(name), fn.lit("\x00")) for name in HASHED_COLUMNS]
     # concat is NULL where a part is, and concat_ws leaves a NULL out.
-    texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS]
+    texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS if name in there]
     return fn.sha2(fn.concat_ws("\x1f", *texts), 256)
 
 

@@ -1,0 +1,126 @@
+"""What keeps an Avro schema's data bounded by its bytes: no recursion, and no items that take no byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.errors import PayhookError
+
+VALUES_MAX = 10_000
+"""Values that one datum holds at least; a schema whose types use one another many times can ask for any number."""
+
+_LEAST_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
+
+
+class SchemaUnbounded(PayhookError):
+    """A schema under which a few bytes could stand for any number of values, or for any depth."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}")
+
+    def __reduce__(self) -> tuple[type[SchemaUnbounded], tuple[str, str]]:
+        return SchemaUnbounded, (self.where, self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A type's datum: its fewest bytes, how many values it holds at least, how deep it goes."""
+
+    bytes_min: int
+    values: int = 1
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class _Walk:
+    depth_max: int
+    known: dict[str, _Shape | None] = field(default_factory=dict)
+    """By full name; None while the type is being walked: whoever meets it then is part of it."""
+
+    def shape(self, schema: Any, where: str, space: str, depth: int) -> _Shape:
+        if depth > self.depth_max:
+            raise SchemaUnbounded(where, f"nested deeper than {self.depth_max}")
+        if isinstance(schema, list):
+            return self._union([self.shape(one, where, space, depth + 1) for one in schema], where)
+        if isinstance(schema, str):
+            return self._named(schema, where, space)
+        kind = schema.get("type") if isinstance(schema, dict) else None
+        match kind:
+            case "array" | "map":
+                return self._collection(schema, where, space, depth)
+            case "record" | "error":
+                return self._record(schema, where, space, depth)
+            case "enum" | "fixed":
+                size = 1 if kind == "enum" else int(schema["size"])
+                return self._keep(_full_name(schema, space), _Shape(size))
+            case None:
+                raise SchemaUnbounded(where, "no type is named")
+        return self.shape(kind, where, space, depth + 1)
+
+    def _union(self, branches: list[_Shape], where: str) -> _Shape:
+        if not branches:
+            raise SchemaUnbounded(where, "a union of nothing")
+        return _Shape(
+            1 + min(one.bytes_min for one in branches),
+            max(one.values for one in branches),
+            max(one.depth for one in branches),
+        )
+
+    def _named(self, name: str, where: str, space: str) -> _Shape:
+        if name in _LEAST_BYTES:
+            return _Shape(_LEAST_BYTES[name])
+        full = name if "." in name or not space else f"{space}.{name}"
+        if full not in self.known:
+            raise SchemaUnbounded(where, f"the type {name} isn't known")
+        shape = self.known[full]
+        if shape is None:
+            raise SchemaUnbounded(where, f"{name} holds itself: how deep its data goes has no bound")
+        return shape
+
+    def _collection(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
+        is_array = schema["type"] == "array"
+        item = self.shape(schema["items" if is_array else "values"], f"{where}[]", space, depth + 1)
+        if item.bytes_min == 0 and is_array:
+            raise SchemaUnbounded(where, "its items take no bytes: a few bytes could announce any number of them")
+        return self._bounded(_Shape(1, depth=1 + item.depth), where)
+
+    def _record(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
+        name = _full_name(schema, space)
+        inner = name.rpartition(".")[0]
+        self.known[name] = None
+        named = [(one["type"], f"{where}.{one['name']}") for one in schema["fields"]]
+        fields = [self.shape(one, place, inner, depth + 1) for one, place in named]
+        shape = _Shape(
+            sum(one.bytes_min for one in fields),
+            1 + sum(one.values for one in fields),
+            1 + max((one.depth for one in fields), default=0),
+        )
+        return self._keep(name, self._bounded(shape, where))
+
+    def _bounded(self, shape: _Shape, where: str) -> _Shape:
+        if shape.depth > self.depth_max:
+            raise SchemaUnbounded(where, f"nested deeper than {self.depth_max}")
+        if shape.values > VALUES_MAX:
+            raise SchemaUnbounded(where, f"one datum holds more than {VALUES_MAX} values")
+        return shape
+
+    def _keep(self, name: str, shape: _Shape) -> _Shape:
+        self.known[name] = shape
+        return shape
+
+
+def check_bounds(schema: Any, depth_max: int) -> None:
+    """
+    :param schema: an Avro schema as it is read from JSON
+    :raises SchemaUnbounded: names the place and what has no bound there
+    """
+    _Walk(depth_max).shape(schema, "schema", "", 0)
+
+
+def _full_name(schema: dict[str, Any], space: str) -> str:
+    name = str(schema["name"])
+    own = str(schema.get("namespace", space))
+    return name if "." in name or not own else f"{own}.{name}"
