@@ -13,8 +13,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cli.entity_status import print_entity
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
+from core.clock import SystemClock
+from core.routing import stream_of
+from journal.entity_queue import read_entity
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
 from stack.supervisor import State
@@ -73,13 +77,21 @@ def down(place: Place) -> None:
 
 
 @click.command()
+@click.option("--entity", metavar="KEY", help="Show what waits of one payment instead, and why: stripe:acct_1:pi_1.")
+@click.option("--stream", default="ledger", show_default=True, metavar="NAME", help="With --entity: the work stream.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
-def status(place: Place, as_json: bool) -> None:
+def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None:
     """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't.
 
-    With --test: whether test traffic does.
+    With --test: whether test traffic does. With --entity: that entity's open events in Kafka's order, each with its
+    attempt, when it is due, and its reason; read from the stream's index, whether the processor runs or not.
     """
+    if entity is not None:
+        name = stream_of(stream, place.mode)
+        queue = read_entity(place.layout.stream(name).index, entity)
+        print_entity(name, queue, SystemClock().now(), as_json=as_json)
+        return
     endpoints = read_endpoints(place.settings.data_dir)
     said: dict[str, Any] = {"up": endpoints is not None, "ready": False}
     if endpoints is not None:

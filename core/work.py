@@ -18,8 +18,9 @@ Side: TypeAlias = Literal["debit", "credit"]
 class WorkItem:
     """One event to handle. ``attempt`` is 0 on the first run.
 
-    ``previous_dead`` says that an earlier event of the same entity died and was passed over. Keys are scoped by
-    ``tenant`` (`core.routing.of_tenant`).
+    ``previous_dead`` says that an earlier event of the same entity died, was passed over, and is dead still. Keys are
+    scoped by ``tenant`` (`core.routing.of_tenant`). ``last_try``: if it fails now it is dead. ``died_before``: it is
+    itself such an event, replayed.
     """
 
     item_seq: int
@@ -33,6 +34,8 @@ class WorkItem:
     attempt: int
     previous_dead: bool = False
     tenant: str | None = None
+    last_try: bool = False
+    died_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,11 @@ class DownstreamHeld(PayhookError):
 
 
 class MissingPredecessor(PayhookError):
-    """An event that can't be handled before another one of its entity, which may be among its followers."""
+    """An event that can't be handled before another one of its entity, which may be among its followers.
+
+    It alone lets its followers be tried before it: while it waits for its next try, and when it is dead, whatever the
+    stream says of dead heads. When it is applied after one of them its row says ``out_of_order``.
+    """
 
     kind = ErrorKind.SNBE
 

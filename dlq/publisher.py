@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -49,6 +49,15 @@ class Bodies(Protocol):
     def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]: ...
 
 
+class Watcher(Protocol):
+    """Who is told of each dead row on its way. Called on the publisher's thread; raises nothing."""
+
+    def taken(self, row: JournalRow) -> None: ...
+    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...
+    def refused(self, row: JournalRow, error: Exception) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
+
+
 @dataclass(slots=True)
 class _Letter:
     row: JournalRow
@@ -73,6 +82,7 @@ class DlqPublisher:
         group: str = "payhook-ledger",
         settings: DlqSettings | None = None,
         clock: Clock | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self._producer_factory = producer_factory
         self._producer: Producer | None = None
@@ -80,6 +90,7 @@ class DlqPublisher:
         self._group = group
         self._settings = settings or DlqSettings()
         self._clock = clock or SystemClock()
+        self._watcher = watcher
         self._taken_upto = self._passed = published_upto
         self._unacknowledged: dict[int, _Letter] = {}
         self._waiting: deque[_Letter] = deque()
@@ -151,6 +162,8 @@ class DlqPublisher:
             self._producer.flush(timeout_s)
         if self._catching_up is not None:
             self._catching_up.close()
+        if self._watcher is not None:
+            self._watcher.close(timeout_s)
 
     @property
     def _room(self) -> int:
@@ -161,6 +174,8 @@ class DlqPublisher:
         self._unacknowledged[row.seq] = letter
         self._waiting.append(letter)
         self._taken_upto = row.seq
+        if self._watcher is not None:
+            self._watcher.taken(row)
 
     def _fall_behind(self) -> None:
         if not self._behind:
@@ -198,12 +213,20 @@ class DlqPublisher:
     def _produce(self, letter: _Letter) -> None:
         if self._producer is None:
             self._producer = self._producer_factory()
-        record: DlqRecord = build_record(letter.row, letter.body, self._group, by_reference=letter.by_reference)
+        record: DlqRecord = build_record(
+            letter.row,
+            letter.body,
+            self._group,
+            by_reference=letter.by_reference,
+            copy_record=self._settings.copy_record,
+        )
 
-        def on_delivery(error: KafkaError | None, _message: object) -> None:
+        def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self._unacknowledged.pop(letter.row.seq, None)
                 self.written += 1
+                if self._watcher is not None:
+                    self._watcher.published(letter.row, self._topic, message.partition(), message.offset())
             else:
                 self._refused(letter, error)
 
@@ -219,6 +242,8 @@ class DlqPublisher:
     def _refused(self, letter: _Letter, error: KafkaError) -> None:
         self.failed += 1
         letter.tries += 1
+        if self._watcher is not None:
+            self._watcher.refused(letter.row, KafkaException(error))
         if error.fatal():
             self._replace_producer = True
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not letter.by_reference:

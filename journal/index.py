@@ -5,41 +5,30 @@ Derived from rows alone and in their order; carries the seq that it reflects in 
 
 from __future__ import annotations
 
-import copy
 import logging
-import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from heapq import merge
 from itertools import islice
 from pathlib import Path
 
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
-from core.decision import Decision
 from core.keys import hash16
+from journal import index_layout as layout
 from journal.bodies import BodyStore
-from journal.errors import BodyMissing, RowsOutOfOrder
+from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
+from journal.index_changes import Changes, Line, read_line
 from journal.keystore import KeyStore
-from journal.open_item import OpenItem, leaves_open, pack, unpack
+from journal.open_item import OpenItem, pack, unpack
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
-CONTENT_BYTES = 8
 BODIES_PER_FETCH = 1_000
-
-_MARK, _TABLE = b"m", b"t"
-_EVENT, _CONFLICT, _FACT = b"e", b"c", b"f"
-_ITEM, _QUEUE, _DUE, _BODILESS = b"i", b"q", b"d", b"b"
-_SEQ = struct.Struct(">Q")
-_COUNTS = struct.Struct(">QQQ")
-_WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
-_CONFLICT_CLASS = "EventConflict"
-_EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +46,6 @@ class KnownFact:
     fact8: bytes
 
 
-@dataclass(slots=True)
-class _Changes:
-    """One atomic write in the making; ``items`` are readable before they are written."""
-
-    batch: WriteBatch
-    open: int
-    dead: int
-    items: dict[int, OpenItem | None] = field(default_factory=dict)
-
-
 class Index:
     """Opened by one writer, in a folder of its own. A damaged store raises `IndexBroken` and is made anew next time."""
 
@@ -74,10 +53,11 @@ class Index:
         self._store = store
         self._seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
-        mark = store.get(_MARK)
+        self._any_line = next(store.keys(layout.LINE), None) is not None
+        mark = store.get(layout.MARK)
         if mark is not None:
-            self._seq, self._open, self._dead = _COUNTS.unpack_from(mark)
-            self._last_hash = mark[_COUNTS.size :]
+            self._seq, self._open, self._dead = layout.COUNTS.unpack_from(mark)
+            self._last_hash = mark[layout.COUNTS.size :]
 
     @classmethod
     def open(cls, root: Path, epoch: int) -> Index:
@@ -89,8 +69,17 @@ class Index:
 
     @classmethod
     def read_only(cls, root: Path) -> Index:
-        """The newest index as it is now, beside its writer."""
-        return cls(KeyStore.read_only(root))
+        """The newest index as it is now, beside its writer.
+
+        :raises ValueError: there is none
+        :raises IndexUnreadable: it is of another version
+        """
+        store = KeyStore.read_only(root)
+        table = store.get(layout.TABLE)
+        if table is not None and not table.startswith(layout.TABLE_PREFIX):
+            store.close()
+            raise IndexUnreadable(str(root), "another version wrote it; a processor's start makes it anew")
+        return cls(store)
 
     @property
     def seq(self) -> int:
@@ -106,31 +95,50 @@ class Index:
         return self._dead
 
     def known_event(self, event_key: str) -> KnownEvent | None:
-        found = self._store.get(_EVENT + hash16(event_key))
-        return None if found is None else KnownEvent(found[:CONTENT_BYTES], found[CONTENT_BYTES])
+        found = self._store.get(layout.EVENT + hash16(event_key))
+        return None if found is None else KnownEvent(found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES])
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
-        return self._store.get(_conflict_key(event_key, content_sha256)) is not None
+        return self._store.get(layout.conflict_key(event_key, content_sha256)) is not None
 
     def known_fact(self, fact_key: str) -> KnownFact | None:
-        found = self._store.get(_FACT + hash16(fact_key))
+        found = self._store.get(layout.FACT + hash16(fact_key))
         return None if found is None else KnownFact(found)
 
     def open_item(self, item_seq: int) -> OpenItem | None:
-        found = self._store.get(_ITEM + _SEQ.pack(item_seq))
+        found = self._store.get(layout.ITEM + layout.SEQ.pack(item_seq))
         return None if found is None else unpack(found)
 
     def open_items(self) -> Iterator[OpenItem]:
         """All of them, in item order."""
-        return self._items(self._store.keys(_ITEM))
+        return self._items(self._store.keys(layout.ITEM))
 
     def is_blocked(self, entity_key: str) -> bool:
         """Whether an open event of the entity holds later ones back."""
-        return next(self._store.keys(_QUEUE + hash16(entity_key)), None) is not None
+        return next(self._store.keys(layout.QUEUE + hash16(entity_key)), None) is not None
+
+    def queue(self, entity_key: str) -> Iterator[OpenItem]:
+        """The entity's open events that hold later ones back, head first."""
+        return self._items(self._store.keys(layout.QUEUE + hash16(entity_key)))
 
     def blocking(self, entity_key: str, limit: int) -> list[OpenItem]:
-        """The entity's queue, head first."""
-        return list(islice(self._items(self._store.keys(_QUEUE + hash16(entity_key))), limit))
+        """The first of the entity's queue."""
+        return list(islice(self.queue(entity_key), limit))
+
+    def died(self, entity_key: str) -> Iterator[int]:
+        """Items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
+        if self.line(entity_key) is None:
+            return iter(())
+        return (layout.seq_of(key) for key in self._store.keys(layout.DIED + hash16(entity_key)))
+
+    def line(self, entity_key: str) -> Line | None:
+        """What was applied past the entity's open items; None where none could have been passed."""
+        return read_line(self._store, entity_key) if self._any_line else None
+
+    def of_entity(self, entity_key: str) -> Iterator[int]:
+        """The seqs of the entity's open items, those that hold nothing back too, lowest first."""
+        places = (layout.QUEUE, layout.BESIDE, layout.DIED)
+        return merge(*(map(layout.seq_of, self._store.keys(place + hash16(entity_key))) for place in places))
 
     def due(self, now: datetime, limit: int) -> list[OpenItem]:
         """Waiting events whose time has come, earliest first."""
@@ -138,7 +146,7 @@ class Index:
 
     def iter_event_keys(self) -> Iterator[bytes]:
         """The 16-byte hash of every event key that is held."""
-        return (key[len(_EVENT) :] for key in self._store.keys(_EVENT))
+        return (key[len(layout.EVENT) :] for key in self._store.keys(layout.EVENT))
 
     def event_count(self) -> int:
         """Event keys held; counts every one."""
@@ -156,14 +164,13 @@ class Index:
             return
         if fresh[0].seq != self._seq + 1:
             raise RowsOutOfOrder(self._seq, fresh[0].seq)
-        changes = _Changes(WriteBatch(raw_mode=True), self._open, self._dead)
+        changes = Changes(self._store, bodies, self._open, self._dead, self._any_line)
         for row in fresh:
-            _reflect_keys(row, changes.batch)
-            self._reflect_item(row, bodies, changes)
+            changes.reflect(row)
         seq, last_hash = fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash)
-        changes.batch.put(_MARK, _COUNTS.pack(seq, changes.open, changes.dead) + last_hash)
-        self._store.write(changes.batch)
+        self._store.write(changes.whole(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
         self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
+        self._any_line = changes.any_line
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it doesn't reflect this journal's history.
@@ -180,37 +187,24 @@ class Index:
         """Lets the next writer take the folder over."""
         self._store.close()
 
-    def _reflect_item(self, row: JournalRow, bodies: Mapping[str, bytes], changes: _Changes) -> None:
-        seq = row.item_seq
-        before = None
-        if not row.first:
-            before = changes.items[seq] if seq in changes.items else self.open_item(seq)
-        if before is not None:
-            _forget(before, changes)
-        changes.items[seq] = None
-        if leaves_open(row):
-            item = _opened(row, before, bodies)
-            changes.items[seq] = item
-            _remember(item, changes)
-
     def _fetch_bodies(self, bodies: BodyStore) -> None:
-        while some := list(islice(self._store.keys(_BODILESS), BODIES_PER_FETCH)):
-            items = [item for key in some if (item := self.open_item(_SEQ.unpack(key[1:])[0])) is not None]
+        while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):
+            items = [item for key in some if (item := self.open_item(layout.seq_of(key))) is not None]
             found = bodies.fetch(item.row.body_sha256 or "" for item in items)
             batch = WriteBatch(raw_mode=True)
             for item in items:
                 body = found.get(item.row.body_sha256 or "")
                 if body is None:
                     raise BodyMissing(item.row.body_sha256 or "")
-                seq = _SEQ.pack(item.row.item_seq)
-                batch.put(_ITEM + seq, pack(OpenItem(item.row, body, item.last_seq)))
+                seq = layout.SEQ.pack(item.row.item_seq)
+                batch.put(layout.ITEM + seq, pack(OpenItem(item.row, body, item.last_seq, item.died)))
             for key in some:
                 batch.delete(key)
             self._store.write(batch)
 
     def _belongs_to(self, reader: JournalReader) -> bool:
         """Whether it reflects this table, and its last row is there as it was."""
-        if self._store.get(_TABLE) != _table_name(reader):
+        if self._store.get(layout.TABLE) != _table_name(reader):
             return False
         return self._seq == 0 or reader.row_hash_at(self._seq) == self._last_hash.hex()
 
@@ -219,14 +213,15 @@ class Index:
             log.warning("the index doesn't reflect this journal: it is made anew")
             self._store.begin_anew()
         self._seq = self._open = self._dead = 0
+        self._any_line = False
         self._last_hash = b""
         batch = WriteBatch(raw_mode=True)
-        batch.put(_TABLE, _table_name(reader))
+        batch.put(layout.TABLE, _table_name(reader))
         self._store.write(batch)
 
     def _due_keys(self, now: datetime) -> Iterator[bytes]:
-        until = _DUE + _SEQ.pack(to_micros(now) + 1)
-        for key in self._store.keys(_DUE):
+        until = layout.DUE + layout.SEQ.pack(to_micros(now) + 1)
+        for key in self._store.keys(layout.DUE):
             if key >= until:
                 return
             yield key
@@ -234,61 +229,10 @@ class Index:
     def _items(self, keys: Iterator[bytes]) -> Iterator[OpenItem]:
         """The open items that keys end with."""
         for key in keys:
-            item = self.open_item(_SEQ.unpack(key[-_SEQ.size :])[0])
+            item = self.open_item(layout.seq_of(key))
             if item is not None:
                 yield item
 
 
-def _reflect_keys(row: JournalRow, batch: WriteBatch) -> None:
-    if row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE:
-        content = row.content_sha256 or ""
-        if row.decision is Decision.DEAD and row.error_class == _CONFLICT_CLASS:
-            batch.put(_conflict_key(row.event_key, content), b"")
-        else:
-            content8 = bytes.fromhex(content[: 2 * CONTENT_BYTES]).ljust(CONTENT_BYTES, b"\0")
-            batch.put(_EVENT + hash16(row.event_key), content8 + bytes([row.content_version or 0]))
-    if row.decision is Decision.APPLIED and row.fact_key is not None:
-        batch.put(_FACT + hash16(row.fact_key), bytes.fromhex((row.fact_sha256 or "")[: 2 * CONTENT_BYTES]))
-
-
-def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:
-    kept = copy.copy(row)
-    body = bodies.get(row.body_sha256 or "", b"")
-    if before is not None:
-        body = before.body or body
-        kept.headers = kept.headers or before.row.headers
-    return OpenItem(kept, body, row.seq)
-
-
-def _forget(item: OpenItem, changes: _Changes) -> None:
-    row, seq = item.row, _SEQ.pack(item.row.item_seq)
-    changes.batch.delete(_ITEM + seq)
-    changes.open -= 1
-    changes.dead -= row.decision is Decision.DEAD
-    if row.blocking:
-        changes.batch.delete(_QUEUE + hash16(row.entity_key or "") + seq)
-    if row.due_at is not None:
-        changes.batch.delete(_DUE + _SEQ.pack(to_micros(row.due_at)) + seq)
-    if not item.body:
-        changes.batch.delete(_BODILESS + seq)
-
-
-def _remember(item: OpenItem, changes: _Changes) -> None:
-    row, seq = item.row, _SEQ.pack(item.row.item_seq)
-    changes.batch.put(_ITEM + seq, pack(item))
-    changes.open += 1
-    changes.dead += row.decision is Decision.DEAD
-    if row.blocking:
-        changes.batch.put(_QUEUE + hash16(row.entity_key or "") + seq, b"")
-    if row.due_at is not None and row.decision in _WAITS:
-        changes.batch.put(_DUE + _SEQ.pack(to_micros(row.due_at)) + seq, b"")
-    if not item.body and row.body_sha256 not in (None, _EMPTY_SHA256):
-        changes.batch.put(_BODILESS + seq, b"")
-
-
 def _table_name(reader: JournalReader) -> bytes:
-    return f"{FORMAT}:{reader.table_id}".encode()
-
-
-def _conflict_key(event_key: str, content_sha256: str) -> bytes:
-    return _CONFLICT + hash16(f"{event_key}\x1f{content_sha256}")
+    return layout.TABLE_PREFIX + reader.table_id.encode()

@@ -12,18 +12,26 @@ import orjson
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.schema import JournalRow
 
-_HEAD = struct.Struct(">QI")
+_HEAD = struct.Struct(">Q?I")
 _TIMES = ("due_at", "occurred_at", "received_at", "decided_at")
+CONFLICT_CLASS, FACT_CONFLICT_CLASS = "EventConflict", "FactConflict"
+CONFLICT_CLASSES = frozenset({CONFLICT_CLASS, FACT_CONFLICT_CLASS})
+"""Error classes of the engine's own. A handler's error of that name comes with the handler's version."""
+
 _NAMES = tuple(field.name for field in fields(JournalRow))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenItem:
-    """An event that still waits. ``row`` is its last row with the first one's headers."""
+    """An event that still waits. ``row`` is its last row with the first one's headers.
+
+    ``died``: it died once, holds nothing back since, and is still open: later events of its entity passed it over.
+    """
 
     row: JournalRow
     body: bytes
     last_seq: int
+    died: bool = False
 
 
 def leaves_open(row: JournalRow) -> bool:
@@ -31,16 +39,30 @@ def leaves_open(row: JournalRow) -> bool:
     return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
 
 
+def is_conflict(row: JournalRow) -> bool:
+    """Whether a dead row is one of other content for a key, or a fact, that is held: it dies beside its entity."""
+    return row.decision is Decision.DEAD and row.error_class in CONFLICT_CLASSES and row.handler_version is None
+
+
+def died_in_place(row: JournalRow, before: OpenItem | None) -> bool:
+    """`OpenItem.died` after ``row``. A conflict has no place in its entity's order, so nothing passes it over."""
+    if row.blocking:
+        return False
+    if row.decision is Decision.DEAD:
+        return not is_conflict(row)
+    return before is not None and before.died
+
+
 def pack(item: OpenItem) -> bytes:
-    """Last seq, length of the row, the row as JSON without its NULLs, the body."""
+    """Last seq, whether it died, length of the row, the row as JSON without its NULLs, the body."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
-    return _HEAD.pack(item.last_seq, len(text)) + text + item.body
+    return _HEAD.pack(item.last_seq, item.died, len(text)) + text + item.body
 
 
 def unpack(raw: bytes) -> OpenItem:
     """The inverse of `pack`."""
-    last_seq, length = _HEAD.unpack_from(raw)
+    last_seq, died, length = _HEAD.unpack_from(raw)
     until = _HEAD.size + length
     row: dict[str, Any] = orjson.loads(raw[_HEAD.size : until])
     for name in _TIMES:
@@ -49,4 +71,4 @@ def unpack(raw: bytes) -> OpenItem:
     row["decision"] = Decision(row["decision"])
     if "error_kind" in row:
         row["error_kind"] = ErrorKind(row["error_kind"])
-    return OpenItem(JournalRow(**row), raw[until:], last_seq)
+    return OpenItem(JournalRow(**row), raw[until:], last_seq, died)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from core.decision import Decision, ErrorKind
 from core.event import POISON_TYPE
 from journal.index import KnownEvent, KnownFact
+from journal.index_changes import Line
 from journal.open_item import OpenItem
 from processor.classify import Failure
 from processor.intake import Item
-from processor.verdict import CONFLICT_CLASS, POISON_CLASS, die, duplicate, park
+from processor.line_up import is_dead, line_up
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+from processor.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, park
 
 BEHIND = "behind an earlier event of its entity"
-
-ENTITY_BUSY_WAIT_S = 5.0
-"""How long a replay that can't take its old place waits before it looks at its entity again."""
 
 
 class Lookup(Protocol):
@@ -28,8 +29,9 @@ class Lookup(Protocol):
     def known_event(self, event_key: str) -> KnownEvent | None: ...
     def known_fact(self, fact_key: str) -> KnownFact | None: ...
     def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
-    def is_blocked(self, entity_key: str) -> bool: ...
-    def blocking(self, entity_key: str, limit: int) -> list[OpenItem]: ...
+    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
+    def died(self, entity_key: str) -> Iterator[int]: ...
+    def line(self, entity_key: str) -> Line | None: ...
 
 
 class ContentHash(Protocol):
@@ -42,49 +44,56 @@ class ContentHash(Protocol):
 class Group:
     """One entity's events that may run in this batch, in Kafka order.
 
-    ``closed``: newcomers park behind it all the same. ``beyond`` is the next waiting event when more
-    of them wait than one batch takes.
+    ``holder`` is the first waiting event that may not: newcomers go behind it. ``beyond``: of those that the batch
+    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over.
     """
 
     items: list[Item] = field(default_factory=list)
-    closed: bool = False
+    holder: OpenItem | None = None
     beyond: OpenItem | None = None
+    died: int | None = None
 
 
 class Admission:
     """Sorts a batch's events into those that are decided by a look-up and groups that run."""
 
-    def __init__(
-        self, index: Lookup, adapters: Mapping[str, ContentHash], now: datetime, drain_per_entity_max: int
-    ) -> None:
+    def __init__(self, index: Lookup, adapters: Mapping[str, ContentHash], now: datetime, rules: StreamRules) -> None:
         self._index = index
         self._adapters = adapters
         self._now = now
-        self._drain_max = drain_per_entity_max
+        self._rules = rules
+        self._die_with_it = rules.dead_head is DeadHead.DIE_WITH_IT
         self._seen: dict[str, Item] = {}
         self._conflicts: set[tuple[str, str]] = set()
         self.groups: dict[str, Group] = {}
         self.settled: list[Item] = []
 
-    def take_up(self, due: OpenItem) -> None:
-        """A parked, failed or replayed event whose time has come."""
-        entity = due.row.entity_key or ""
-        if not due.row.blocking:
-            self._take_up_beside(again(due))
-            return
-        if entity in self.groups:
-            return
-        queue = self._index.blocking(entity, self._drain_max + 1)
-        if not queue or queue[0].row.item_seq != due.row.item_seq:
-            return
-        group = self.groups[entity] = Group()
-        for waiting in queue[: self._drain_max]:
-            if waiting.row.decision is Decision.DEAD:
-                group.closed = True
-                return
-            group.items.append(self._with_fact(again(waiting)))
-        if len(queue) > self._drain_max:
-            group.closed, group.beyond = True, queue[self._drain_max]
+    def take_up(self, due: Sequence[OpenItem]) -> None:
+        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one."""
+        by_entity: dict[str, list[OpenItem]] = {}
+        for waiting in due:
+            by_entity.setdefault(waiting.row.entity_key or "", []).append(waiting)
+        for entity, its_due in by_entity.items():
+            self._take_up(entity, its_due)
+
+    def _take_up(self, entity: str, due: Sequence[OpenItem]) -> None:
+        drain_max = self._rules.drain_per_entity_max
+        line = line_up(self._index.queue(entity), due, self._now, drain_max, die_with_it=self._die_with_it)
+        run = [item for item in map(again, line.run) if not self._is_refused(item)]
+        mine = {item.seq for item in run}
+        died = next((seq for seq in self._index.died(entity) if seq not in mine), None)
+        group = self.groups[entity] = Group(holder=line.holder, beyond=line.beyond, died=died)
+        applied = self._index.line(entity)
+        for item, waiting in zip(run, [w for w in line.run if w.row.item_seq in mine], strict=True):
+            item.died_before = waiting.died
+            item.row.out_of_order |= applied is not None and applied.applied_upto > item.seq
+            self._join(group, item)
+        for item in map(again, line.behind):
+            park(item, BEHIND)
+            self.settled.append(item)
+        for item in map(again, line.doomed):
+            if line.holder is not None and not self._is_refused(item):
+                self._die_with(item, line.holder)
 
     def admit(self, item: Item) -> None:
         """A new event, in the order of Kafka's offsets."""
@@ -100,11 +109,28 @@ class Admission:
     def _enqueue(self, item: Item) -> None:
         entity = item.row.entity_key or ""
         group = self.groups.get(entity)
-        if group.closed if group is not None else self._index.is_blocked(entity):
+        if group is None:
+            holder = next(self._index.queue(entity), None)
+            group = self.groups[entity] = Group(holder=holder, died=next(self._index.died(entity), None))
+        if group.holder is None:
+            self._join(group, item)
+        elif self._die_with_it and is_dead(group.holder):
+            self._die_with(item, group.holder)
+        else:
             park(item, BEHIND)
             self.settled.append(item)
-        else:
-            self.groups.setdefault(entity, Group()).items.append(self._with_fact(item))
+
+    def _join(self, group: Group, item: Item) -> None:
+        if item.row.fact_key is not None:
+            item.known_fact = self._index.known_fact(item.row.fact_key)
+        item.previous_dead = group.died is not None and group.died < item.seq
+        item.last_try = self._rules.policy.delay_s(item.row.attempt + 1, _no_jitter) is None
+        group.items.append(item)
+
+    def _die_with(self, item: Item, holder: OpenItem) -> None:
+        die_with(item, holder.row)
+        item.row.cause_seq = holder.last_seq
+        self.settled.append(item)
 
     def _is_known(self, item: Item) -> bool:
         key, content = item.row.event_key or "", item.row.content_sha256 or ""
@@ -118,7 +144,7 @@ class Admission:
             same = self._same_content(item, known.content8, known.content_version)
         if same:
             duplicate(item, Decision.DUPLICATE, "an earlier copy holds the event key")
-            item.row.cause_seq = seen.seq if seen is not None else None
+            item.cause = seen
             self.settled.append(item)
         elif (key, content) in self._conflicts or self._index.known_conflict(key, content):
             duplicate(item, Decision.DUPLICATE, "a redelivery of a conflict that is held already")
@@ -136,28 +162,17 @@ class Admission:
                 content = adapter.content_sha256(item.body, version)
         return bytes.fromhex(content)[: len(known)] == known
 
-    def _take_up_beside(self, item: Item) -> None:
-        """A replayed event that holds no place in its entity's queue: it runs behind what came since."""
-        if item.row.event_type == POISON_TYPE or item.row.event_key is None:
+    def _is_refused(self, item: Item) -> bool:
+        """Whether what is taken up dies before it is handled: nobody but its key's holder may be."""
+        key = item.row.event_key
+        if item.row.event_type == POISON_TYPE or key is None:
             self._dead(item, POISON_CLASS, "it has no identity to be handled under: let the provider send it again")
-            return
-        entity = item.row.entity_key or ""
-        known = self._index.known_event(item.row.event_key)
+            return True
+        known = self._index.known_event(key)
         if known is None or not self._same_content(item, known.content8, known.content_version):
-            self._dead(item, CONFLICT_CLASS, conflict_text(item.row.event_key))
-        elif self._index.is_blocked(entity) and entity not in self.groups:
-            item.row.decision = Decision.REPLAYED
-            item.row.reason = "its entity waits for an earlier event"
-            item.row.due_at = self._now + timedelta(seconds=ENTITY_BUSY_WAIT_S)
-            self.settled.append(item)
-        else:
-            item.row.out_of_order = True
-            self.groups.setdefault(entity, Group()).items.append(self._with_fact(item))
-
-    def _with_fact(self, item: Item) -> Item:
-        if item.row.fact_key is not None:
-            item.known_fact = self._index.known_fact(item.row.fact_key)
-        return item
+            self._dead(item, CONFLICT_CLASS, conflict_text(key))
+            return True
+        return False
 
     def _dead(self, item: Item, error_class: str, message: str) -> None:
         die(item, Failure(ErrorKind.NRE, error_class, None, message, stack=""), blocking=False)
@@ -169,6 +184,10 @@ def conflict_text(event_key: str) -> str:
         f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
         "holds, and purge the other one."
     )
+
+
+def _no_jitter() -> float:
+    return 0.0
 
 
 def again(waiting: OpenItem) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -12,11 +13,13 @@ from core.event import Mode
 from core.keys import join_key
 from dlq.commands import Command, CommandInvalid, Target, decode
 from journal.index import KnownEvent
+from journal.index_changes import Line
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.admission import again
 from processor.classify import Failure
 from processor.intake import Item, KafkaRecord
+from processor.settings import DeadHead
 from processor.verdict import die, duplicate
 
 REFUSALS_TOLD_MAX = 10
@@ -27,11 +30,13 @@ class CommandLookup(Protocol):
 
     def known_event(self, event_key: str) -> KnownEvent | None: ...
     def open_item(self, item_seq: int) -> OpenItem | None: ...
+    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
+    def line(self, entity_key: str) -> Line | None: ...
 
 
 @dataclass(slots=True)
 class CommandDesk:
-    """Decides the control records of one batch, after its events.
+    """Decides the control records of one batch, after its events (`saw`).
 
     ``moved`` are the items that got a row in this batch already: a command that was given before that
     row was seen is refused. ``rows`` are the items' rows, ``decided`` the commands' own.
@@ -41,10 +46,22 @@ class CommandDesk:
     mode: Mode
     index: CommandLookup
     now: datetime
-    moved: set[int]
+    dead_head: DeadHead
+    moved: set[int] = field(default_factory=set)
     decided: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
+    _applied: dict[str, int] = field(default_factory=dict)
+    _replayed: set[int] = field(default_factory=set)
+
+    def saw(self, decided: Iterable[Item]) -> None:
+        """Takes in what this batch decided of its events; their item seqs are final."""
+        for item in decided:
+            if not item.new:
+                self.moved.add(item.seq)
+            if item.row.decision is Decision.APPLIED:
+                entity = item.row.entity_key or ""
+                self._applied[entity] = max(self._applied.get(entity, 0), item.seq)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
@@ -70,7 +87,9 @@ class CommandDesk:
         self._replay(item, command)
 
     def _replay(self, item: Item, command: Command) -> None:
-        refusals = [refusal for target in command.targets if (refusal := self._replay_one(item, command, target))]
+        # Heads come before their followers, however the operator named them.
+        targets = sorted(command.targets, key=lambda target: target.item_seq)
+        refusals = [refusal for target in targets if (refusal := self._replay_one(item, command, target))]
         accepted = len(command.targets) - len(refusals)
         item.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
         told = "; ".join(refusals[:REFUSALS_TOLD_MAX])
@@ -85,16 +104,38 @@ class CommandDesk:
             return f"item {target.item_seq} has moved on since row {target.seen_seq}; look again"
         if found.row.decision is not Decision.DEAD:
             return f"item {target.item_seq} is {found.row.decision.value}, not dead"
+        if (head := self._dead_head_of(found)) is not None:
+            return f"item {target.item_seq} would die with item {head}, which is dead before it: replay that one too"
         replayed = again(found)
+        replayed.row.blocking = found.row.blocking or (found.died and not self._is_passed(found.row))
         replayed.row.decision = Decision.REPLAYED
         replayed.row.attempt = 0
         replayed.row.due_at = self.now
         replayed.row.cause_seq = control.seq
         replayed.row.actor, replayed.row.reason = command.actor, command.reason
-        replayed.row.out_of_order = not replayed.row.blocking
+        replayed.row.out_of_order |= not replayed.row.blocking
         self.moved.add(target.item_seq)
+        self._replayed.add(target.item_seq)
         self.rows.append(replayed)
         return None
+
+    def _dead_head_of(self, found: OpenItem) -> int | None:
+        """The item with which this one would die again."""
+        if self.dead_head is not DeadHead.DIE_WITH_IT:
+            return None
+        for before in self.index.queue(found.row.entity_key or ""):
+            if before.row.item_seq >= found.row.item_seq:
+                return None
+            if before.row.decision is Decision.DEAD and before.row.item_seq not in self._replayed:
+                return before.row.item_seq
+        return None
+
+    def _is_passed(self, row: JournalRow) -> bool:
+        """Whether a later event of its entity was applied since it died: its old place is gone."""
+        entity = row.entity_key or ""
+        line = self.index.line(entity)
+        applied = max(line.applied_upto if line is not None else 0, self._applied.get(entity, 0))
+        return row.out_of_order or applied > row.item_seq
 
     def _control_item(self, record: KafkaRecord, seq: int) -> Item:
         value = record.value or b""

@@ -13,6 +13,7 @@ from core.decision import Decision
 from core.errors import PayhookError, Unparseable
 from core.event import Mode, from_record
 from core.keys import join_key
+from core.routing import is_sparse
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
@@ -69,7 +70,8 @@ class Item:
     """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact.
+    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``cause`` is the item of this
+    batch whose row caused this one's. The last three are for the handler (`core.work.WorkItem`).
     """
 
     row: JournalRow
@@ -78,6 +80,10 @@ class Item:
     refused: PayhookError | None = None
     poison: str | None = None
     known_fact: KnownFact | None = None
+    cause: Item | None = None
+    previous_dead: bool = False
+    last_try: bool = False
+    died_before: bool = False
 
     @property
     def seq(self) -> int:
@@ -112,6 +118,8 @@ def _headers(column: pa.Array) -> Iterator[list[tuple[str, bytes | None]]]:
 def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord], Marks]:
     """The records not decided yet, in offset order, and the marks after them.
 
+    The offsets of another stream's journal are seqs: there, gaps are what it didn't apply.
+
     :raises OffsetHole: an offset is missing between a mark and a record, or between two records
     """
     until = {topic: dict(partitions) for topic, partitions in marks.items()}
@@ -121,7 +129,7 @@ def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord
         wanted = partitions.get(record.partition, 0)
         if record.offset < wanted:
             continue
-        if record.offset > wanted:
+        if record.offset > wanted and not is_sparse(record.topic):
             raise OffsetHole(record.topic, record.partition, wanted, record.offset)
         partitions[record.partition] = record.offset + 1
         taken.append(record)

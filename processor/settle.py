@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
 from core.work import Held, Outcome
+from journal.open_item import OpenItem
 from processor.admission import BEHIND, Group, again
 from processor.classify import Failure
 from processor.execute import Results
 from processor.intake import Item
 from processor.retry import RetryPolicy
 from processor.settings import DeadHead
-from processor.verdict import FACT_CONFLICT_CLASS, die, duplicate, fail, finish, park
+from processor.verdict import FACT_CONFLICT_CLASS, die, die_with, duplicate, fail, finish, park
 
 
 @dataclass(slots=True)
@@ -41,17 +42,27 @@ class Settling:
         self._one_event_a_fact()
 
     def _settle_group(self, group: Group) -> None:
-        held = False
+        held, dead_head = False, None
         for item in group.items:
-            if held:
-                if item.new:
-                    park(item, BEHIND)
-                    self.decided.append(item)
+            if dead_head is not None:
+                die_with(item, dead_head.row)
+                item.cause = dead_head
+            elif not held:
+                held = self._settle_item(item)
+                if held and item.row.decision is Decision.DEAD and self.dead_head is DeadHead.DIE_WITH_IT:
+                    dead_head = item
+            elif item.new:
+                park(item, BEHIND)
+            else:
                 continue
-            held = self._settle_item(item)
             self.decided.append(item)
-        if group.beyond is not None and not held:
-            following = again(group.beyond)
+        if not held or dead_head is not None:
+            self._wake(group.beyond)
+
+    def _wake(self, waiting: OpenItem | None) -> None:
+        """The batch had no room for it, and nothing else would take it up: the next one does."""
+        if waiting is not None and waiting.row.due_at is None and waiting.row.decision is not Decision.DEAD:
+            following = again(waiting)
             park(following, "more wait than one batch takes", self.now)
             self.decided.append(following)
 
@@ -102,7 +113,7 @@ class Settling:
             if fact not in taken:
                 taken[fact] = bytes.fromhex(item.row.fact_sha256 or "")[:8]
                 continue
-            item.row.postings = None
+            item.row.postings = item.row.handler_version = None
             self._fact_is_taken(item, taken[fact])
 
 

@@ -7,14 +7,28 @@ from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, postings_to_json
+from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
+from journal.schema import JournalRow
 from processor.classify import Failure
 from processor.intake import Item
 from processor.retry import RetryPolicy
 from processor.settings import DeadHead
 
-CONFLICT_CLASS = "EventConflict"
+__all__ = [
+    "CONFLICT_CLASS",
+    "FACT_CONFLICT_CLASS",
+    "HEAD_DEAD_CLASS",
+    "POISON_CLASS",
+    "die",
+    "die_with",
+    "duplicate",
+    "fail",
+    "finish",
+    "park",
+]
+
 POISON_CLASS = "Poison"
-FACT_CONFLICT_CLASS = "FactConflict"
+HEAD_DEAD_CLASS = "HeadDead"
 
 
 def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:
@@ -52,6 +66,15 @@ def die(item: Item, failure: Failure, *, blocking: bool) -> None:
     item.row.blocking = blocking
 
 
+def die_with(item: Item, head: JournalRow) -> None:
+    """Its entity's head is dead, and this stream's followers die with theirs. It holds back nobody: the head does."""
+    text = (
+        f"{head.event_key}, an earlier event of its entity, is dead, and followers die with their head here. Replay "
+        "that one first, then this one."
+    )
+    die(item, Failure(ErrorKind.NRE, HEAD_DEAD_CLASS, None, text, stack=""), blocking=False)
+
+
 def fail(
     item: Item,
     failure: Failure,
@@ -60,18 +83,21 @@ def fail(
     now: datetime,
     random: Callable[[], float],
 ) -> None:
-    """A try failed: a retry with its due time, or death when the error or the policy says so."""
+    """A try failed: a retry with its due time, or death when the error or the policy says so.
+
+    What misses a predecessor holds nobody back: that may be one of its followers.
+    """
     retry = item.row.attempt + 1
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, random)
     item.row.retry_policy = policy.text
     if delay_s is None:
-        die(item, failure, blocking=dead_head is DeadHead.WAIT)
+        die(item, failure, blocking=dead_head is not DeadHead.CONTINUE and not failure.missing_predecessor)
         return
     _record(item, failure)
     item.row.decision = Decision.RETRY
     item.row.attempt = retry
     item.row.due_at = now + timedelta(seconds=max(delay_s, failure.retry_after_s or 0.0))
-    item.row.blocking = True
+    item.row.blocking = not failure.missing_predecessor
 
 
 def _record(item: Item, failure: Failure) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,10 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from journal.entity_queue import open_beside_its_writer
 from journal.index import Index
-
-OPEN_TRIES_MAX = 5
-OPEN_AGAIN_S = 0.2
 
 HERE_ROWS_MAX = 50_000
 """5 MB of keys: fewer than this aren't worth the start of Python workers."""
@@ -106,15 +103,3 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
         return "the index doesn't hold an open item"
     # The index may have moved on since its mark was read: only an older state is wrong.
     return None if item.last_seq >= (number or 0) else "the index holds an older state of an open item"
-
-
-def open_beside_its_writer(root: Path) -> Index:
-    """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again."""
-    for left in range(OPEN_TRIES_MAX - 1, -1, -1):
-        try:
-            return Index.read_only(root)
-        except Exception:
-            if left == 0:
-                raise
-            time.sleep(OPEN_AGAIN_S)
-    raise AssertionError("at least one try is made")

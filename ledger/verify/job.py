@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.routing import dlq_topic, mode_of, stream_of
+from journal.entity_queue import open_beside_its_writer
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.postings import mark_of
@@ -22,7 +23,6 @@ from ledger.spark import open_read_session
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
 from ledger.verify.evidence import Evidence, Kafka, journal_view
-from ledger.verify.index_lookup import open_beside_its_writer
 from ledger.verify.invariant import Finding, Invariant
 from ledger.verify.journal_checks import (
     Balanced,

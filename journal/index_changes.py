@@ -1,0 +1,163 @@
+"""One atomic write of the index in the making: what rows, in their order, change."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rocksdict import WriteBatch
+
+from core.clock import to_micros
+from core.decision import Decision
+from core.keys import hash16
+from journal import index_layout as layout
+from journal.open_item import CONFLICT_CLASS, OpenItem, died_in_place, is_conflict, leaves_open, pack, unpack
+from journal.schema import JournalRow
+
+_WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
+_EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+class Gets(Protocol):
+    """What is read of the store as it was before."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An entity with ``beside`` open items that hold nothing back: the highest item that was applied meanwhile."""
+
+    beside: int
+    applied_upto: int
+
+
+def read_line(store: Gets, entity_key: str | None) -> Line | None:
+    """None while every open item of the entity holds later ones back, or none is open."""
+    found = store.get(layout.line_key(entity_key))
+    return None if found is None else Line(*layout.LINE_VALUE.unpack(found))
+
+
+@dataclass(slots=True)
+class Changes:
+    """``items`` and lines are readable before they are written. ``any_line``: the store may hold lines at all."""
+
+    store: Gets
+    bodies: Mapping[str, bytes]
+    open: int
+    dead: int
+    any_line: bool
+    batch: WriteBatch = field(default_factory=lambda: WriteBatch(raw_mode=True))
+    _items: dict[int, OpenItem | None] = field(default_factory=dict)
+    _lines: dict[str, Line | None] = field(default_factory=dict)
+
+    def reflect(self, row: JournalRow) -> None:
+        """Takes in the next row."""
+        self._reflect_keys(row)
+        self._reflect_item(row)
+        if row.decision is Decision.APPLIED:
+            self._reflect_applied(row)
+
+    def whole(self, mark: bytes) -> WriteBatch:
+        """All changes and the index's new mark."""
+        for entity_key, line in self._lines.items():
+            if line is None:
+                self.batch.delete(layout.line_key(entity_key))
+            else:
+                self.batch.put(layout.line_key(entity_key), layout.LINE_VALUE.pack(line.beside, line.applied_upto))
+        self.batch.put(layout.MARK, mark)
+        return self.batch
+
+    def _reflect_keys(self, row: JournalRow) -> None:
+        if row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE:
+            content = row.content_sha256 or ""
+            if is_conflict(row) and row.error_class == CONFLICT_CLASS:
+                self.batch.put(layout.conflict_key(row.event_key, content), b"")
+            else:
+                content8 = bytes.fromhex(content[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")
+                version = bytes([row.content_version or 0])
+                self.batch.put(layout.EVENT + hash16(row.event_key), content8 + version)
+        if row.decision is Decision.APPLIED and row.fact_key is not None:
+            fact8 = bytes.fromhex((row.fact_sha256 or "")[: 2 * layout.CONTENT_BYTES])
+            self.batch.put(layout.FACT + hash16(row.fact_key), fact8)
+
+    def _reflect_item(self, row: JournalRow) -> None:
+        before = None if row.first else self._item(row.item_seq)
+        after = _opened(row, before, self.bodies) if leaves_open(row) else None
+        if before is not None:
+            self._forget(before)
+        self._items[row.item_seq] = after
+        if after is not None:
+            self._remember(after)
+        self._count_beside(before, after)
+
+    def _reflect_applied(self, row: JournalRow) -> None:
+        entity_key = row.entity_key or ""
+        line = self._line(entity_key)
+        if line is not None and line.applied_upto < row.item_seq:
+            self._lines[entity_key] = Line(line.beside, row.item_seq)
+
+    def _count_beside(self, before: OpenItem | None, after: OpenItem | None) -> None:
+        """A line begins with the first item that stands beside it and ends with the last."""
+        change: Counter[str] = Counter()
+        for item, step in ((before, -1), (after, 1)):
+            if item is not None and not item.row.blocking:
+                change[item.row.entity_key or ""] += step
+        for entity_key, step in change.items():
+            if step:
+                line = self._line(entity_key) or Line(0, 0)
+                beside = line.beside + step
+                self._lines[entity_key] = Line(beside, line.applied_upto) if beside else None
+                self.any_line = True
+
+    def _line(self, entity_key: str) -> Line | None:
+        if not self.any_line:
+            return None
+        if entity_key in self._lines:
+            return self._lines[entity_key]
+        return read_line(self.store, entity_key)
+
+    def _item(self, item_seq: int) -> OpenItem | None:
+        if item_seq in self._items:
+            return self._items[item_seq]
+        found = self.store.get(layout.ITEM + layout.SEQ.pack(item_seq))
+        return None if found is None else unpack(found)
+
+    def _forget(self, item: OpenItem) -> None:
+        row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
+        self.batch.delete(layout.ITEM + seq)
+        self.batch.delete(_place(item))
+        self.open -= 1
+        self.dead -= row.decision is Decision.DEAD
+        if row.due_at is not None:
+            self.batch.delete(layout.DUE + layout.SEQ.pack(to_micros(row.due_at)) + seq)
+        if not item.body:
+            self.batch.delete(layout.BODILESS + seq)
+
+    def _remember(self, item: OpenItem) -> None:
+        row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
+        self.batch.put(layout.ITEM + seq, pack(item))
+        self.batch.put(_place(item), b"")
+        self.open += 1
+        self.dead += row.decision is Decision.DEAD
+        if row.due_at is not None and row.decision in _WAITS:
+            self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(row.due_at)) + seq, b"")
+        if not item.body and row.body_sha256 not in (None, _EMPTY_SHA256):
+            self.batch.put(layout.BODILESS + seq, b"")
+
+
+def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:
+    kept = copy.copy(row)
+    body = bodies.get(row.body_sha256 or "", b"")
+    if before is not None:
+        body = before.body or body
+        kept.headers = kept.headers or before.row.headers
+    return OpenItem(kept, body, row.seq, died_in_place(row, before))
+
+
+def _place(item: OpenItem) -> bytes:
+    place = layout.QUEUE if item.row.blocking else layout.DIED if item.died else layout.BESIDE
+    return layout.place_key(place, item.row.entity_key, item.row.item_seq)

@@ -1,0 +1,47 @@
+"""Which keys the index keeps, and what their values say."""
+
+from __future__ import annotations
+
+import struct
+
+from core.keys import hash16
+
+FORMAT = 3
+"""Another number makes every index anew from its journal."""
+
+TABLE_PREFIX = f"{FORMAT}:".encode()
+"""Before the id of the journal's table, under `TABLE`."""
+
+CONTENT_BYTES = 8
+
+MARK, TABLE = b"m", b"t"
+EVENT, CONFLICT, FACT = b"e", b"c", b"f"
+ITEM, DUE, BODILESS = b"i", b"d", b"b"
+QUEUE, BESIDE, DIED = b"q", b"n", b"p"
+"""Every open item stands under one of these, by its entity and its seq: it holds later ones back, it doesn't, or it
+doesn't any more because it died and was passed over."""
+
+LINE = b"l"
+"""By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""
+
+SEQ = struct.Struct(">Q")
+COUNTS = struct.Struct(">QQQ")
+LINE_VALUE = struct.Struct(">QQ")
+
+
+def conflict_key(event_key: str, content_sha256: str) -> bytes:
+    return CONFLICT + hash16(f"{event_key}\x1f{content_sha256}")
+
+
+def place_key(place: bytes, entity_key: str | None, item_seq: int) -> bytes:
+    """Where an open item stands in its entity: ``place`` is `QUEUE`, `BESIDE` or `DIED`."""
+    return place + hash16(entity_key or "") + SEQ.pack(item_seq)
+
+
+def line_key(entity_key: str | None) -> bytes:
+    return LINE + hash16(entity_key or "")
+
+
+def seq_of(key: bytes) -> int:
+    """The item seq that a key ends with."""
+    return int(SEQ.unpack_from(key, len(key) - SEQ.size)[0])
