@@ -80,7 +80,8 @@ async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime
     said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
     if watched.test_processor_status is not None:
         said["test"] = _side(ingest_ready, watched.test_processor_status, now)
-    said["streams"] = {name: _processor(path, now) for name, path in watched.streams.items()}
+    if watched.streams:
+        said["streams"] = {name: _processor(path, now) for name, path in watched.streams.items()}
     return said
 
 

@@ -46,20 +46,23 @@ class DlqRecord:
     partition: int
 
 
-def build_record(row: JournalRow, body: bytes, group: str, *, by_reference: bool = False) -> DlqRecord:
+def build_record(
+    row: JournalRow, body: bytes, group: str, *, by_reference: bool = False, copy_record: bool = True
+) -> DlqRecord:
     """The record of a dead row.
 
     By reference (asked for, or because ``body`` isn't the row's body) it has no value: its headers name the topic,
     partition and offset it came from.
 
     :param group: the consumer's name in KIP-1191's headers: the work stream's
+    :param copy_record: False leaves the key out too: the headers alone say what died
     """
-    in_full = not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
+    in_full = copy_record and not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
     headers = _origin_headers(row) | _payhook_headers(row) | _kip_1191_headers(row, group)
     headers[BODY_HEADER] = IN_FULL if in_full else BY_REFERENCE
     return DlqRecord(
         seq=row.seq,
-        key=row.entity_key.encode() if row.entity_key is not None else None,
+        key=row.entity_key.encode() if copy_record and row.entity_key is not None else None,
         value=body if in_full else None,
         headers=[(name, text.encode("utf-8", "replace")[:HEADER_BYTES_MAX]) for name, text in headers.items()],
         partition=row.partition,

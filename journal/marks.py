@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from core.routing import is_sparse
 from journal.errors import BatchInvalid
 from journal.schema import JournalRow
 
@@ -35,7 +36,8 @@ def with_starts(marks: Marks, starts: Marks) -> Marks:
 
 
 def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> None:
-    """
+    """Of a sparse topic (`core.routing.is_sparse`) the mark goes with the last of its offsets, whatever lies between.
+
     :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
     """
     if _partitions(before) != _partitions(after):
@@ -50,10 +52,18 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
     for topic, number in _partitions(after):
         since, until = before[topic][number], after[topic][number]
         offsets = sorted(decided.pop((topic, number), []))
-        if until < since or offsets != list(range(since, until)):
+        whole = _is_movement(offsets, since, until) if is_sparse(topic) else offsets == list(range(since, until))
+        if until < since or not whole:
             raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {offsets[:5]}…")
     if decided:
         raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")
+
+
+def _is_movement(offsets: Sequence[int], since: int, until: int) -> bool:
+    """Whether offsets with gaps between them, each once, move a mark from ``since`` to ``until``."""
+    if not offsets:
+        return since == until
+    return since <= offsets[0] and offsets[-1] == until - 1 and len(set(offsets)) == len(offsets)
 
 
 def _partitions(marks: Marks) -> set[tuple[str, int]]:

@@ -20,7 +20,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.event import Mode
 from core.log import configure_logging
-from core.routing import MODES, stream_of
+from core.routing import MODES
 from processor.application import Application
 from processor.exposition import by_stream
 from processor.metrics import ProcessorMetrics
@@ -68,7 +68,7 @@ def main() -> int:
 
 def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> list[Wired]:
     layout, sections = Layout(settings.data_dir), _sections(settings)
-    return [wire(config, mode, layout.stream(stream_of(config.name, mode)), sections) for config in configs]
+    return [wire(config, mode, layout.stream, sections) for config in configs]
 
 
 def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock) -> Shared:

@@ -65,7 +65,8 @@ class StreamThread:
     """One stream until `stop`, begun again after a failure as long as another stream of the process runs.
 
     The only running stream's failure ends the process: a fresh one is the surest beginning, and nobody else is
-    disturbed. A stream that another process took over isn't begun again here.
+    disturbed. A stream that another process took over isn't begun again here. ``runs``: it is neither off, nor between
+    two starts, nor ended.
     """
 
     def __init__(self, stream: Startable, tells: Tells, clock: Clock, others_run: Callable[[str], bool]) -> None:
@@ -76,16 +77,12 @@ class StreamThread:
         self._stop = threading.Event()
         self._running: Runs | None = None
         self._thread = threading.Thread(target=self._live, name=f"stream-{stream.name}", daemon=True)
+        self.runs = True
         self.failure: BaseException | None = None
 
     @property
     def name(self) -> str:
         return self._stream.name
-
-    @property
-    def runs(self) -> bool:
-        """Whether the stream is open or opening: neither off, nor between two starts, nor ended."""
-        return self._running is not None
 
     @property
     def lives(self) -> bool:
@@ -111,38 +108,45 @@ class StreamThread:
 
     def _live(self) -> None:
         try:
-            while self._await_work() and not self._ran_to_the_end():
+            while not self._ran_to_the_end():
                 self._stop.wait(self._backoff.after_failure_s())
                 self._tells.begun_again()
         except BaseException as failure:
             self.failure = failure
             log.error("%s: the stream ended", self.name, exc_info=failure)
-
-    def _await_work(self) -> bool:
-        """True once there is something to do, False when told to stop."""
-        while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
-            self._tells.off(why)
-            self._stop.wait(LOOK_S)
-        return not self._stop.is_set()
+        finally:
+            self.runs = False
 
     def _ran_to_the_end(self) -> bool:
-        """Runs the stream; False when it failed and is to be begun again.
+        """Runs the stream until it is told to stop; False when it failed and is to be begun again.
 
         :raises BaseException: it failed, and isn't begun again in this process
         """
         self._backoff.begin()
         try:
+            self._run()
+            return True
+        except Exception as failure:
+            self._tells.failed(failure)
+            if self._stop.is_set() or isinstance(failure, Fenced) or not self._others_run(self.name):
+                raise
+            log.error("%s: the stream failed and is begun again; the others go on", self.name, exc_info=failure)
+            self.runs = False
+            return False
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
+            self.runs = False
+            self._tells.off(why)
+            self._stop.wait(LOOK_S)
+        if self._stop.is_set():
+            return
+        self.runs = True
+        try:
             self._running = self._stream.begin()
             if self._stop.is_set():
                 self._running.stop()
             self._running.run()
-            return True
-        except Exception as failure:
-            self._tells.failed(failure)
-            if isinstance(failure, Fenced) or not self._others_run(self.name):
-                raise
-            log.error("%s: the stream failed and is begun again; the others go on", self.name, exc_info=failure)
-            return False
         finally:
             self._running = None
 

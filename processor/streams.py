@@ -75,6 +75,11 @@ class StreamConfig(StreamSettings):
         pattern=f"({_FUNCTION}|^$)",
         description="module:function that says who gets what of a journal; empty: the stream itself gets every row",
     )
+    hooks: str = Field(
+        "",
+        pattern=f"({_FUNCTION}|^$)",
+        description="module:function that builds the hooks around dead-lettering (`processor.hooks`); empty: none",
+    )
     settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
     modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="traffic that it takes: live, test")
     derived: dict[str, str] = Field(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from core.event import Mode
 from core.routing import stream_of, topics_of
 from core.work import Handler
 from dlq.publisher import DlqPublisher
+from dlq.topic import DlqTopics
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
@@ -31,12 +33,15 @@ from processor.classify import Classifier
 from processor.downstreams import Downstreams
 from processor.execute import Executor
 from processor.factories import bound, named
+from processor.feed import Feed, FeedRecords, OwnFeed
+from processor.hooks import HookRunner, RecoveryHooks
+from processor.journal_source import JournalSource, has_journal
 from processor.lasting import LastingStream
 from processor.metrics import ProcessorMetrics
 from processor.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
-from processor.sources import KafkaSource, Source
+from processor.sources import Held, KafkaSource, Source
 from processor.stream import Stream
 from processor.streams import StreamConfig
 from processor.telling import Telling
@@ -73,6 +78,21 @@ class Derived(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
+
+    stream: str
+    journal: Path
+    feed: Feed
+
+    def idle_because(self, mode: Mode) -> str | None:
+        """Why there is nothing to read; None where there is."""
+        if not has_journal(self.journal):
+            return f"the journal of {self.stream} hasn't begun"
+        return None if self.feed.receivers(mode) else "nobody is configured to receive anything"
+
+
+@dataclass(frozen=True, slots=True)
 class Wired:
     """A stream whose configuration has been found good: what it names is there. Nothing of it is open yet."""
 
@@ -83,6 +103,8 @@ class Wired:
     derived: Mapping[str, Any]
     task: Task
     rules: StreamRules
+    build_hooks: Callable[[], RecoveryHooks] | None = None
+    reads: Reads | None = None
 
     @property
     def name(self) -> str:
@@ -101,22 +123,57 @@ class Shared:
     cores: int
 
 
-def wire(config: StreamConfig, mode: Mode, places: Places, sections: Mapping[type, BaseModel]) -> Wired:
+def wire(
+    config: StreamConfig, mode: Mode, places_of: Callable[[str], Places], sections: Mapping[type, BaseModel]
+) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
+    :param places_of: places by a stream's name in its mode
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
     build_handler = bound(f"[{config.name}] handler", config.handler, sections, config.settings)
     derived = {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()}
-    task, rules = _task(config, mode, build_handler), _rules(config, mode)
-    return Wired(config, mode, places, build_handler, derived, task, rules)
+    hooks = bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None
+    return Wired(
+        config,
+        mode,
+        places_of(stream_of(config.name, mode)),
+        build_handler,
+        derived,
+        _task(config, mode, build_handler),
+        _rules(config, mode),
+        hooks,
+        _reads(config, mode, places_of, sections),
+    )
+
+
+def _reads(
+    config: StreamConfig, mode: Mode, places_of: Callable[[str], Places], sections: Mapping[type, BaseModel]
+) -> Reads | None:
+    if config.source_stream is None:
+        return None
+    source = stream_of(config.source_stream, mode)
+    feed: Feed = OwnFeed(config.name)
+    if config.feed:
+        feed = bound(f"[{config.name}] feed", config.feed, sections, {})()
+    return Reads(source, places_of(source).journal, feed)
 
 
 def open_source(wired: Wired, shared: Shared) -> Source:
     """The source of a stream, not asked for anything yet."""
-    topics = (wired.rules.events_topic, wired.rules.control_topic)
-    config = wired.config
-    return KafkaSource(shared.session, shared.bootstrap, topics, config.offsets_per_batch_max, config.tick_s)
+    config, topics = wired.config, [wired.rules.events_topic, wired.rules.control_topic]
+    kafka = KafkaSource(
+        shared.session,
+        shared.bootstrap,
+        [topic for topic in topics if topic],
+        config.offsets_per_batch_max,
+        config.tick_s,
+    )
+    if wired.reads is None:
+        return kafka
+    receivers = wired.reads.feed.receivers(wired.mode)
+    records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
+    return JournalSource(shared.session, wired.reads.journal, records, kafka, config.offsets_per_batch_max)
 
 
 def open_stream(wired: Wired, shared: Shared, source: Source, metrics: ProcessorMetrics, tenure: Tenure) -> Batches:
@@ -128,12 +185,13 @@ def open_stream(wired: Wired, shared: Shared, source: Source, metrics: Processor
     tasks = wired.config.tasks_max or shared.cores
     Executor(shared.session, wired.task, tasks).warm()
     held = source.held()
+    _check_dead_letters(wired, shared, held)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
     state = writer.begin_epoch(source.starts(held), tenure)
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
     source.check(state.marks, held)
-    downstreams = _downstreams(wired, shared, tasks, state.notes)
+    downstreams = Downstreams(wired.config.downstreams, shared.clock, notes=state.notes)
     reader = JournalReader(str(places.journal), state.version)
     bodies = BodyStore(str(places.bodies))
     with contextlib.ExitStack() as undo:
@@ -141,7 +199,7 @@ def open_stream(wired: Wired, shared: Shared, source: Source, metrics: Processor
         undo.callback(index.close)
         check_whole(str(places.journal), reader, state, index.seq)
         index.catch_up(reader, bodies)
-        dead_letters = _dead_letters(wired, shared, state.published_upto)
+        dead_letters = _dead_letters(wired, shared, state.published_upto, metrics)
         undo.callback(dead_letters.close, 0)
         dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
         batches = Batches(
@@ -178,7 +236,8 @@ class Starter:
         return self._wired.name
 
     def idle_because(self) -> str | None:
-        return None
+        reads = self._wired.reads
+        return None if reads is None else reads.idle_because(self._wired.mode)
 
     def begin(self) -> LastingStream:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
@@ -206,17 +265,19 @@ def _followers(wired: Wired, reader: JournalReader) -> list[Derived]:
     return followers
 
 
-def _downstreams(wired: Wired, shared: Shared, tasks: int, notes: Mapping[str, str]) -> Downstreams:
-    return Downstreams(
-        wired.config.downstreams,
-        shared.clock,
-        threads=tasks * wired.config.concurrency,
-        batch_s=wired.config.handler_deadline_s,
-        notes=notes,
-    )
+def _check_dead_letters(wired: Wired, shared: Shared, held: Held) -> None:
+    """
+    :raises DlqTopicRefused: the topic can't take the stream's dead letters
+    """
+    dlq = wired.config.dlq
+    partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
+    topics = DlqTopics(AdminClient({"bootstrap.servers": shared.bootstrap}), shared.bootstrap)
+    topic = wired.config.dlq_topic(wired.mode)
+    topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=dlq.replication)
 
 
-def _dead_letters(wired: Wired, shared: Shared, published_upto: int) -> DlqPublisher:
+def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: ProcessorMetrics) -> DlqPublisher:
+    hooks = HookRunner(wired.build_hooks(), metrics.hook_failed) if wired.build_hooks is not None else None
     return DlqPublisher(
         _producer(shared.bootstrap),
         wired.config.dlq_topic(wired.mode),
@@ -224,6 +285,7 @@ def _dead_letters(wired: Wired, shared: Shared, published_upto: int) -> DlqPubli
         group=f"payhook-{wired.name}",
         settings=wired.config.dlq,
         clock=shared.clock,
+        watcher=hooks,
     )
 
 

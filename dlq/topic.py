@@ -1,0 +1,112 @@
+"""A stream's dead-letter topic, looked at before the stream starts: a topic is one only if its owner said so.
+
+Where the broker knows `errors.deadletterqueue.group.enable` (KIP-1191, Kafka 4.4), the topic's own configuration says
+so; on a broker that doesn't, the stream's configuration names it, and its name begins with `dlq.`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from core.errors import PayhookError
+from dlq.settings import DLQ_PREFIX
+
+log = logging.getLogger(__name__)
+
+MARK = "errors.deadletterqueue.group.enable"
+ASK_S_MAX = 15.0
+
+
+class DlqTopicRefused(PayhookError):
+    """The topic can't take this stream's dead letters. ``command`` mends it."""
+
+    def __init__(self, topic: str, problem: str, command: str) -> None:
+        self.topic = topic
+        self.problem = problem
+        self.command = command
+        super().__init__(f"dead-letter topic {topic}: {problem}. This mends it: {command}")
+
+    def __reduce__(self) -> tuple[type[DlqTopicRefused], tuple[str, str, str]]:
+        return DlqTopicRefused, (self.topic, self.problem, self.command)
+
+
+class DlqTopics:
+    """What a broker knows of dead-letter topics. ``bootstrap`` is for the commands that are told."""
+
+    def __init__(self, client: AdminClient, bootstrap: str) -> None:
+        self._client = client
+        self._bootstrap = bootstrap
+
+    def check(self, stream: str, topic: str, partitions_min: int, *, create: bool, replication: int) -> None:
+        """The topic is there, is marked and has a partition for each of the source's.
+
+        :param partitions_min: those of the source: a dead letter goes to the partition it came from
+        :param create: make it if it isn't there
+        :raises DlqTopicRefused: it isn't so, with the command that mends it
+        """
+        if not topic.startswith(DLQ_PREFIX):
+            told = f"set dlq.topic of the stream {stream} to {DLQ_PREFIX}{stream}"
+            raise DlqTopicRefused(topic, f"its name doesn't begin with {DLQ_PREFIX}", told)
+        partitions = self._partitions(topic)
+        if partitions is None:
+            if not create:
+                told = f"{self._create_command(topic, partitions_min)} (or set dlq.create_topic of the stream {stream})"
+                raise DlqTopicRefused(topic, "it doesn't exist, and isn't made unless that is set", told)
+            self._create(topic, partitions_min, replication)
+            return
+        if partitions < partitions_min:
+            told = self._command("kafka-topics.sh", f"--alter --topic {topic} --partitions {partitions_min}")
+            raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", told)
+        if self._mark(topic) == "false":
+            change = f"--alter --entity-type topics --entity-name {topic} --add-config {MARK}=true"
+            problem = f"it isn't marked as one: its owner hasn't set {MARK}"
+            raise DlqTopicRefused(topic, problem, self._command("kafka-configs.sh", change))
+
+    def mark(self, topic: str) -> bool:
+        """Marks a topic of our own making, where the broker knows the mark; returns whether it does."""
+        known = self._mark(topic)
+        if known == "false":
+            change = ConfigEntry(MARK, "true", incremental_operation=AlterConfigOpType.SET)
+            wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+            for future in self._client.incremental_alter_configs([wanted]).values():
+                future.result(ASK_S_MAX)
+        return known is not None
+
+    def _partitions(self, topic: str) -> int | None:
+        known = self._client.list_topics(timeout=ASK_S_MAX).topics
+        return len(known[topic].partitions) if topic in known else None
+
+    def _mark(self, topic: str) -> str | None:
+        """What the topic's configuration says of the mark; None where the broker doesn't know it."""
+        (described,) = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        entries: dict[str, Any] = described.result(ASK_S_MAX)
+        return str(entries[MARK].value).lower() if MARK in entries else None
+
+    def _create(self, topic: str, partitions: int, replication: int) -> None:
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication)
+        (made,) = self._client.create_topics([wanted]).values()
+        try:
+            made.result(ASK_S_MAX)
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                told = self._create_command(topic, partitions)
+                raise DlqTopicRefused(topic, f"it can't be made: {refused.args[0]}", told) from refused
+        self.mark(topic)
+        log.warning("%s was made, with %d partitions and the broker's retention", topic, partitions)
+
+    def _create_command(self, topic: str, partitions: int) -> str:
+        return self._command("kafka-topics.sh", f"--create --topic {topic} --partitions {partitions}")
+
+    def _command(self, tool: str, arguments: str) -> str:
+        return f"{tool} --bootstrap-server {self._bootstrap} {arguments}"

@@ -1,0 +1,144 @@
+"""What a stream makes of another stream's applied rows: records, one a row and receiver, as if Kafka had held them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from core.clock import to_rfc3339
+from core.event import Dedupe, Event, Mode, to_headers
+from core.keys import join_key
+from core.routing import journal_topic
+from journal.schema import JournalRow
+
+PROVIDER = "payhook"
+CONTENT_VERSION = 1
+
+NAMED_COLUMNS = (
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"),
+    *("event_key", "entity_key", "account", "event_type", "mode", "tenant", "zone", "occurred_at"),
+)
+"""What naming a record takes; a feed adds what its bodies take."""
+
+RECORD_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+class Feed(Protocol):
+    """Who gets what of a journal: what a stream's ``feed`` builds. It runs on the driver."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The journal's columns that `body` reads."""
+
+    def receivers(self, mode: Mode) -> Sequence[str]:
+        """Names; each gets a record of every row, in order, from where the journal stood when it was first named.
+
+        Without any the stream isn't run. Asked whenever the stream starts, and now and then while there are none.
+        """
+
+    def body(self, row: JournalRow) -> bytes:
+        """What a record of an applied row holds: the same for every receiver, and the same whenever it is asked."""
+
+
+class OwnFeed:
+    """For a stream that names no feed: it is the only receiver, and gets the row's columns as JSON."""
+
+    columns = ("fact_key", "provider", "postings", "body_sha256")
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+
+    def receivers(self, mode: Mode) -> tuple[str, ...]:  # noqa: ARG002 - the same in every mode
+        return (self._stream,)
+
+    def body(self, row: JournalRow) -> bytes:
+        told = {
+            "seq": row.seq,
+            "event_key": row.event_key,
+            "event_type": row.event_type,
+            "entity_key": row.entity_key,
+            "fact_key": row.fact_key,
+            "provider": row.provider,
+            "account": row.account,
+            "mode": row.mode,
+            "tenant": row.tenant,
+            "occurred_at": to_rfc3339(row.occurred_at) if row.occurred_at is not None else None,
+            "decided_at": to_rfc3339(row.decided_at),
+            "body_sha256": row.body_sha256,
+            "postings": json.loads(row.postings) if row.postings is not None else [],
+        }
+        return json.dumps(told, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+class FeedRecords:
+    """Turns a source stream's applied rows into a reading stream's records.
+
+    A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
+    reading stream's name and the receiver's, so that order is kept for each receiver by itself. It counts as received
+    when the row was decided.
+    """
+
+    def __init__(self, stream: str, source_stream: str, feed: Feed, receivers: Sequence[str]) -> None:
+        self._stream = stream
+        self._feed = feed
+        self._topics = {receiver: journal_topic(source_stream, receiver) for receiver in receivers}
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(self._topics.values())
+
+    @property
+    def columns(self) -> list[str]:
+        """The journal's columns that are read."""
+        return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns]))
+
+    def table(self, rows: Sequence[JournalRow]) -> pa.Table:
+        """Records in the rows' order."""
+        return pa.Table.from_pylist([record for row in rows for record in self._of(row)], schema=RECORD_SCHEMA)
+
+    def _of(self, row: JournalRow) -> Iterator[dict[str, object]]:
+        body = self._feed.body(row)
+        for receiver, topic in self._topics.items():
+            event = self._event(row, receiver, body)
+            # Both were made safe for a header when the event came in.
+            safe = {"ce_type": (row.event_type or "").encode(), "account": (row.account or "").encode()}
+            headers = to_headers(event, row.decided_at, Dedupe.CLAIMED)
+            yield {
+                "topic": topic,
+                "partition": 0,
+                "offset": row.seq,
+                "value": body,
+                "headers": [{"key": name, "value": safe.get(name, text)} for name, text in headers],
+            }
+
+    def _event(self, row: JournalRow, receiver: str, body: bytes) -> Event:
+        assert row.event_key is not None and row.entity_key is not None, f"row {row.seq} was applied without its keys"
+        assert row.mode in ("live", "test"), f"row {row.seq} was applied without its mode"
+        event = Event(
+            provider=PROVIDER,
+            event_id=row.event_key,
+            event_type=row.event_type or "",
+            event_key=join_key(self._stream, receiver, row.event_key),
+            entity_key=join_key(self._stream, receiver, row.entity_key),
+            content_sha256="",
+            content_version=CONTENT_VERSION,
+            body=body,
+            mode="live" if row.mode == "live" else "test",
+            account=row.account or "",
+            occurred_at=row.occurred_at,
+            tenant=row.tenant,
+            zone=row.zone,
+        )
+        return replace(event, content_sha256=event.body_sha256)
