@@ -1,0 +1,146 @@
+"""Where requests may go: only to public addresses, unless the subscriber is allowed more (no SSRF).
+
+The lists are IANA's special-purpose address registries (RFC 6890 and its updates), and the addresses under which
+clouds hand out credentials.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple, Protocol, TypeAlias
+
+import httpx
+
+from notify.settings import Allowance, Network
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+ADDRESSES_MAX = 32
+"""More than that behind one name is no receiver."""
+
+_NOT_PUBLIC_V4 = tuple(
+    IPv4Network(text)
+    for text in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    )
+)
+_PUBLIC_V6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_V6 = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"))
+_NAT64 = IPv6Network("64:ff9b::/96")
+_METADATA = frozenset(
+    ip_address(text)
+    for text in (
+        *("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
+)
+"""Of AWS, Google, Azure, Alibaba and Oracle: reached only where one is allowed by itself (/32, /128)."""
+
+
+class Resolver(Protocol):
+    """Names to addresses."""
+
+    def addresses(self, host: str, port: int) -> Sequence[str]:
+        """All addresses of a name, the best first. It may block.
+
+        :raises OSError: there are none, or nobody to ask
+        """
+
+
+class SystemResolver:
+    """The machine's own."""
+
+    def addresses(self, host: str, port: int) -> Sequence[str]:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class UrlRefused(ValueError):
+    """A URL that no request may go to; the text says why."""
+
+
+class Place(NamedTuple):
+    """A checked URL's parts. ``host`` is what TLS asks for, ``netloc`` what the Host header says."""
+
+    url: httpx.URL
+    host: str
+    port: int
+    netloc: str
+
+
+def place_of(text: str, allowance: Allowance) -> Place:
+    """Checks all of a URL that can be checked without asking anybody.
+
+    :raises UrlRefused: another scheme than https, a user, a port that isn't allowed, or no URL at all
+    """
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as wrong:
+        raise UrlRefused(f"it isn't a URL ({wrong})") from None
+    usual = {"https": 443, "http": 80}.get(url.scheme)
+    if usual is None or (url.scheme == "http" and not allowance.http):
+        raise UrlRefused("only https is allowed")
+    if url.userinfo:
+        raise UrlRefused("a URL with a user or password isn't taken")
+    host = url.raw_host.decode("ascii")
+    if not host or host.endswith("."):
+        raise UrlRefused("it has no host, or one that ends in a dot")
+    if url.fragment:
+        raise UrlRefused("a fragment isn't sent; leave it out")
+    port = url.port or usual
+    if port != usual and port not in allowance.ports:
+        raise UrlRefused(f"port {port} isn't allowed")
+    return Place(url, host, port, url.netloc.decode("ascii"))
+
+
+def refusal(text: str, allowed: Sequence[Network]) -> str | None:
+    """Why no request may go to an address; None when it may."""
+    try:
+        address = _meant(ip_address(text))
+    except ValueError:
+        return f"{text!r} isn't an address"
+    if isinstance(address, IPv6Address) and address.scope_id:
+        return f"{text} is of one link only"
+    grants = [network for network in allowed if network.version == address.version and address in network]
+    if address in _METADATA:
+        own = any(network.num_addresses == 1 for network in grants)
+        return None if own else f"{text} is where a cloud hands out credentials"
+    if grants or _is_public(address):
+        return None
+    return f"{text} isn't a public address"
+
+
+def is_literal(host: str) -> bool:
+    """Whether a URL's host is an address by itself."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _meant(address: Address) -> Address:
+    """The IPv4 address within an IPv6 one that only stands for it (mapped, NAT64, 6to4)."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address.sixtofour is not None:
+        return address.sixtofour
+    return address
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_V4)
+    return address in _PUBLIC_V6 and not any(address in network for network in _NOT_PUBLIC_V6)

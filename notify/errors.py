@@ -1,0 +1,135 @@
+"""What can go wrong on the way to a subscriber. Each error says by its ``kind`` what that means for the event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.decision import ErrorKind
+from core.errors import PayhookError
+
+GONE = 410
+
+
+class SubscribersUnreadable(PayhookError):
+    """The subscribers file can't be read: every event would fail, so the stream waits."""
+
+    kind = ErrorKind.SBE
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"the subscribers file {path} can't be used: {problem}")
+
+    def __reduce__(self) -> tuple[type[SubscribersUnreadable], tuple[Path, str]]:
+        return SubscribersUnreadable, (self.path, self.problem)
+
+
+class SubscriberUnknown(PayhookError):
+    """A person named a subscriber that isn't there."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.known = known
+        super().__init__(f"no subscriber {name!r}; known are: {', '.join(known) or 'none'}")
+
+    def __reduce__(self) -> tuple[type[SubscriberUnknown], tuple[str, tuple[str, ...]]]:
+        return SubscriberUnknown, (self.name, self.known)
+
+
+class FileUnusable(PayhookError):
+    """A file that one subscriber needs (its secrets, a header's value) is missing or holds something else."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, path: Path, problem: str) -> None:
+        self.subscriber = subscriber
+        self.path = path
+        self.problem = problem
+        super().__init__(f"subscriber {subscriber}: {path}: {problem}")
+
+    def __reduce__(self) -> tuple[type[FileUnusable], tuple[str, Path, str]]:
+        return FileUnusable, (self.subscriber, self.path, self.problem)
+
+
+class NoticeUnreadable(PayhookError):
+    """The event's body isn't an envelope of this code's version, so that it has no id to send it under."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, event_key: str, problem: str) -> None:
+        self.event_key = event_key
+        self.problem = problem
+        super().__init__(
+            f"{event_key}: {problem}. Whoever made it runs another version: bring both to one, then replay the event"
+        )
+
+    def __reduce__(self) -> tuple[type[NoticeUnreadable], tuple[str, str]]:
+        return NoticeUnreadable, (self.event_key, self.problem)
+
+
+class AddressRefused(PayhookError):
+    """The subscriber's URL, or what its name resolves to, is no place that requests may go to."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, place: str, problem: str) -> None:
+        self.subscriber = subscriber
+        self.place = place
+        self.problem = problem
+        super().__init__(
+            f"subscriber {subscriber}: nothing is sent to {place}: {problem}. Mend its url or its DNS, or allow it "
+            f"under [notify.allow.{subscriber}]"
+        )
+
+    def __reduce__(self) -> tuple[type[AddressRefused], tuple[str, str, str]]:
+        return AddressRefused, (self.subscriber, self.place, self.problem)
+
+
+class Unreachable(PayhookError):
+    """No answer came: no connection, a broken one, or none in time. It may have been delivered all the same."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, problem: str) -> None:
+        self.subscriber = subscriber
+        self.problem = problem
+        super().__init__(f"subscriber {subscriber} doesn't answer: {problem}")
+
+    def __reduce__(self) -> tuple[type[Unreachable], tuple[str, str]]:
+        return Unreachable, (self.subscriber, self.problem)
+
+
+class NotTaken(PayhookError):
+    """An answer other than 2xx. ``said`` is the beginning of its body; ``retry_after_s`` what it asks for."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, status: int, said: str, retry_after_s: float | None) -> None:
+        self.subscriber = subscriber
+        self.status = status
+        self.said = said
+        self.retry_after_s = retry_after_s
+        self.code = f"http_{status}"
+        redirect = "; redirects aren't followed, set the new url" if 300 <= status <= 399 else ""
+        super().__init__(f"subscriber {subscriber} answered {status}{redirect}; it said {said or 'nothing'}")
+
+    def __reduce__(self) -> tuple[type[NotTaken], tuple[str, int, str, float | None]]:
+        return NotTaken, (self.subscriber, self.status, self.said, self.retry_after_s)
+
+
+class NotDisabled(PayhookError):
+    """The subscriber wants nothing more, but that couldn't be written down; the next try asks it once more."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, path: Path, problem: str) -> None:
+        self.subscriber = subscriber
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"subscriber {subscriber} answered {GONE}, but {path} can't be written: {problem}. Give the processor "
+            "the right to write there"
+        )
+
+    def __reduce__(self) -> tuple[type[NotDisabled], tuple[str, Path, str]]:
+        return NotDisabled, (self.subscriber, self.path, self.problem)

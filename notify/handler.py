@@ -1,0 +1,101 @@
+"""The notify stream's handler: one event is one signed request to one subscriber."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import SettingError
+from core.work import Applied, Handler, Ignored, Outcome, WorkItem
+from notify.addresses import Resolver
+from notify.disabled import Disabled, DisabledSubscribers
+from notify.errors import GONE
+from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
+from notify.sender import Sender
+from notify.settings import NotifySettings
+from notify.subscribers import Subscriber, SubscribersFile
+
+
+class NotifyHandler:
+    """At least once, under an id that never changes: handlers run before the commit. Any thread may call it."""
+
+    def __init__(
+        self, subscribers: SubscribersFile, disabled: DisabledSubscribers, sender: Sender, clock: Clock
+    ) -> None:
+        self.version = f"notify-{ENVELOPE_VERSION}"
+        self._subscribers = subscribers
+        self._disabled = disabled
+        self._sender = sender
+        self._clock = clock
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        """
+        :raises SubscribersUnreadable: the whole stream waits
+        :raises NoticeUnreadable: this event can't be sent
+        :raises DownstreamHeld: the subscriber isn't to be called now
+        :raises FileUnusable, AddressRefused, Unreachable, NotTaken, NotDisabled: another try may do
+        """
+        name = subscriber_of(item.event_key)
+        subscriber = self._subscribers.find(name)
+        if subscriber is None:
+            return Ignored(f"there is no subscriber {name} any more")
+        notice = read_notice(item.event_key, item.body)
+        reason = self._why_not(subscriber, item.event_type, notice)
+        if reason is not None:
+            return Ignored(reason)
+        answer = self._sender.send(subscriber, notice.id, item.body)
+        if answer.status == GONE:
+            return Ignored(_told(name, self._disable(name, notice)))
+        if not 200 <= answer.status <= 299:
+            raise self._sender.not_taken(name, answer)
+        return Applied()
+
+    def close(self) -> None:
+        """Ends its connections; only tests and commands need to."""
+        self._sender.close()
+
+    def _why_not(self, subscriber: Subscriber, event_type: str, notice: Notice) -> str | None:
+        name = subscriber.name
+        if not subscriber.enabled:
+            return f"subscriber {name} isn't enabled"
+        if notice.mode != subscriber.mode:
+            return f"subscriber {name} takes {subscriber.mode} facts, this is a {notice.mode} one"
+        if not subscriber.may_see(notice.tenant):
+            return f"subscriber {name} isn't this tenant's"
+        if not subscriber.wants(event_type):
+            return f"subscriber {name} doesn't want {event_type}"
+        disabled = self._disabled.find(name)
+        return None if disabled is None else _told(name, disabled)
+
+    def _disable(self, name: str, notice: Notice) -> Disabled:
+        return self._disabled.disable(name, to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
+
+
+def build(settings: NotifySettings, *, clock: Clock | None = None, resolver: Resolver | None = None) -> Handler:
+    """The handler, once per Python worker; picklable by reference. Connects to nobody before the first event.
+
+    :raises SettingError: the subscribers file isn't named, or the CA file can't be used
+    """
+    if not settings.subscribers_file:
+        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+    clock = clock or SystemClock()
+    return NotifyHandler(
+        SubscribersFile(Path(settings.subscribers_file)),
+        DisabledSubscribers(disabled_folder(settings)),
+        Sender(settings, clock, resolver),
+        clock,
+    )
+
+
+def disabled_folder(settings: NotifySettings) -> Path:
+    """Where it is written who is disabled."""
+    return (
+        Path(settings.disabled_dir)
+        if settings.disabled_dir
+        else Path(settings.subscribers_file).with_suffix(".disabled")
+    )
+
+
+def _told(name: str, disabled: Disabled) -> str:
+    since = f" since {disabled.at}" if disabled.at else ""
+    return f"subscriber {name} is disabled{since}: {disabled.reason}; `payhook notify enable {name}` enables it"

@@ -1,0 +1,141 @@
+"""A signed request to a subscriber, as the handler and `payhook notify test` send it."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import httpx
+
+from core.card_numbers import shown
+from core.clock import Clock
+from core.downstream import calling
+from core.errors import SettingError
+from core.retry_after import retry_after_s
+from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, place_of
+from notify.delivery import Answer, Deliveries, Target
+from notify.errors import AddressRefused, FileUnusable, NotTaken
+from notify.files import TextFiles, problem_of
+from notify.settings import Allowance, NotifySettings
+from notify.signature import key_of, signed_headers
+from notify.subscribers import HeaderFile, Subscriber, header_value
+
+SECRETS_MAX = 4
+"""Live at a time: two while one replaces the other, and some room."""
+SAID_CHARS_MAX = 200
+ILL = frozenset({408, 429})
+"""Answers below 500 that say that the subscriber can't keep up, rather than what it thinks of this event."""
+
+_NOTHING_MORE = Allowance()
+
+
+class Sender:
+    """Signs and posts. Any thread may send; the caller closes it."""
+
+    def __init__(self, settings: NotifySettings, clock: Clock, resolver: Resolver | None = None) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._files = TextFiles()
+        self._deliveries = Deliveries(resolver or SystemResolver(), _tls(settings.ca_file))
+
+    def send(self, subscriber: Subscriber, message_id: str, body: bytes) -> Answer:
+        """One request; an answer that the subscriber gave in good health, refusals among them.
+
+        All that keeps requests from this subscriber altogether is raised within `calling`, so that its breaker opens
+        and events wait instead of dying one by one.
+
+        :raises DownstreamHeld: it isn't to be called now
+        :raises FileUnusable: its secrets or a header's value
+        :raises AddressRefused, Unreachable: from the delivery
+        :raises NotTaken: 5xx, 408 or 429
+        """
+        with calling(downstream_of(subscriber.name)):
+            target = self._target(subscriber)
+            headers = self._headers(subscriber, message_id, body)
+            answer = self._deliveries.post(target, headers, body)
+            if answer.status >= 500 or answer.status in ILL:
+                raise self.not_taken(subscriber.name, answer)
+        return answer
+
+    def not_taken(self, name: str, answer: Answer) -> NotTaken:
+        """The error of an answer that isn't 2xx."""
+        asked_s = retry_after_s(answer.retry_after, self._clock.now())
+        wait_s = min(asked_s, self._settings.retry_after_s_max) if asked_s else None
+        return NotTaken(name, answer.status, shown(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
+
+    def place(self, subscriber: Subscriber) -> Place:
+        """
+        :raises AddressRefused: its URL can't be used as it stands
+        """
+        try:
+            return place_of(subscriber.url, self._allowance(subscriber.name))
+        except UrlRefused as refused:
+            raise AddressRefused(subscriber.name, subscriber.url.partition("?")[0], str(refused)) from None
+
+    def keys(self, subscriber: Subscriber) -> list[bytes]:
+        """The live secrets' keys, newest first.
+
+        :raises FileUnusable: there are none, or others than secrets
+        """
+        path = subscriber.secrets_path
+        secrets = self._text(subscriber.name, path).split()
+        if not 1 <= len(secrets) <= SECRETS_MAX:
+            problem = f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first"
+            raise FileUnusable(subscriber.name, path, problem)
+        try:
+            return [key_of(secret) for secret in secrets]
+        except ValueError as wrong:
+            raise FileUnusable(subscriber.name, path, str(wrong)) from None
+
+    def close(self) -> None:
+        self._deliveries.close()
+
+    def _target(self, subscriber: Subscriber) -> Target:
+        settings = self._settings
+        return Target(
+            name=subscriber.name,
+            place=self.place(subscriber),
+            allowed=self._allowance(subscriber.name).parsed(),
+            connect_timeout_s=settings.connect_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
+            timeout_s=subscriber.timeout_s or settings.timeout_s,
+        )
+
+    def _allowance(self, name: str) -> Allowance:
+        return self._settings.allow.get(name, _NOTHING_MORE)
+
+    def _headers(self, subscriber: Subscriber, message_id: str, body: bytes) -> dict[str, str]:
+        own = {name.lower(): self._value(subscriber, value) for name, value in subscriber.headers.items()}
+        fixed = {"content-type": "application/json", "accept-encoding": "identity", "accept": "*/*"}
+        signed = signed_headers(message_id, body, self.keys(subscriber), self._clock.now())
+        return {"user-agent": "payhook", **own, **fixed, **signed}
+
+    def _value(self, subscriber: Subscriber, value: str | HeaderFile) -> str:
+        if isinstance(value, str):
+            return value
+        path = subscriber.folder / value.file
+        try:
+            return header_value(self._text(subscriber.name, path).strip())
+        except ValueError as wrong:
+            raise FileUnusable(subscriber.name, path, str(wrong)) from None
+
+    def _text(self, name: str, path: Path) -> str:
+        try:
+            return self._files.text(path)
+        except (OSError, ValueError) as unreadable:
+            raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
+
+
+def downstream_of(name: str) -> str:
+    """What breakers and budgets call a subscriber."""
+    return f"subscriber:{name}"
+
+
+def _tls(ca_file: str) -> ssl.SSLContext:
+    context = httpx.create_ssl_context(trust_env=False)
+    if ca_file:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as wrong:
+            raise SettingError("notify.ca_file", f"{ca_file} can't be used: {wrong}") from wrong
+    return context

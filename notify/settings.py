@@ -1,0 +1,70 @@
+"""Settings of notifications: where subscribers are named, limits of a request, and what may be reached."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+TIMEOUT_S_MAX = 30.0
+"""The upper end of what Standard Webhooks recommends."""
+
+
+class Allowance(BaseModel):
+    """What one subscriber may be that others may not. Set by whoever runs payhook, not by who edits subscribers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    networks: tuple[str, ...] = Field(
+        (), description="networks (CIDR) that aren't public and may be reached all the same, such as 10.1.0.0/16"
+    )
+    ports: tuple[int, ...] = Field((), description="ports beside 443 (and 80 with http)")
+    http: bool = Field(False, description="plain HTTP: what is sent can be read on the way")
+
+    @field_validator("networks")
+    @classmethod
+    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for text in networks:
+            ip_network(text)
+        return networks
+
+    @field_validator("ports")
+    @classmethod
+    def _are_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
+        for port in ports:
+            if not 1 <= port <= 65_535:
+                raise ValueError(f"{port} isn't a port; 1 to 65535 are")
+        return ports
+
+    def parsed(self) -> tuple[Network, ...]:
+        return tuple(ip_network(text) for text in self.networks)
+
+
+class NotifySettings(BaseModel):
+    """Settings of the notify handler. Times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    subscribers_file: str = Field("", description="subscribers (TOML); empty: subscribers.toml in the data folder")
+    disabled_dir: str = Field(
+        "",
+        description="folder that remembers who answered 410, shared by all executors; empty: beside the subscribers "
+        "file, with its name and .disabled",
+    )
+    allow: dict[str, Allowance] = Field(
+        default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"
+    )
+    ca_file: str = Field("", description="CA certificates (PEM) to trust beside the public ones")
+    connect_timeout_s: float = Field(2.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for a connection")
+    read_timeout_s: float = Field(5.0, gt=0, le=TIMEOUT_S_MAX, description="longest silence within an answer")
+    timeout_s: float = Field(
+        5.0,
+        gt=0,
+        le=TIMEOUT_S_MAX,
+        description="longest request in all, name resolution included; keep it below the stream's handler_deadline_s "
+        "and 0.8 of its batch_deadline_s",
+    )
+    retry_after_s_max: float = Field(3_600.0, gt=0, le=86_400, description="longest Retry-After that is honoured")

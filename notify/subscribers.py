@@ -1,0 +1,228 @@
+"""Who is told: a TOML file that is read again whenever it changes.
+
+::
+
+    [shop]                                       # its name: a-z, 0-9 and -
+    url = "https://hooks.example.com/payhook"
+    secrets = "secrets/notify.shop"              # a file: one whsec_… a line, newest first; this is the default
+    types = ["charge.*", "CAPTURE"]              # the providers' event types; default: all
+    mode = "live"                                # or "test"
+    tenant = "shop-a"                            # whose facts; default: those of no tenant; "*" for all
+    enabled = true
+    timeout_s = 5.0                              # of a request in all
+    headers = {x-team = "payments", authorization = {file = "secrets/notify.shop.token"}}
+
+Paths are relative to the file's folder. No secret stands in the file itself.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from core.event import Mode
+from notify.errors import SubscribersUnreadable, SubscriberUnknown
+from notify.files import TextFiles, problem_of
+from notify.settings import TIMEOUT_S_MAX
+from notify.signature import PREFIX
+
+SUBSCRIBERS_MAX = 200
+"""Each has connections of its own in every Python worker."""
+HEADERS_MAX = 16
+HEADER_CHARS_MAX = 4_096
+ANY = "*"
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_OURS = frozenset(
+    {
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie", "expect"),
+        *("host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+_SECRET_HEADERS = frozenset({"authorization", "x-api-key"})
+
+
+class HeaderFile(BaseModel):
+    """A header's value that is a secret: it stands in a file of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(min_length=1)
+
+
+class Subscriber(BaseModel):
+    """One section of the file; ``folder`` is the file's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    folder: Path
+    url: str = Field(min_length=1, max_length=2_048)
+    secrets: str = ""
+    types: tuple[str, ...] = (ANY,)
+    mode: Mode = "live"
+    tenant: str | None = Field(None, min_length=1)
+    enabled: bool = Field(True, strict=True)
+    timeout_s: float | None = Field(None, gt=0, le=TIMEOUT_S_MAX)
+    headers: dict[str, str | HeaderFile] = Field(default_factory=dict, max_length=HEADERS_MAX)
+
+    @field_validator("types")
+    @classmethod
+    def _are_types(cls, types: tuple[str, ...]) -> tuple[str, ...]:
+        for wanted in types:
+            if not wanted or ANY in wanted[:-1]:
+                raise ValueError(f"{wanted!r}: an event type is wanted, or its beginning with {ANY} at the end")
+        return types
+
+    @field_validator("headers")
+    @classmethod
+    def _may_be_set(cls, headers: dict[str, str | HeaderFile]) -> dict[str, str | HeaderFile]:
+        for name, value in headers.items():
+            own = name.lower()
+            if not _HEADER.fullmatch(name):
+                raise ValueError(f"{name!r} isn't a header's name")
+            if own in _OURS or own.startswith(("webhook-", "proxy-")):
+                raise ValueError(f"{name} can't be set, it is payhook's own")
+            if isinstance(value, str) and own in _SECRET_HEADERS:
+                raise ValueError(f'{name} is a secret: put it in a file, {name} = {{file = "…"}}')
+            if isinstance(value, str):
+                header_value(value)
+        return headers
+
+    @property
+    def secrets_path(self) -> Path:
+        return self.folder / (self.secrets or f"secrets/notify.{self.name}")
+
+    def wants(self, event_type: str) -> bool:
+        """Whether a provider's event type is among the wanted ones."""
+        return any(
+            event_type.startswith(wanted[:-1]) if wanted.endswith(ANY) else event_type == wanted
+            for wanted in self.types
+        )
+
+    def may_see(self, tenant: str | None) -> bool:
+        """Whether a tenant's facts (None: of no tenant) are for this subscriber."""
+        return self.tenant == ANY or self.tenant == tenant
+
+
+def header_value(text: str) -> str:
+    """
+    :raises ValueError: what a header can't hold
+    """
+    if len(text) > HEADER_CHARS_MAX or not _VALUE.fullmatch(text):
+        raise ValueError(f"a header's value is 1 to {HEADER_CHARS_MAX} printable ASCII characters")
+    return text
+
+
+class SubscribersFile:
+    """The file as it is now; any thread may ask."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = TextFiles()
+        self._lock = threading.Lock()
+        self._text: str | None = None
+        self._subscribers: Mapping[str, Subscriber] = {}
+
+    def all(self) -> Mapping[str, Subscriber]:
+        """By name, in the file's order.
+
+        :raises SubscribersUnreadable: it is missing or wrong
+        """
+        try:
+            text = self._files.text(self.path)
+        except (OSError, ValueError) as unreadable:
+            raise SubscribersUnreadable(self.path, problem_of(unreadable)) from unreadable
+        with self._lock:
+            if text is not self._text:
+                self._subscribers = parse(text, self.path)
+                self._text = text
+            return self._subscribers
+
+    def find(self, name: str) -> Subscriber | None:
+        """
+        :raises SubscribersUnreadable: as `all`
+        """
+        return self.all().get(name)
+
+    def named(self, name: str) -> Subscriber:
+        """As `find`, for a person who named it.
+
+        :raises SubscriberUnknown: there is none of that name
+        """
+        known = self.all()
+        if name not in known:
+            raise SubscriberUnknown(name, tuple(known))
+        return known[name]
+
+
+def names(file: Path) -> tuple[str, ...]:
+    """Every subscriber's name, disabled ones too; none where there is no file.
+
+    :raises SubscribersUnreadable: the file is there and wrong
+    """
+    return tuple(SubscribersFile(file).all()) if file.exists() else ()
+
+
+def parse(text: str, path: Path) -> dict[str, Subscriber]:
+    """
+    :raises SubscribersUnreadable: names the section and the field that is wrong, never a secret
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise SubscribersUnreadable(path, str(wrong)) from wrong
+    if len(tree) > SUBSCRIBERS_MAX:
+        raise SubscribersUnreadable(path, f"{len(tree)} subscribers, at most {SUBSCRIBERS_MAX} are told")
+    return {name: _subscriber(name, section, path) for name, section in tree.items()}
+
+
+def _subscriber(name: str, section: object, path: Path) -> Subscriber:
+    if not _NAME.fullmatch(name):
+        raise SubscribersUnreadable(path, f"[{name}]: a name is 1 to 40 of a-z, 0-9 and - (not at its ends)")
+    if not isinstance(section, dict):
+        raise SubscribersUnreadable(path, f"{name} isn't a section; write [{name}] and its fields below")
+    for place, value in _texts(section, f"[{name}]"):
+        if PREFIX in value:
+            raise SubscribersUnreadable(path, f"{place} holds a secret: put it in a file and name that instead")
+    for own in ("name", "folder"):
+        if own in section:
+            raise SubscribersUnreadable(path, f"[{name}] {own}: no such field")
+    try:
+        return Subscriber(name=name, folder=path.parent, **section)
+    except ValidationError as wrong:
+        first = wrong.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        told = "no such field" if first["type"] == "extra_forbidden" else first["msg"]
+        raise SubscribersUnreadable(path, f"[{name}] {field}: {told}") from None
+
+
+def _texts(node: object, place: str) -> Iterator[tuple[str, str]]:
+    match node:
+        case str():
+            yield place, node
+        case dict():
+            for key, value in node.items():
+                yield from _texts(value, f"{place} {key}")
+        case list():
+            for value in node:
+                yield from _texts(value, place)
+
+
+def shown_fields(subscriber: Subscriber) -> dict[str, Any]:
+    """What a list of subscribers tells of one: no header's value."""
+    return {
+        "name": subscriber.name,
+        "url": subscriber.url,
+        "types": list(subscriber.types),
+        "mode": subscriber.mode,
+        "tenant": subscriber.tenant,
+    }
