@@ -26,7 +26,6 @@ from core.clock import to_rfc3339
 from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Mode
-from core.keys import join_key
 from core.work import Posting, postings_from_json
 from journal.schema import JournalRow
 from notify.errors import NoticeUnreadable
@@ -39,29 +38,11 @@ FACT_COLUMNS = (
     *("seq", "event_key", "fact_key", "entity_key", "provider", "account", "event_type", "mode", "tenant"),
     *("occurred_at", "decided_at", "postings"),
 )
-"""The journal's columns that `fact_json` and `FACT_SQL` read."""
+"""The journal's columns that `fact_json` reads."""
 
-_KEY = re.compile(r"(?:[^~:]+~)?notify:([^:]+):.+")
+_KEY = re.compile(r"[^:]+:([^:]+):.+")
+"""Stream (behind a tenant's name, where the event has one), receiver, the ledger's key."""
 _ID = re.compile(r"msg_[0-9a-f]{32}")
-
-_LINES = "from_json(postings, 'array<struct<account:string,side:string,amount_minor:bigint,currency:string>>')"
-_TIME = "yyyy-MM-dd''T''HH:mm:ss.SSSSSS''Z''"
-FACT_SQL = f"""
-to_json(named_struct(
-  'version', {ENVELOPE_VERSION},
-  'id', concat('msg_', substring(sha2(concat(mode, ':', event_key), 256), 1, 32)),
-  'type', event_type,
-  'time', date_format(decided_at, '{_TIME}'),
-  'fact', named_struct(
-    'seq', seq, 'provider', provider, 'account', account, 'entity', entity_key,
-    'event_key', event_key, 'fact_key', fact_key,
-    'amount_minor', if(size(array_distinct({_LINES}.currency)) = 1,
-      aggregate(filter({_LINES}, l -> l.side = 'debit'), 0L, (sum, l) -> sum + l.amount_minor), null),
-    'currency', if(size(array_distinct({_LINES}.currency)) = 1, {_LINES}[0].currency, null),
-    'postings', {_LINES},
-    'mode', mode, 'tenant', tenant, 'occurred_at', date_format(occurred_at, '{_TIME}'))))
-"""
-"""`fact_json` as a Spark expression over `FACT_COLUMNS`, in a session whose time zone is UTC: the same text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +54,8 @@ class Notice:
     tenant: str | None
 
 
-def event_key_for(subscriber: str, ledger_event_key: str) -> str:
-    """The key of an event of the ledger on its way to one subscriber."""
-    return join_key("notify", subscriber, ledger_event_key)
-
-
-def entity_key_for(subscriber: str, ledger_entity_key: str) -> str:
-    """What order is kept for: the ledger's entity, for each subscriber by itself."""
-    return join_key("notify", subscriber, ledger_entity_key)
-
-
 def subscriber_of(event_key: str) -> str:
-    """The subscriber that `event_key_for` was given, also when the key is a tenant's.
+    """The receiver that an event's key names (`processor.feed` makes it).
 
     :raises NoticeUnreadable: the key isn't such a one
     """

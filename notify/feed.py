@@ -1,9 +1,10 @@
-"""Whom the notify stream tells, and what: the processor asks this of it when it starts."""
+"""Who gets what of the ledger's journal: the feed of the notify stream."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from core.errors import SettingError
 from core.event import Mode
 from journal.schema import JournalRow
 from notify.facts import FACT_COLUMNS, fact_json
@@ -11,28 +12,34 @@ from notify.settings import NotifySettings
 from notify.subscribers import SubscribersFile
 
 
-class NotifyFeed:
-    """Every subscriber of a mode gets every applied row; which types and tenants it wants, the handler knows."""
+class FactFeed:
+    """Every subscriber of a mode gets every applied row, as an envelope; what it doesn't want its handler passes over.
+
+    So a subscriber that is disabled, or wants more types from now on, has no gap that isn't in the stream's journal.
+    """
 
     columns = FACT_COLUMNS
 
-    def __init__(self, subscribers: Path) -> None:
+    def __init__(self, subscribers: SubscribersFile) -> None:
         self._subscribers = subscribers
 
     def receivers(self, mode: Mode) -> tuple[str, ...]:
-        """Names; none where there is no file.
+        """The names of a mode's subscribers, disabled ones too; none while there is no file.
 
-        :raises SubscribersUnreadable: the file is wrong
+        :raises SubscribersUnreadable: the file is there and wrong
         """
-        if not self._subscribers.exists():
+        if not self._subscribers.path.exists():
             return ()
-        known = SubscribersFile(self._subscribers).all().values()
-        return tuple(subscriber.name for subscriber in known if subscriber.mode == mode)
+        return tuple(name for name, one in self._subscribers.all().items() if one.mode == mode)
 
     def body(self, row: JournalRow) -> bytes:
         return fact_json(row)
 
 
-def build(settings: NotifySettings) -> NotifyFeed:
-    """The feed of the stream; ``settings.subscribers_file`` is named."""
-    return NotifyFeed(Path(settings.subscribers_file))
+def build(settings: NotifySettings) -> FactFeed:
+    """
+    :raises SettingError: the subscribers file isn't named
+    """
+    if not settings.subscribers_file:
+        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+    return FactFeed(SubscribersFile(Path(settings.subscribers_file)))

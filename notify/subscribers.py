@@ -164,14 +164,6 @@ class SubscribersFile:
         return known[name]
 
 
-def names(file: Path) -> tuple[str, ...]:
-    """Every subscriber's name, disabled ones too; none where there is no file.
-
-    :raises SubscribersUnreadable: the file is there and wrong
-    """
-    return tuple(SubscribersFile(file).all()) if file.exists() else ()
-
-
 def parse(text: str, path: Path) -> dict[str, Subscriber]:
     """
     :raises SubscribersUnreadable: names the section and the field that is wrong, never a secret

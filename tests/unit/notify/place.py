@@ -11,10 +11,11 @@ from typing import Any
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.keys import join_key
 from core.money import Money
 from core.work import Posting, WorkItem, postings_to_json
 from journal.schema import JournalRow
-from notify.facts import entity_key_for, event_key_for, fact_json
+from notify.facts import fact_json
 from notify.handler import NotifyHandler, build
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
@@ -125,8 +126,8 @@ def item(subscriber: str, of: JournalRow | None = None) -> WorkItem:
     assert applied.entity_key is not None
     return WorkItem(
         item_seq=applied.seq,
-        event_key=event_key_for(subscriber, applied.event_key),
-        entity_key=entity_key_for(subscriber, applied.entity_key),
+        event_key=join_key("notify", subscriber, applied.event_key),
+        entity_key=join_key("notify", subscriber, applied.entity_key),
         provider="payhook",
         account=applied.account or "",
         event_type=applied.event_type or "",

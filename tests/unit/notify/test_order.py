@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-from core.event import Dedupe, Event, to_headers
 from load.subscriber import Reply, Subscriber
-from notify.facts import entity_key_for, event_key_for, fact_json
+from notify.feed import build
+from notify.settings import NotifySettings
+from processor.feed import FeedRecords
 from processor.settings import DeadHead
 from tests.unit.notify.place import Place, row
 from tests.unit.processor.harness import EVENTS, Engine
@@ -24,23 +24,13 @@ def engine_of(folder: Path, place: Place) -> Engine:
 
 
 def notify(engine: Engine, subscriber: str, number: int, entity: str) -> str:
-    """A fact of the ledger, as the journal source hands it over."""
+    """An applied row of the ledger, as the stream's own feed hands it over; returns its event's key."""
     applied = row(f"evt_{number}", seq=number, entity_key=entity)
-    body = fact_json(applied)
-    event = Event(
-        provider="payhook",
-        event_id=f"evt_{number}",
-        event_type=applied.event_type or "",
-        event_key=event_key_for(subscriber, applied.event_key or ""),
-        entity_key=entity_key_for(subscriber, entity),
-        content_sha256=hashlib.sha256(body).hexdigest(),
-        content_version=0,
-        body=body,
-        mode="live",
-        account="acct_1",
-    )
-    engine.send(EVENTS, body, to_headers(event, engine.clock.now(), Dedupe.CLAIMED))
-    return event.event_key
+    feed = build(NotifySettings(subscribers_file="subscribers.toml"))
+    (record,) = FeedRecords("notify", "ledger", feed, [subscriber]).table([applied]).to_pylist()
+    headers = [(header["key"], header["value"]) for header in record["headers"]]
+    engine.send(EVENTS, record["value"], headers)
+    return str(dict(headers)["event_key"], "ascii")
 
 
 def seqs(subscriber: Subscriber, entity: str) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from core.decision import ErrorKind
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
-from notify.subscribers import SUBSCRIBERS_MAX, SubscribersFile, names, parse
+from notify.subscribers import SUBSCRIBERS_MAX, SubscribersFile, parse
 
 URL = 'url = "https://hooks.example.com/in"\n'
 
@@ -125,10 +125,3 @@ def test_a_wrong_file_stays_wrong_until_it_is_mended(tmp_path: Path) -> None:
         file.all()
     path.write_text(one(""))
     assert list(file.all()) == ["shop"]
-
-
-def test_names_are_all_that_are_there_and_none_without_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "s.toml"
-    assert names(path) == ()
-    path.write_text(one("enabled = false") + one("", "bank"))
-    assert names(path) == ("shop", "bank")
