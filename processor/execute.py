@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +18,12 @@ from pyspark.sql import SparkSession
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.work import Held, Outcome, WorkItem
+from processor.budget import Budgets, Report, merged
 from processor.classify import Failure
-from processor.worker import RESULT_SCHEMA, Task, run_chunks
+from processor.deadlines import OutSince, Patience
+from processor.downstreams import Downstreams
+from processor.passing import holds_back, is_passed_dead
+from processor.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, run_chunks, timed_out
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +35,15 @@ WARM_ROUNDS = 8
 
 GROUPS_PER_CHUNK_MIN = 64
 """Below this a second task costs more than it saves."""
+
+
+WORKERS_OF = "PAYHOOK_WORKERS_OF"
+"""Spark shares Python workers between functions of the same environment. With the stream's name in it each stream has
+its own: calls that hang in one stream's slow down no other, and where it has one task a call that was left behind is
+found again."""
+
+_environment = threading.Lock()
+"""Held while a frame is made: Spark copies the environment there."""
 
 
 class WorkerLost(PayhookError):
@@ -43,39 +58,80 @@ class WorkerLost(PayhookError):
 
 @dataclass(slots=True)
 class Results:
-    """What the executors answered, by item_seq; an item without one was not run."""
+    """What the executors answered, by item_seq; an item without one was not run.
+
+    ``reports``: the calls to each downstream. ``left``: what the batch may still do. ``waited_s``: how long it waited
+    for nothing but calls that were out. ``still_out``: events that wait for such a call. ``hung``: how many such calls
+    there are, by Python worker.
+    """
 
     handler_version: str = ""
     by_item: dict[int, Outcome | Failure] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
+    left: Budgets = field(default_factory=Budgets)
+    waited_s: float = 0.0
+    still_out: dict[int, StillOut] = field(default_factory=dict)
+    hung: dict[str, int] = field(default_factory=dict)
+
+    def called(self, reports: dict[str, Report]) -> None:
+        """Takes in the calls of a job that came after those before."""
+        self.left = self.left.after(reports)
+        for name, report in reports.items():
+            self.reports.setdefault(name, Report()).follow(report)
 
 
 class Executor:
     """Runs entity groups on Spark and survives the events that kill their worker.
 
-    ``suspect`` (after a crash of the driver on the same offsets) skips the first try as a whole.
+    ``suspect`` (after a crash of the driver on the same offsets) skips the first try as a whole. Each run asks
+    ``downstreams`` what its handlers may call, and tells it what became of the calls.
     """
 
-    def __init__(self, spark: SparkSession, task: Task, parallelism: int) -> None:
+    def __init__(
+        self, spark: SparkSession, task: Task, parallelism: int, downstreams: Downstreams | None = None
+    ) -> None:
         self._spark = spark
         self._task = task
         self._parallelism = parallelism
+        self._downstreams = downstreams or Downstreams()
+        self._patience = Patience(task.batch_deadline_s)
+        self._out = OutSince(task.deadline_s)
 
     def warm(self) -> None:
         """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
         for _ in range(WARM_ROUNDS):
-            self._run_chunks([[] for _ in range(self._parallelism)])
+            self._run_chunks([Chunk([]) for _ in range(self._parallelism)])
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
-        results = Results()
+        results = Results(left=self._downstreams.budgets())
         if not groups:
             return results
-        if not suspect:
-            for _ in range(2):
-                if self._job(groups, results):
-                    return results
-        self._bisect(list(groups), results)
+        if suspect or not (self._job(groups, results) or self._job(groups, results)):
+            self._bisect(list(groups), results)
+        waiting = self._time_out(groups, results)
+        self._downstreams.judge(results.by_item, results.reports)
+        results.by_item.update(waiting)
+        self._patience.waited(results.waited_s)
         return results
+
+    def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
+        """Calls that are out: those whose time is over become timeouts; the others' events wait, no attempt spent."""
+        now = time.monotonic()
+        self._out.forget(results.by_item, now)
+        if not results.still_out:
+            return {}
+        waiting: dict[int, Held] = {}
+        for item in (item for group in groups for item in group if item.item_seq in results.still_out):
+            known = results.still_out[item.item_seq]
+            seconds = self._out.seen(item.item_seq, known.seconds, now)
+            if seconds >= self._task.deadline_s:
+                late = timed_out(self._task, item, replace(known, seconds=seconds))
+                results.by_item[item.item_seq] = late
+            else:
+                waiting[item.item_seq] = Held("its call", self._out.look_again_s(seconds), "hasn't come back yet")
+        self._out.forget(results.by_item, now)
+        return waiting
 
     def _bisect(self, groups: list[list[WorkItem]], results: Results) -> None:
         if len(groups) == 1:
@@ -87,33 +143,46 @@ class Executor:
                 self._bisect(half, results)
 
     def _one_by_one(self, group: list[WorkItem], results: Results) -> None:
-        for item in group:
+        passed_dead = False
+        for waiting in group:
+            item = replace(waiting, previous_dead=True) if passed_dead else waiting
             if not self._job([[item]], results) and not self._job([[item]], results):
                 log.error("event %s ends its Python worker", item.event_key)
                 results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
             result = results.by_item.get(item.item_seq)
-            if result is None or isinstance(result, (Failure, Held)):
-                if isinstance(result, Failure) and result.kind is ErrorKind.NRE and not self._task.stop_on_dead:
-                    continue
+            if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):
                 return
+            passed_dead = passed_dead or is_passed_dead(item, result)
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""
         try:
-            table = self._run_chunks(split(groups, self._parallelism))
+            table = self._run_chunks(with_budgets(split(groups, self._parallelism), results.left, self._downstreams))
         except Exception as error:
             if not worker_gone(error):
                 raise
             log.warning("a Python worker was lost while it handled %d events", sum(map(len, groups)))
+            results.left = results.left.after_loss()
             return False
-        for answer in table.column("results").to_pylist():
-            results.handler_version, pairs = pickle.loads(answer)  # noqa: S301 - from this job's own executors
-            results.by_item.update(pairs)
+        reports = []
+        for packed in table.column("results").to_pylist():
+            answer: Answer = pickle.loads(packed)  # noqa: S301 - from this job's own executors
+            results.handler_version = answer.handler_version
+            results.by_item.update(answer.results)
+            results.waited_s = max(results.waited_s, answer.waited_s)
+            results.still_out.update(answer.still_out)
+            results.hung[answer.worker] = answer.hung
+            reports.append(answer.reports)
+        results.called(merged(reports))
         return True
 
-    def _run_chunks(self, chunks: Sequence[list[list[WorkItem]]]) -> pa.Table:
+    def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
         packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
-        return self._spark.createDataFrame(packed).mapInArrow(_on_executor(self._task), RESULT_SCHEMA).toArrow()
+        task = replace(self._task, hasty=self._patience.hasty)
+        with _environment:
+            self._spark.sparkContext.environment[WORKERS_OF] = self._task.stream
+            frame = self._spark.createDataFrame(packed).mapInArrow(_on_executor(task), RESULT_SCHEMA)
+        return frame.toArrow()
 
 
 def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
@@ -126,6 +195,12 @@ def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[W
         chunks[lightest].append(group)
         sizes[lightest] += len(group)
     return [chunk for chunk in chunks if chunk]
+
+
+def with_budgets(chunks: Sequence[list[list[WorkItem]]], budgets: Budgets, downstreams: Downstreams) -> list[Chunk]:
+    """Divides a job's budgets between its tasks, so that what they do adds up to no more."""
+    shares = budgets.shares(len(chunks), downstreams.turn())
+    return [Chunk(groups, share) for groups, share in zip(chunks, shares, strict=True)]
 
 
 def worker_gone(error: BaseException) -> bool:

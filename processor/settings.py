@@ -41,6 +41,19 @@ class StreamSettings(BaseModel):
     handler_deadline_s: float = Field(
         2.0, gt=0, le=60, description="a handler call that isn't back by then is a timeout of its event"
     )
+    batch_deadline_s: float = Field(
+        0.5,
+        ge=0.05,
+        le=60,
+        description="most that handler calls which don't come back may add to the latency of other events; a call that "
+        "its batch doesn't wait for goes on until handler_deadline_s, and a later batch takes its result",
+    )
+    hung_calls_max: int = Field(
+        64,
+        ge=1,
+        le=1_000,
+        description="a Python worker in which so many handler calls were left behind and are still out is replaced",
+    )
     concurrency: int = Field(1, ge=1, le=64, description="entities that one executor task handles at a time")
     tasks_max: int = Field(
         0,

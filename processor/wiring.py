@@ -312,6 +312,8 @@ def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]
         concurrency=config.concurrency,
         in_place_tries=config.in_place_tries,
         stop_on_dead=config.dead_head is not DeadHead.CONTINUE,
+        batch_deadline_s=config.batch_deadline_s,
+        hung_max=config.hung_calls_max,
     )
 
 

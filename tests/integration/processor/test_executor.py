@@ -35,7 +35,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def task(stop_on_dead: bool = True) -> Task:
-    return Task("test", build, Classifier(), 2.0, 2, 1, stop_on_dead)
+    return Task("test", build, Classifier(), 0.4, 2, 1, stop_on_dead)
 
 
 def item(seq: int, kind: str = "fine") -> WorkItem:
