@@ -125,6 +125,12 @@ class Index:
         """The first of the entity's queue."""
         return list(islice(self.queue(entity_key), limit))
 
+    def places(self) -> Iterator[tuple[bytes, int]]:
+        """Every open event that holds later ones back: its entity's hash and its item seq. Entity by entity, heads
+        first; reads keys only."""
+        begin = len(layout.QUEUE)
+        return ((key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.keys(layout.QUEUE))
+
     def died(self, entity_key: str) -> Iterator[int]:
         """Items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
         if self.line(entity_key) is None:

@@ -57,11 +57,19 @@ class Group:
 class Admission:
     """Sorts a batch's events into those that are decided by a look-up and groups that run."""
 
-    def __init__(self, index: Lookup, adapters: Mapping[str, ContentHash], now: datetime, rules: StreamRules) -> None:
+    def __init__(
+        self,
+        index: Lookup,
+        adapters: Mapping[str, ContentHash],
+        now: datetime,
+        rules: StreamRules,
+        condemned: Mapping[int, Failure] | None = None,
+    ) -> None:
         self._index = index
         self._adapters = adapters
         self._now = now
         self._rules = rules
+        self._condemned = condemned or {}
         self._die_with_it = rules.dead_head is DeadHead.DIE_WITH_IT
         self._seen: dict[str, Item] = {}
         self._conflicts: set[tuple[str, str]] = set()
@@ -125,6 +133,10 @@ class Admission:
             item.known_fact = self._index.known_fact(item.row.fact_key)
         item.previous_dead = group.died is not None and group.died < item.seq
         item.last_try = self._rules.policy.delay_s(item.row.attempt + 1, _no_jitter) is None
+        item.condemned = self._condemned.get(item.seq)
+        if item.condemned is not None:
+            item.ends_line = self._rules.dead_head is not DeadHead.CONTINUE
+            group.died = item.seq if group.died is None else min(group.died, item.seq)
         group.items.append(item)
 
     def _die_with(self, item: Item, holder: OpenItem) -> None:

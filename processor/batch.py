@@ -23,8 +23,10 @@ from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from processor.admission import Admission, ContentHash
+from processor.classify import Failure
 from processor.commands import CommandDesk
 from processor.execute import Executor
+from processor.head_of_line import HeadFigures, HeadOfLine
 from processor.intake import Item, KafkaRecord, read_table, take
 from processor.numbering import Commands, bodies_of, fresh_bodies, in_order, number, work_of
 from processor.progress import Progress, Steps
@@ -112,6 +114,7 @@ class Batches:
         self._suspect = self._trying.tried(self.seq)
         self.progress = Progress()
         self.progress.blocked_reason, self._probe_s = _blocked_before(state.notes)
+        self._heads = HeadOfLine(index, rules.heads, rules.dead_head, clock)
 
     @property
     def marks(self) -> Marks:
@@ -133,6 +136,11 @@ class Batches:
         """Seconds until the next probe of a blocked stream."""
         return self._probe_s
 
+    @property
+    def heads(self) -> HeadFigures:
+        """What waits behind failing events, as of the last look."""
+        return self._heads.figures
+
     def status(self) -> dict[str, Any]:
         """Figures for the status file; counts are of open events, times in seconds."""
         return {
@@ -142,6 +150,7 @@ class Batches:
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
             "published_upto": self._dead_letters.published_upto,
+            "heads": self.heads.status(),
             **self.progress.status(),
         }
 
@@ -152,9 +161,12 @@ class Batches:
         records, marks = take(read_table(table), self._marks)
         self.progress.read_s = self._clock.monotonic() - started
         due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
+        condemned = self._heads.look(stream_blocked=self.blocked)
+        known = {item.row.item_seq for item in due}
+        due += [item for item, _ in condemned.values() if item.row.item_seq not in known]
         crash_point("processor.after_read")
         if records or due:
-            self._decide(records, marks, due)
+            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()})
 
     def probe(self) -> None:
         """Tries one due event of a blocked stream; nothing new is taken. With none due, the next batch is the probe."""
@@ -175,12 +187,18 @@ class Batches:
         self._dead_letters.close(0)
         self._index.close()
 
-    def _decide(self, records: Sequence[KafkaRecord], marks: Marks, due: Sequence[OpenItem]) -> None:
+    def _decide(
+        self,
+        records: Sequence[KafkaRecord],
+        marks: Marks,
+        due: Sequence[OpenItem],
+        condemned: Mapping[int, Failure] | None = None,
+    ) -> None:
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
         steps = Steps(self._clock)
         events, commands = number(records, self._next_seq, self._clock.now(), self._rules)
-        admission = self._admit(events, due)
+        admission = self._admit(events, due, condemned)
         steps.end("lookup")
         settling = self._handle(admission)
         steps.end("handle")
@@ -195,8 +213,10 @@ class Batches:
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
 
-    def _admit(self, events: Sequence[Item], due: Sequence[OpenItem]) -> Admission:
-        admission = Admission(self._index, self._adapters, self._clock.now(), self._rules)
+    def _admit(
+        self, events: Sequence[Item], due: Sequence[OpenItem], condemned: Mapping[int, Failure] | None
+    ) -> Admission:
+        admission = Admission(self._index, self._adapters, self._clock.now(), self._rules, condemned)
         admission.take_up(due)
         for item in events:
             admission.admit(item)
@@ -206,6 +226,7 @@ class Batches:
         work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
         self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
+        self.progress.hung_calls = sum(results.hung.values())
         crash_point("processor.after_handlers")
         settling = Settling(
             results, self._rules.policy, self._rules.dead_head, self._clock.now(), self._probe_s, self._jitter
@@ -237,6 +258,7 @@ class Batches:
         self._dead_letters.publish(dead)
         self._dead_letters.passed(self.seq)
         crash_point("processor.after_dlq")
+        self._heads.committed(rows)
         self._on_rows(rows)
 
     def _learn(self, settling: Settling) -> None:

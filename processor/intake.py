@@ -17,7 +17,7 @@ from core.routing import is_sparse
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
-from processor.classify import MESSAGE_CHARS_MAX, clean
+from processor.classify import MESSAGE_CHARS_MAX, Failure, clean
 
 MODE_CHARS_MAX = 16
 HEADER_TEXT_MAX = 8_192
@@ -70,8 +70,9 @@ class Item:
     """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``cause`` is the item of this
-    batch whose row caused this one's. The last three are for the handler (`core.work.WorkItem`).
+    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
+    dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
+    of this batch whose row caused this one's. The last three are for the handler (`core.work.WorkItem`).
     """
 
     row: JournalRow
@@ -80,6 +81,8 @@ class Item:
     refused: PayhookError | None = None
     poison: str | None = None
     known_fact: KnownFact | None = None
+    condemned: Failure | None = None
+    ends_line: bool = False
     cause: Item | None = None
     previous_dead: bool = False
     last_try: bool = False

@@ -30,18 +30,20 @@ def line_up(
 ) -> LineUp:
     """Lines up what holds later ones back (``queue``, head first) and what doesn't but is due.
 
-    Never early: an event with a time of its own that hasn't come holds those behind it, whoever was before it.
+    Never early, unless ``due`` names it: an event with a time of its own that hasn't come holds those behind it,
+    whoever was before it.
     """
     line = LineUp()
+    called = {waiting.row.item_seq for waiting in due}
     for waiting in queue:
-        if len(line.run) == drain_max or not _may_run(waiting, now):
+        if len(line.run) == drain_max or not _may_run(waiting, now, called):
             line.holder = waiting
             break
         line.run.append(waiting)
     if line.holder is not None:
         if die_with_it and is_dead(line.holder):
-            _doom(line, queue, {waiting.row.item_seq for waiting in due}, drain_max)
-        elif _may_run(line.holder, now):
+            _doom(line, queue, called, drain_max)
+        elif _may_run(line.holder, now, called):
             line.beyond = line.holder
     _place_due(line, due, die_with_it=die_with_it)
     line.run.sort(key=lambda waiting: waiting.row.item_seq)
@@ -52,8 +54,10 @@ def is_dead(item: OpenItem) -> bool:
     return item.row.decision is Decision.DEAD
 
 
-def _may_run(waiting: OpenItem, now: datetime) -> bool:
-    return not is_dead(waiting) and (waiting.row.due_at is None or waiting.row.due_at <= now)
+def _may_run(waiting: OpenItem, now: datetime, called: set[int]) -> bool:
+    if is_dead(waiting):
+        return False
+    return waiting.row.due_at is None or waiting.row.due_at <= now or waiting.row.item_seq in called
 
 
 def _doom(line: LineUp, followers: Iterator[OpenItem], due: set[int], drain_max: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from core.decision import Decision
@@ -84,9 +84,16 @@ def work_of(group: Group) -> list[WorkItem]:
             last_try=item.last_try,
             died_before=item.died_before,
         )
-        for item in group.items
-        if item.known_fact is None
+        for item in _before_end(group)
+        if item.known_fact is None and item.condemned is None
     ]
+
+
+def _before_end(group: Group) -> Iterator[Item]:
+    for item in group.items:
+        yield item
+        if item.ends_line:
+            return
 
 
 def _shift(item: Item, count: int) -> None:

@@ -10,7 +10,10 @@ from core.clock import Clock
 
 @dataclass(slots=True)
 class Progress:
-    """What the last batch did; for status and metrics. Times in seconds."""
+    """What the last batch did; for status and metrics. Times in seconds.
+
+    ``hung_calls``: handler calls left behind that are still out, in the Python workers that took part.
+    """
 
     batches: int = 0
     rows: int = 0
@@ -20,6 +23,7 @@ class Progress:
     read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
+    hung_calls: int = 0
 
     def done(self, rows: int, taken: int, steps: Steps) -> None:
         """A batch was committed and everything derived from it."""
@@ -31,6 +35,7 @@ class Progress:
         """As the status file shows it."""
         return {
             "blocked": self.blocked_reason,
+            "hung_calls": self.hung_calls,
             "batches": self.batches,
             "batch_rows": self.rows,
             "batch_s": round(self.seconds, 4),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.event import Mode
+from processor.head_of_line import HeadLimits
 from processor.retry import RetryPolicy
 from processor.settings import DeadHead
 
@@ -22,3 +23,4 @@ class StreamRules:
     drain_per_entity_max: int
     probe_s_max: float
     mode: Mode = "live"
+    heads: HeadLimits = field(default_factory=HeadLimits)

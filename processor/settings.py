@@ -62,6 +62,19 @@ class StreamSettings(BaseModel):
         description="most executor tasks that handle at a time; 0: as many as there are cores. A stream that waits "
         "for others over the network takes 1, and a slot is added for it",
     )
+    head_age_max_s: float = Field(
+        0.0,
+        ge=0,
+        description="an event that has failed and held back later ones of its entity for so long is dead-lettered as "
+        "HeadOfLineBlocked; 0: never",
+    )
+    stuck_share_max: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="when a larger share of the events (those stuck and those done in the last minute) is stuck behind "
+        "a few failing ones, these are dead-lettered as HeadOfLineBlocked, longest line first; 1: never",
+    )
     probe_s_max: float = Field(60.0, gt=0, description="longest wait between probes while the whole stream is blocked")
     offsets_per_batch_max: int = Field(8_000, ge=1, description="most records that one batch takes")
     due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")

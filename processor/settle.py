@@ -71,6 +71,10 @@ class Settling:
         if item.known_fact is not None:
             self._fact_is_taken(item, item.known_fact.fact8)
             return False
+        if item.condemned is not None:
+            item.row.retry_policy = self.policy.text
+            die(item, item.condemned, blocking=item.ends_line)
+            return item.ends_line
         result = self.results.by_item.get(item.seq)
         if result is None or _blocks_all(result):
             self._park_head(item)

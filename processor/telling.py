@@ -31,6 +31,7 @@ class Telling:
         """After each batch."""
         warm = next(self._batches) >= WARM_BATCHES
         self._metrics.block(batches.progress.blocked_reason)
+        self._metrics.line(batches.heads, batches.progress.hung_calls)
         if warm and self._status.due():
             told = batches.status()
             self._metrics.dead_open.set(told["dead"])

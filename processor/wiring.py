@@ -34,6 +34,7 @@ from processor.downstreams import Downstreams
 from processor.execute import Executor
 from processor.factories import bound, named
 from processor.feed import Feed, FeedRecords, OwnFeed
+from processor.head_of_line import HeadLimits
 from processor.hooks import HookRunner, RecoveryHooks
 from processor.journal_source import JournalSource, has_journal
 from processor.lasting import LastingStream
@@ -300,6 +301,7 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
         drain_per_entity_max=config.drain_per_entity_max,
         probe_s_max=config.probe_s_max,
         mode=mode,
+        heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
     )
 
 

@@ -14,7 +14,7 @@ from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money
-from core.work import Applied, Ignored, Outcome, Posting, WorkItem
+from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.commands import Command, Target, encode
 from journal.index import Index
 from journal.marks import Marks
@@ -41,6 +41,30 @@ class Down(Exception):
     kind = ErrorKind.SBE
 
 
+class Crash(Exception):
+    """The process ends here."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the handler, and what came of it: applied, ignored, or a word for the error (`OUTCOMES`)."""
+
+    event_key: str
+    entity_key: str
+    previous_dead: bool
+    outcome: str
+
+
+OUTCOMES: dict[type, str] = {
+    Applied: "applied",
+    Ignored: "ignored",
+    Stuck: "stuck",
+    Down: "down",
+    DownstreamHeld: "held",
+    MissingPredecessor: "missing",
+}
+
+
 class Handler:
     """Does what the test says of an event key; applies everything else."""
 
@@ -49,11 +73,21 @@ class Handler:
     def __init__(self) -> None:
         self.script: dict[str, Callable[[WorkItem], Outcome]] = {}
         self.calls: list[str] = []
+        self.log: list[Call] = []
 
     def __call__(self, item: WorkItem) -> Outcome:
         self.calls.append(item.event_key)
         act = self.script.get(item.event_key)
-        return act(item) if act is not None else booked()
+        came: object = None
+        try:
+            came = act(item) if act is not None else booked()
+            return came
+        except Exception as error:
+            came = error
+            raise
+        finally:
+            word = OUTCOMES.get(type(came), "bug")
+            self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
 
     def fails(self, event_key: str, error: Exception, times: int = 10**6) -> None:
         left = [times]
@@ -80,7 +114,8 @@ class InlineExecutor:
 
     def __init__(self, handler: Handler, *, stop_on_dead: bool = True) -> None:
         self._handler = handler
-        self._task = Task("ledger", Handler, Classifier(), 5.0, 1, 1, stop_on_dead)
+        # Patient: what a test machine's stalls would do to real deadlines is no part of what is decided here.
+        self._task = Task("ledger", Handler, Classifier(), 60.0, 1, 1, stop_on_dead, batch_deadline_s=100.0)
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         return Results("test-1", dict(run_groups(self._task, self._handler, list(groups))) if groups else {})
@@ -88,22 +123,31 @@ class InlineExecutor:
 
 @dataclass
 class ListJournal:
-    """What was committed. Checks what the real writer checks of seq and marks."""
+    """What was committed. Checks what the real writer checks of seq and marks.
+
+    ``crash``: the process ends "before" or "after" the next commit.
+    """
 
     rows: list[JournalRow] = field(default_factory=list)
     marks: Marks = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     commits: int = 0
+    crash: str = ""
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
     ) -> Committed:
         wanted = range(len(self.rows) + 1, len(self.rows) + 1 + len(rows))
         assert [row.seq for row in rows] == list(wanted)
+        crash, self.crash = self.crash, ""
+        if crash == "before":
+            raise Crash
         self.rows += rows
         self.marks = marks
         self.notes |= notes
         self.commits += 1
+        if crash == "after":
+            raise Crash
         return Committed(self.commits, rows[0].seq, rows[-1].seq)
 
 
@@ -158,14 +202,23 @@ class Engine:
             "ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0
         )
         self._epoch = 0
+        self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
         self._pending: list[dict[str, object]] = []
         self.start()
 
-    def start(self) -> None:
-        """A new process on the same journal; what wasn't decided is read again."""
+    def start(self, *, keeps_index: bool = False) -> None:
+        """A new process on the same journal; what wasn't decided is read again.
+
+        ``keeps_index``: it takes over its predecessor's index, and follows what that one missed.
+        """
+        if self._epoch:
+            self.index.close()
         self._epoch += 1
-        self.index = open_index(self.folder, self._epoch, self.journal.rows, self.bodies.by_hash)
+        if not keeps_index:
+            self._index_root = self.folder / f"index-{self._epoch}"
+        self.index: Index = Index.open(self._index_root, self._epoch)
+        self.index.apply(self.journal.rows, self.bodies.by_hash)
         state = JournalState(
             epoch=self._epoch,
             version=self.journal.commits,
@@ -223,7 +276,12 @@ class Engine:
 
     def command(self, item_seq: int, seen_seq: int, command_id: str = "c1") -> None:
         """A replay command in Kafka."""
-        command = Command(command_id, "ledger", "replay", (Target(item_seq, seen_seq),), "ada", "mended", NOW)
+        self.replay([(item_seq, seen_seq)], command_id)
+
+    def replay(self, targets: Sequence[tuple[int, int]], command_id: str) -> None:
+        """A replay command of several items, each with the seq of its last row as it was seen."""
+        named = tuple(Target(item_seq, seen_seq) for item_seq, seen_seq in targets)
+        command = Command(command_id, "ledger", "replay", named, "ada", "mended", NOW)
         self.send(CONTROL, encode(command), [])
 
     def send(self, topic: str, value: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
@@ -267,11 +325,3 @@ SCHEMA = pa.schema(
 
 def table(records: Sequence[Mapping[str, object]]) -> pa.Table:
     return pa.Table.from_pylist([*records, dict.fromkeys(SCHEMA.names)], schema=SCHEMA)
-
-
-def open_index(folder: Path, epoch: int, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> Index:
-    """An index made anew from the rows."""
-    index = Index.open(folder / f"index-{epoch}", epoch)
-    if rows:
-        index.apply(rows, bodies)
-    return index
