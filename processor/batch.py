@@ -226,7 +226,7 @@ class Batches:
         work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
         self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
-        self.progress.hung_calls = sum(results.hung.values())
+        self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         crash_point("processor.after_handlers")
         settling = Settling(
             results, self._rules.policy, self._rules.dead_head, self._clock.now(), self._probe_s, self._jitter

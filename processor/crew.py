@@ -170,7 +170,9 @@ class Crew:
         if before.out:
             seconds = time.monotonic() - before.began
             if seconds < before.call_s:
-                self.still_out[item.item_seq] = seconds
+                with self._lock:
+                    if not self._closed:
+                        self.still_out[item.item_seq] = seconds
                 return None
             before.time_out()
             return self._work.timed_out(item, seconds)

@@ -12,7 +12,8 @@ from core.clock import Clock
 class Progress:
     """What the last batch did; for status and metrics. Times in seconds.
 
-    ``hung_calls``: handler calls left behind that are still out, in the Python workers that took part.
+    ``hung_calls``: handler calls left behind that are still out, in the Python workers that took part. ``waited_s``:
+    how long the handlers' step waited for nothing else.
     """
 
     batches: int = 0
@@ -24,6 +25,7 @@ class Progress:
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
     hung_calls: int = 0
+    waited_s: float = 0.0
 
     def done(self, rows: int, taken: int, steps: Steps) -> None:
         """A batch was committed and everything derived from it."""

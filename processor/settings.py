@@ -49,7 +49,7 @@ class StreamSettings(BaseModel):
         "its batch doesn't wait for goes on until handler_deadline_s, and a later batch takes its result",
     )
     hung_calls_max: int = Field(
-        64,
+        256,
         ge=1,
         le=1_000,
         description="a Python worker in which so many handler calls were left behind and are still out is replaced",

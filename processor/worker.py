@@ -66,7 +66,7 @@ class Task:
     in_place_tries: int
     stop_on_dead: bool
     batch_deadline_s: float = 0.5
-    hung_max: int = 64
+    hung_max: int = 256
     hasty: bool = False
 
     @property

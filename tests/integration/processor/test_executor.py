@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -34,8 +37,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         os.environ["PYTHONPATH"] = before
 
 
-def task(stop_on_dead: bool = True) -> Task:
-    return Task("test", build, Classifier(), 0.4, 2, 1, stop_on_dead)
+def task(stop_on_dead: bool = True, **changes: object) -> Task:
+    whole = Task("test", build, Classifier(), 0.4, 2, 1, stop_on_dead)
+    return replace(whole, **changes)  # type: ignore[arg-type]
 
 
 def item(seq: int, kind: str = "fine") -> WorkItem:
@@ -73,3 +77,36 @@ def test_where_followers_of_the_dead_go_on_so_do_those_of_a_killer(session: Spar
 def test_an_event_that_hangs_is_timed_out_and_the_others_are_done(session: SparkSession) -> None:
     results = Executor(session, task(), 2).run([[item(1, "hangs")], [item(2)], [item(3, "bug")]])
     assert kinds(results) == {1: "HandlerTimeout", 2: Applied, 3: "ZeroDivisionError"}
+
+
+def test_entities_behind_those_that_hang_are_handled_and_a_later_try_begins_no_second_call(
+    session: SparkSession,
+) -> None:
+    executor = Executor(session, task(concurrency=1, stream="side"), 1)
+    groups = [[item(seq, "hangs" if seq % 100 == 0 else "fine")] for seq in range(300)]
+    expected = {seq: "HandlerTimeout" if seq % 100 == 0 else Applied for seq in range(300)}
+    first = executor.run(groups)
+    again = executor.run([[replace(group[0], attempt=1)] for group in groups])
+    assert kinds(first) == kinds(again) == expected
+    assert list(first.hung.values()) == [3] and again.hung == first.hung
+    assert first.waited_s > 0.3 and again.waited_s == 0.0
+
+
+def test_a_batch_after_one_that_waited_hardly_waits(session: SparkSession) -> None:
+    executor = Executor(session, task(deadline_s=60, stream="waits"), 1)
+    waited = [executor.run([[item(seq, "hangs")]]).waited_s for seq in range(1_000, 1_004)]
+    assert [seconds > 0.2 for seconds in waited] == [True, False, True, False]
+
+
+def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: SparkSession) -> None:
+    executor = Executor(session, task(hung_max=4, stream="replaced"), 1)
+    [(worker, hung)] = executor.run([[item(seq, "hangs")] for seq in range(2_000, 2_004)]).hung.items()
+    assert hung >= 4
+    pid = int(worker.rpartition(":")[2])
+    until = time.monotonic() + 30
+    while psutil.pid_exists(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not psutil.pid_exists(pid)
+    after = executor.run([[item(3_000)]])
+    assert kinds(after) == {3_000: Applied}
+    assert worker not in after.hung and list(after.hung.values()) == [0]

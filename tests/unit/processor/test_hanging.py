@@ -241,7 +241,7 @@ def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
 def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_next_batch(handler: Hanging):
     budgets, left = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)}), LeftBehind()
     first = run_chunk(task(hasty=True), handler, Chunk([[item(1, "call")], [item(2, "call")]], budgets), left)
-    assert first.results == []
+    assert first.results == [] and first.still_out.keys() == {1}
     for call in [call for calls in left._calls.values() for call in calls]:
         if call.item.item_seq == 2:
             assert call.back.wait(HANG_S_MAX)

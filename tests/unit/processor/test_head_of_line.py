@@ -15,6 +15,7 @@ from processor.head_of_line import (
     DoneWindow,
     HeadFigures,
     HeadLimits,
+    HeadOfLine,
     Line,
     lines,
     to_examine,
@@ -183,6 +184,18 @@ def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine)
         stream.advance(1.0)
     assert stream.batches.blocked
     assert "dead" not in stream.decisions(head)
+
+
+def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_blocked(engine):
+    stream = engine()
+    head, _ = stuck_with_followers(stream)
+    stream.batch()
+    heads = HeadOfLine(stream.index, HeadLimits(age_s=5.0), DeadHead.CONTINUE, stream.clock)
+    seen = []
+    for blocked in (False, False, True, False):
+        stream.clock.advance(6.0)
+        seen.append([item.row.event_key for item, _ in heads.look(stream_blocked=blocked).values()])
+    assert seen == [[], [head], [], [head]]
 
 
 def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_bring_it_down(engine):

@@ -1,0 +1,105 @@
+"""What events that hang add to the latency of all others, on the whole stack.
+
+Rounds take turns: one in which nothing hangs, one in which every hundredth entity does. The handler is the ledger's
+(`load.bench.hanging`), the deadlines are the ones that ship.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import statistics
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from core.clock import SystemClock
+from core.routing import topics_of
+from journal.reader import JournalReader
+from load.bench import hanging
+from load.bench.figures import is_short
+from load.client import RunningStack, wait_for
+from load.embedded import embedded_stack
+from load.latency import first_decisions, percentile
+from load.open_loop import post_at_rate
+from load.traffic import Traffic
+
+RATE_PER_S = 120.0
+ROUND_S, ROUND_S_SHORT = 60.0, 30.0
+PAIRS, PAIRS_SHORT = 3, 1
+WARM_S = 20.0
+DECIDED_WAIT_S = 120.0
+DEAD_WAIT_S = 180.0
+"""Until what hung has used its tries up, so that the next round's figures are its own."""
+
+HEAD_OF_LINE_SECONDS = 60.0 + WARM_S + PAIRS * (2 * ROUND_S + 60.0)
+HEAD_OF_LINE_SECONDS_SHORT = 60.0 + WARM_S + PAIRS_SHORT * (2 * ROUND_S_SHORT + 60.0)
+
+
+def measure_head_of_line(folder: Path, console: Console) -> dict[str, float]:
+    """P99 of events whose entity doesn't hang, receipt to journal commit at 120/s, without and with others that do."""
+    seconds, pairs = (ROUND_S_SHORT, PAIRS_SHORT) if is_short() else (ROUND_S, PAIRS)
+    clean, beside = [], []
+    with _handler(f"{hanging.__name__}:{hanging.build.__name__}"), embedded_stack(folder) as data_dir:
+        stack = RunningStack(data_dir)
+        _round(stack, "warm", WARM_S)
+        for number in range(pairs):
+            clean.append(_round(stack, "plain", seconds))
+            beside.append(_round(stack, hanging.MARK, seconds))
+            console.print(f"p99 of pair {number + 1}: {clean[-1]:.3f} s, beside those that hang {beside[-1]:.3f} s")
+            _until_dead(stack)
+    added = statistics.median(one - other for one, other in zip(beside, clean, strict=True))
+    return {
+        "head_of_line.p99_clean_s": statistics.median(clean),
+        "head_of_line.p99_with_hangs_s": statistics.median(beside),
+        "head_of_line.p99_added_s": added,
+    }
+
+
+@contextlib.contextmanager
+def _handler(name: str) -> Iterator[None]:
+    """The ledger stream's handler, for processes that are started within."""
+    variable = "PAYHOOK_STREAMS__LEDGER__HANDLER"
+    os.environ[variable] = name
+    try:
+        yield
+    finally:
+        del os.environ[variable]
+
+
+def _round(stack: RunningStack, word: str, seconds: float) -> float:
+    """P99 in seconds of the events that don't hang.
+
+    :raises RuntimeError: an answer wasn't 200, so that the figure would flatter
+    """
+    before = JournalReader(str(stack.journal)).last_seq
+    prefix = f"{word}{uuid.uuid4().hex[:8]}"
+    traffic = Traffic(stack.data_dir / "secrets", SystemClock(), random.Random(11), prefix=prefix)
+    answers = asyncio.run(post_at_rate(stack.endpoints["ingest"], traffic.single, RATE_PER_S, seconds))
+    if any(answer.status != 200 for answer in answers):
+        raise RuntimeError(f"answers by status: {sorted({answer.status for answer in answers})}")
+    keys = {key for answer in answers for key in answer.webhook.event_keys}
+    stack.wait_until_decided(keys, DECIDED_WAIT_S)
+    decided = [one for one in first_decisions(stack.journal, topics_of("live").events, before) if one.event_key in keys]
+    others = [one.seconds for one in decided if not hanging.hangs(one.entity_key)]
+    p99 = percentile(others, 0.99)
+    assert p99 is not None
+    return p99
+
+
+def _until_dead(stack: RunningStack) -> None:
+    """Waits until nothing is tried any more.
+
+    :raises RuntimeError: something still is
+    """
+
+    def at_rest() -> bool:
+        told = stack.processor_status()
+        return bool(told) and told["open"] == told["dead"]
+
+    if not wait_for(at_rest, DEAD_WAIT_S):
+        raise RuntimeError(f"events still wait: {stack.processor_status().get('heads')}")
