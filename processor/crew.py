@@ -18,8 +18,13 @@ from processor.passing import is_passed_dead
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02
-"""A thread whose call takes longer is given a spare one beside it, for the entities behind. A spare that wasn't needed
-costs 60 µs."""
+SPARE_AFTER_USUAL = 4
+"""A thread whose call takes longer, and so many times longer than calls that come back, is given a spare one beside it,
+for the entities behind. A spare that wasn't needed costs 60 µs; too many of them would call more at a time than
+``concurrency`` says."""
+
+USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
+"""Before a call has come back. A stream that runs several at a time has calls that wait for somebody."""
 
 Result: TypeAlias = Outcome | Failure
 
@@ -95,6 +100,8 @@ class Crew:
         self._wanted = concurrency
         self._closed = False
         self._done = threading.Event()
+        self._usual_s = left_behind.usual_s or (USUAL_S_ALONE if concurrency == 1 else USUAL_S_SEVERAL)
+        self._back, self._took_s = 0, 0.0
         self._stop_at = 0.0
         self._waits_since: float | None = None
         self._left_at = 0.0
@@ -182,9 +189,11 @@ class Crew:
 
     def _end(self, me: Runner, run: GroupRun, result: Result | None) -> bool:
         with self._lock:
-            me.began = None
             if me.left is not None or self._closed:
                 return False
+            self._back += 1
+            self._took_s += time.monotonic() - (me.began or 0.0)
+            me.began = None
             if result is not None:
                 run.results.append(result)
                 if self._work.blocks_all(result):
@@ -210,10 +219,14 @@ class Crew:
 
     def _start_spares(self, now: float) -> None:
         """As many threads that aren't stuck as there should be, and one more for each that is."""
-        stuck = sum(_is_out(runner, now, SPARE_AFTER_S) for runner in self._active)
+        after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._usual())
+        stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
         self._wanted = self._concurrency + 2 * stuck
         if stuck:
             self._start(min(self._wanted - len(self._active), len(self._waiting)))
+
+    def _usual(self) -> float:
+        return self._took_s / self._back if self._back else self._usual_s
 
     def _must_leave(self, now: float) -> bool:
         """Whether all that is left are calls that are out and had their time."""
@@ -229,6 +242,7 @@ class Crew:
     def _leave(self, now: float) -> None:
         """From here on nothing begins and no result is taken; calls that are out are left behind."""
         self._closed, self._left_at = True, now
+        self._left_behind.usual_s = self._usual()
         for runner in self._active:
             if runner.began is not None:
                 self._leave_behind(runner, now - runner.began)

@@ -63,9 +63,13 @@ class LeftCall:
 
 
 class LeftBehind:
-    """The calls of earlier chunks in this process, by event. Only the thread that runs chunks adds and drops."""
+    """The calls of earlier chunks in this process, by event. Only the thread that runs chunks adds and drops.
+
+    ``usual_s``: how long the last chunk's calls that came back took, on average; 0 before the first.
+    """
 
     def __init__(self) -> None:
+        self.usual_s = 0.0
         self._calls: dict[int, list[LeftCall]] = {}
 
     def __bool__(self) -> bool:

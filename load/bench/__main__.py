@@ -25,6 +25,7 @@ from rich.table import Table
 from load.bench.drain import DRAIN_SECONDS, DRAIN_SECONDS_SHORT, measure_processor
 from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
 from load.bench.figures import GOALS, SHORT_VARIABLE, Group
+from load.bench.head_of_line import HEAD_OF_LINE_SECONDS, HEAD_OF_LINE_SECONDS_SHORT, measure_head_of_line
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
@@ -38,6 +39,7 @@ GROUPS = (
     Group("redis", REDIS_SECONDS, measure_redis),
     Group("processor", DRAIN_SECONDS, measure_processor, DRAIN_SECONDS_SHORT),
     Group("e2e", E2E_SECONDS + 60, measure_e2e, E2E_SECONDS_SHORT + 60),
+    Group("head_of_line", HEAD_OF_LINE_SECONDS, measure_head_of_line, HEAD_OF_LINE_SECONDS_SHORT),
     Group("retry", RETRY_SECONDS, measure_retry, RETRY_SECONDS_SHORT),
 )
 

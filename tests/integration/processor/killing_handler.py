@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from core.work import Applied, Outcome, WorkItem
@@ -16,6 +17,9 @@ class Killing:
             os._exit(9)
         if item.event_type == "hangs":
             time.sleep(30)
+        if item.event_type == "freezes":
+            # The search never ends and never lets another thread run.
+            re.match(r"(a+)+$", "a" * 64 + "b")
         if item.event_type == "bug":
             raise ZeroDivisionError("division by zero")
         return Applied()

@@ -32,12 +32,14 @@ class Hanging:
         self.calls: list[int] = []
         self.under_way: set[str] = set()
         self.overlaps: list[str] = []
+        self.peak = 0
 
     def __call__(self, item: WorkItem) -> Outcome:
         self.calls.append(item.item_seq)
         if item.entity_key in self.under_way:
             self.overlaps.append(item.entity_key)
         self.under_way.add(item.entity_key)
+        self.peak = max(self.peak, len(self.under_way))
         try:
             return self.act(item)
         finally:
@@ -209,6 +211,17 @@ def test_a_batch_that_works_for_ten_deadlines_leaves_the_rest_for_the_next_one(h
     results = told(run_groups(task(batch_deadline_s=0.05), handler, [group]))
     assert results == dict.fromkeys(range(len(results)), Applied)
     assert 2 < len(results) < 40
+
+
+def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(handler: Hanging):
+    groups = [[item(seq, "slow")] for seq in range(30)]
+    run_groups(task(concurrency=4), handler, groups)
+    assert handler.peak == 4
+    left = LeftBehind()
+    run_groups(task(), handler, groups, left)
+    handler.peak = 0
+    run_groups(task(), handler, groups, left)
+    assert handler.peak == 1
 
 
 def test_a_handler_that_ends_its_thread_is_a_bug_of_its_event_only(handler: Hanging):
