@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from deltalake import DeltaTable
 
 from journal.scan import last_seq, scan
-from journal.schema import JournalRow, from_arrow
+from journal.schema import LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
 
 ROWS_PER_CHUNK = 10_000
@@ -45,11 +45,12 @@ class JournalReader:
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]:
         """Rows with a greater seq, in seq order, in chunks.
 
-        ``columns`` must name those without a default: all others may be left out.
+        ``columns`` must name those without a default: all others may be left out. What a table of older code doesn't
+        have yet is None.
 
         :raises JournalBroken: a seq is missing or there twice, or a file can't be read
         """
-        for window in scan(self._table, seq, columns):
+        for window in scan(self._table, seq, self._there(columns)):
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
@@ -57,3 +58,9 @@ class JournalReader:
         """The hash of one row: by it a derived state knows whether it follows this history."""
         window = next(scan(self._table, seq - 1, ["row_hash"]), None)
         return None if window is None else str(window["row_hash"][0].as_py())
+
+    def _there(self, columns: Sequence[str] | None) -> list[str] | None:
+        if columns is None:
+            return None
+        there = {field.name for field in self._table.schema().fields}
+        return [name for name in columns if name in there or name not in LATER_COLUMNS]

@@ -1,15 +1,16 @@
-"""The journal's Delta table as it is made: append-only, with what every row must satisfy."""
+"""The journal's Delta table as it is made and kept up: append-only, with what every row must satisfy."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
 from journal.errors import JournalBroken
-from journal.schema import JOURNAL_SCHEMA
+from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS
 
 CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -31,7 +32,10 @@ TRIES_MAX = 5
 
 
 def create_table(path: str, stream: str) -> None:
-    """Makes the table, or completes one that its maker didn't get to finish.
+    """Makes the table, or completes one: its maker didn't get to finish, or older code made it.
+
+    `LATER_COLUMNS` that it lacks are added by a commit of metadata alone: no file is rewritten, old rows read as NULL,
+    and their hashes stay. A writer that is at work then is refused at its next commit, as by the epoch that follows.
 
     :raises JournalBroken: another table is there, or it can't be made
     """
@@ -55,10 +59,39 @@ def _table(path: str, stream: str) -> DeltaTable:
             path, JOURNAL_SCHEMA, name=f"journal_{stream}", mode="error", configuration=CONFIGURATION
         )
     table = DeltaTable(path)
-    lacking = set(JOURNAL_SCHEMA.names) - {field.name for field in table.schema().fields}
-    if lacking:
-        raise JournalBroken(path, f"the table there lacks the columns {sorted(lacking)}")
+    _add_columns(path, table)
     return table
+
+
+def _add_columns(path: str, table: DeltaTable) -> None:
+    there = {field.name: field.type for field in table.schema().fields}
+    wanted = Schema.from_arrow(JOURNAL_SCHEMA).fields
+    lacking = [field for field in wanted if field.name not in there]
+    missing = sorted(field.name for field in lacking if field.name not in LATER_COLUMNS)
+    if missing:
+        raise JournalBroken(path, f"the table there lacks the columns {missing}")
+    other = sorted(field.name for field in wanted if there.get(field.name, field.type) != field.type)
+    if other:
+        raise JournalBroken(path, f"the columns {other} of the table there are of another type")
+    names = {field.name for field in wanted}
+    beyond = sorted(field.name for field in table.schema().fields if field.name not in names and not field.nullable)
+    if beyond:
+        raise JournalBroken(
+            path, f"newer code made the table there, with the columns {beyond} that this one can't fill"
+        )
+    if lacking:
+        properties = CommitProperties(custom_metadata={"payhook.kind": "columns"})
+        table.alter.add_columns(lacking, commit_properties=properties)
+
+
+def widened(rows: pa.Table, handle: DeltaTable) -> pa.Table:
+    """Rows with NULLs for what newer code added to the table: Delta takes whole rows only. Their hashes stay."""
+    if len(handle.schema().fields) == rows.num_columns:
+        return rows
+    for field in pa.schema(handle.schema().to_arrow()):
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _missing(table: DeltaTable) -> dict[str, str]:

@@ -15,7 +15,7 @@ from journal.errors import BatchInvalid, CommitUnknown, Fenced, StorageDown
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
 from journal.schema import JOURNAL_SCHEMA, JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, read_state
-from journal.table import create_table
+from journal.table import create_table, widened
 
 EPOCH_TRIES_MAX = 20
 """A live writer wins the race for the next version whenever its commit falls between reading and writing here: about
@@ -209,7 +209,7 @@ class JournalWriter:
         # Delta compares application ids, not versions: any later commit under this one is a conflict.
         fence = Transaction(f"payhook-{self._stream}", seq)
         properties = CommitProperties(custom_metadata=metadata | extra, app_transactions=[fence])
-        write_deltalake(handle, table, mode="append", commit_properties=properties)
+        write_deltalake(handle, widened(table, handle), mode="append", commit_properties=properties)
 
 
 def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:
