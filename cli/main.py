@@ -10,6 +10,7 @@ import click
 
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
+from cli.notify_commands import notify
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
 from cli.verify_command import verify
@@ -27,6 +28,7 @@ def main() -> None:
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
       payhook dlq list                           what died, and why
+      payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
       payhook down                               stop everything
 
@@ -35,7 +37,7 @@ def main() -> None:
     """
 
 
-for command in (up, down, status, demo, verify, send, ledger, dlq):
+for command in (up, down, status, demo, verify, send, ledger, dlq, notify):
     main.add_command(command)
 
 

@@ -1,0 +1,151 @@
+"""``payhook notify``: who is told of what was booked, whether they can be, and a test of it."""
+
+from __future__ import annotations
+
+import json
+import secrets as random_secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.place import Place, with_place
+from cli.tables import row
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import PayhookError
+from notify.disabled import DisabledSubscribers
+from notify.errors import FileUnusable
+from notify.facts import trial_json
+from notify.files import write_new
+from notify.handler import disabled_folder
+from notify.sender import SECRETS_MAX, Sender
+from notify.signature import new_secret
+from notify.subscribers import Subscriber, SubscribersFile, shown_fields
+
+
+@click.group()
+def notify() -> None:
+    """Subscribers that are told of what was booked."""
+
+
+@notify.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def subscribers(place: Place, as_json: bool) -> None:
+    """List the subscribers of the subscribers file, and whether each one can be told.
+
+    Exit 1 if one can't: it answered 410 and is disabled, or its url or secrets can't be used.
+    """
+    file = _file(place)
+    if not file.path.exists():
+        click.echo("[]" if as_json else f"nobody is told: {file.path} isn't there")
+        return
+    told = [_state(place, one) for one in file.all().values()]
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+    else:
+        _print(told)
+    sys.exit(0 if all(one["state"] in ("told", "off") for one in told) else 1)
+
+
+@notify.command()
+@click.argument("name")
+@with_place
+def enable(place: Place, name: str) -> None:
+    """Send to NAME again, which answered 410 and was disabled. What came since isn't sent."""
+    subscriber = _file(place).named(name)
+    was_disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).enable(name)
+    click.echo(f"{name} is told again" if was_disabled else f"{name} wasn't disabled")
+    if not subscriber.enabled:
+        click.echo(f"but it stays off: enabled = false in {place.settings.notify.subscribers_file}")
+
+
+@notify.command()
+@click.argument("name")
+@with_place
+def test(place: Place, name: str) -> None:
+    """Send NAME a signed test event (type payhook.test, without a fact), disabled or not.
+
+    Prints the answer; exit 1 if it isn't a 2xx. Nothing is written down.
+    """
+    subscriber, clock = _file(place).named(name), SystemClock()
+    sender = Sender(place.settings.notify, clock)
+    try:
+        sys.exit(0 if _try(sender, subscriber, clock) else 1)
+    finally:
+        sender.close()
+
+
+@notify.command("new-secret")
+@click.argument("name")
+@with_place
+def new_secret_command(place: Place, name: str) -> None:
+    """Give NAME a new signing secret and print it. The older ones go on signing beside it.
+
+    Once the subscriber knows the new one, take the older lines out of its file of secrets.
+    """
+    path = _file(place).named(name).secrets_path
+    known = path.read_text("utf-8").split() if path.exists() else []
+    if len(known) >= SECRETS_MAX:
+        problem = f"{len(known)} secrets are live; take out the last lines, which nobody should need any more"
+        raise FileUnusable(name, path, problem)
+    secret = new_secret()
+    write_new(path, "".join(f"{line}\n" for line in (secret, *known)))
+    click.echo(secret)
+
+
+def _file(place: Place) -> SubscribersFile:
+    return SubscribersFile(Path(place.settings.notify.subscribers_file))
+
+
+def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
+    message_id = f"msg_{random_secrets.token_hex(16)}"
+    began = clock.monotonic()
+    answer = sender.send(subscriber, message_id, trial_json(message_id, to_rfc3339(clock.now())))
+    took_ms = (clock.monotonic() - began) * 1_000
+    click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id} {answer.said.strip()}".rstrip())
+    return 200 <= answer.status <= 299
+
+
+def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
+    """``state``: told, off, disabled or unusable; ``why`` says what keeps it from being told."""
+    settings = place.settings.notify
+    disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
+    state, why, since = "told", "", ""
+    if not subscriber.enabled:
+        state, why = "off", "enabled = false"
+    elif disabled is not None:
+        state, why, since = "disabled", disabled.reason, disabled.at
+    elif problem := _problem(place, subscriber):
+        state, why = "unusable", problem
+    return {**shown_fields(subscriber), "state": state, "since": since, "why": why}
+
+
+def _problem(place: Place, subscriber: Subscriber) -> str:
+    """What can be seen without sending anything."""
+    sender = Sender(place.settings.notify, SystemClock())
+    try:
+        sender.place(subscriber)
+        sender.keys(subscriber)
+    except PayhookError as problem:
+        return str(problem)
+    finally:
+        sender.close()
+    return ""
+
+
+def _print(told: list[dict[str, Any]]) -> None:
+    console, table = Console(soft_wrap=True), Table("subscriber", "state", "of")
+    for name in ("types", "url"):
+        table.add_column(name, overflow="fold")
+    for one in told:
+        whose = f"{one['mode']}, tenant {one['tenant']}" if one["tenant"] else one["mode"]
+        row(table, one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
+    console.print(table)
+    for one in told:
+        if one["why"]:
+            since = f" since {one['since']}" if one["since"] else ""
+            console.print(f"{one['name']} is {one['state']}{since}: {one['why']}", markup=False)

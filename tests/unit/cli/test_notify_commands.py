@@ -1,0 +1,159 @@
+"""``payhook notify``: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from core.clock import SystemClock
+from load.subscriber import Reply, Subscriber
+from notify.signature import new_secret
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def payhook(*words: str) -> Result:
+    return CliRunner().invoke(main, ["notify", *words])
+
+
+class Shop:
+    """A subscriber that runs, and its place in the files."""
+
+    def __init__(self, data: Path) -> None:
+        self.reply: Reply | None = None
+        secret = new_secret()
+        self.server = Subscriber([secret], SystemClock(), replies=lambda _: self.reply)
+        self.secrets = data / "secrets" / "notify.shop"
+        self.secrets.parent.mkdir()
+        self.secrets.write_text(secret + "\n")
+        self.file = data / "subscribers.toml"
+        self.file.write_text(f'[shop]\nurl = "{self.server.url}"\ntypes = ["charge.*"]\n')
+        self.disabled = data / "subscribers.disabled" / "shop.json"
+
+
+@pytest.fixture
+def shop(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    shop = Shop(data)
+    allowed = {"shop": {"networks": ["127.0.0.0/8"], "ports": [shop.server.port], "http": True}}
+    monkeypatch.setenv("PAYHOOK_NOTIFY__ALLOW", json.dumps(allowed))
+    with shop.server:
+        yield shop
+
+
+def disable(shop: Shop) -> None:
+    shop.disabled.parent.mkdir()
+    shop.disabled.write_text('{"subscriber": "shop", "at": "2026-01-31T12:00:00Z", "reason": "it answered 410"}')
+
+
+def listed() -> dict[str, str]:
+    (one,) = json.loads(payhook("subscribers", "--json").stdout)
+    return {name: one[name] for name in ("name", "state", "since", "why")}
+
+
+def test_nobody_is_told_before_there_is_a_file(data: Path) -> None:
+    said = payhook("subscribers")
+    assert (said.exit_code, said.stdout) == (0, f"nobody is told: {data}/subscribers.toml isn't there\n")
+
+
+def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
+    said = payhook("subscribers")
+    assert said.exit_code == 0
+    for word in ("shop", "told", "live", "charge.*", "http"):
+        assert word in said.stdout
+    disable(shop)
+    said = payhook("subscribers")
+    assert said.exit_code == 1
+    assert "shop is disabled since 2026-01-31T12:00:00Z: it answered 410\n" in said.stdout
+    wanted = {"name": "shop", "state": "disabled", "since": "2026-01-31T12:00:00Z", "why": "it answered 410"}
+    assert listed() == wanted
+
+
+def test_a_subscriber_that_cant_be_told_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.secrets.write_text("")
+    assert listed()["state"] == "unusable"
+    assert "0 secrets" in listed()["why"]
+    monkeypatch.delenv("PAYHOOK_NOTIFY__ALLOW")
+    assert "only https" in listed()["why"]
+    assert payhook("subscribers").exit_code == 1
+    shop.file.write_text(shop.file.read_text() + "enabled = false\n")
+    assert listed()["state"] == "off"
+    assert payhook("subscribers").exit_code == 0
+
+
+def test_a_wrong_file_is_one_sentence_and_exit_1(shop: Shop) -> None:
+    shop.file.write_text("[shop]\n")
+    said = payhook("subscribers")
+    assert said.exit_code == 1
+    assert said.stderr == f"payhook: the subscribers file {shop.file} can't be used: [shop] url: Field required\n"
+
+
+def test_enable_ends_what_a_410_began(shop: Shop) -> None:
+    disable(shop)
+    assert payhook("enable", "shop").stdout == "shop is told again\n"
+    assert not shop.disabled.exists()
+    assert listed()["state"] == "told"
+    assert payhook("enable", "shop").stdout == "shop wasn't disabled\n"
+    said = payhook("enable", "shp")
+    assert (said.exit_code, said.stderr) == (1, "payhook: no subscriber 'shp'; known are: shop\n")
+
+
+def test_enable_says_that_the_file_keeps_it_off(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text() + "enabled = false\n")
+    assert f"it stays off: enabled = false in {shop.file}" in payhook("enable", "shop").stdout
+
+
+def test_a_test_event_is_signed_has_no_fact_and_shows_the_answer(shop: Shop) -> None:
+    disable(shop)
+    said = payhook("test", "shop")
+    assert (said.exit_code, said.stdout[:7]) == (0, "200 in ")
+    (envelope,) = shop.server.envelopes
+    assert envelope.keys() == {"version", "id", "type", "time"}
+    assert envelope["type"] == "payhook.test"
+    assert shop.disabled.exists()
+
+
+@pytest.mark.parametrize("status", [410, 404, 500, 307])
+def test_a_test_event_that_isnt_taken_is_exit_1_and_changes_nothing(shop: Shop, status: int) -> None:
+    shop.reply = Reply(status)
+    said = payhook("test", "shop")
+    assert said.exit_code == 1
+    assert str(status) in said.output
+    assert not shop.disabled.exists()
+
+
+def test_a_new_secret_signs_first_and_the_older_one_beside_it(shop: Shop) -> None:
+    older = shop.secrets.read_text().strip()
+    fresh = payhook("new-secret", "shop").stdout.strip()
+    assert shop.secrets.read_text() == f"{fresh}\n{older}\n"
+    assert shop.secrets.stat().st_mode & 0o777 == 0o600
+    for secret in (fresh, older):
+        shop.server.trust(secret)
+        assert payhook("test", "shop").exit_code == 0
+    shop.server.trust(new_secret())
+    assert payhook("test", "shop").exit_code == 1
+
+
+def test_there_are_never_more_secrets_than_can_sign(shop: Shop) -> None:
+    for _ in range(3):
+        assert payhook("new-secret", "shop").exit_code == 0
+    before = shop.secrets.read_text()
+    said = payhook("new-secret", "shop")
+    assert said.exit_code == 1
+    assert "take out the last lines" in said.stderr
+    assert shop.secrets.read_text() == before
+
+
+def test_a_first_secret_is_made_with_its_folder(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text() + 'secrets = "keys/shop"\n')
+    fresh = payhook("new-secret", "shop").stdout.strip()
+    assert (shop.file.parent / "keys" / "shop").read_text() == f"{fresh}\n"
