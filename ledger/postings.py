@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -162,31 +162,22 @@ def mark_of(table: DeltaTable) -> int:
 
 def flat(rows: Sequence[JournalRow]) -> pa.Table:
     """One line a posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the rows."""
-    lines: list[dict[str, object]] = []
-    for row in rows:
-        if row.postings is None or row.decision not in BOOKING_DECISIONS:
-            continue
-        postings = postings_from_json(row.postings)
-        merchant = merchant_of(postings)
-        lines += [
-            {
-                "seq": row.seq,
-                "line": line,
-                "event_key": row.event_key,
-                "fact_key": row.fact_key,
-                "entity_key": row.entity_key,
-                "provider": row.provider,
-                "merchant": merchant,
-                "account": posting.account,
-                "side": posting.side,
-                "amount_minor": posting.money.amount_minor,
-                "currency": posting.money.currency,
-                "occurred_at": row.occurred_at,
-                "decided_at": row.decided_at,
-            }
-            for line, posting in enumerate(postings)
-        ]
-    return pa.Table.from_pylist(lines, schema=POSTINGS_SCHEMA)
+    lines = [line for row in rows for line in _lines(row)]
+    columns = zip(*lines, strict=True) if lines else ((),) * len(POSTINGS_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, POSTINGS_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=POSTINGS_SCHEMA)
+
+
+def _lines(row: JournalRow) -> Iterator[tuple[object, ...]]:
+    """A booking's lines, in the order of `POSTINGS_SCHEMA`; none of a row that books nothing."""
+    if row.postings is None or row.decision not in BOOKING_DECISIONS:
+        return
+    postings = postings_from_json(row.postings)
+    named = (row.event_key, row.fact_key, row.entity_key, row.provider, merchant_of(postings))
+    for number, posting in enumerate(postings):
+        money = posting.money
+        booked = (posting.account, posting.side, money.amount_minor, money.currency)
+        yield (row.seq, number, *named, *booked, row.occurred_at, row.decided_at)
 
 
 def _create(path: str) -> None:

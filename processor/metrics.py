@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -115,8 +116,9 @@ class ProcessorMetrics:
     def committed(self, rows: Sequence[JournalRow]) -> None:
         """Counts what one commit decided."""
         now = self._clock.now()
+        for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
+            self.decisions.labels(decision, str(attempt)).inc(count)
         for row in rows:
-            self.decisions.labels(row.decision.value, str(row.attempt)).inc()
             if row.error_class is not None:
                 self._failed(row)
             if row.first and row.received_at is not None and row.decision in _ANSWERED:
