@@ -7,6 +7,7 @@ so; on a broker that doesn't, the stream's configuration names it, and its name 
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 MARK = "errors.deadletterqueue.group.enable"
 ASK_S_MAX = 15.0
+KNOWN_TRIES_MAX = 50
+KNOWN_WAIT_S = 0.1
 
 
 class DlqTopicRefused(PayhookError):
@@ -89,9 +92,21 @@ class DlqTopics:
 
     def _mark(self, topic: str) -> str | None:
         """What the topic's configuration says of the mark; None where the broker doesn't know it."""
-        (described,) = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-        entries: dict[str, Any] = described.result(ASK_S_MAX)
+        entries = self._described(topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
+
+    def _described(self, topic: str) -> dict[str, Any]:
+        """Its configuration; one that was made a moment ago isn't known everywhere yet."""
+        for tries_left in range(KNOWN_TRIES_MAX - 1, -1, -1):
+            (described,) = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+            try:
+                entries: dict[str, Any] = described.result(ASK_S_MAX)
+                return entries
+            except KafkaException as unknown:
+                if unknown.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or tries_left == 0:
+                    raise
+                time.sleep(KNOWN_WAIT_S)
+        raise AssertionError("at least one try is made")
 
     def _create(self, topic: str, partitions: int, replication: int) -> None:
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication)

@@ -50,6 +50,8 @@ def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, 
         "spark.speculation": "false",
         # Each stream's jobs are in a pool of its own: none waits behind another stream's.
         "spark.scheduler.mode": "FAIR",
+        # Delta's planner rules would be asked in every batch of every stream; its streaming source does without them.
+        "spark.databricks.delta.requiredSparkConfsCheck.enabled": "false",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -194,7 +194,7 @@ def open_stream(wired: Wired, shared: Shared, source: Source, metrics: Processor
     source.check(state.marks, held)
     downstreams = Downstreams(wired.config.downstreams, shared.clock, notes=state.notes)
     reader = JournalReader(str(places.journal), state.version)
-    bodies = BodyStore(str(places.bodies))
+    bodies = BodyStore(str(places.bodies), may_create=state.next_seq == 1)
     with contextlib.ExitStack() as undo:
         index = Index.open(places.index, state.epoch)
         undo.callback(index.close)

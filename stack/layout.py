@@ -91,6 +91,10 @@ class Layout:
         return self.root / "merchants.toml"
 
     @property
+    def subscribers(self) -> Path:
+        return self.root / "subscribers.toml"
+
+    @property
     def run(self) -> Path:
         return self.root / "run"
 

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from core.errors import SettingError
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
+from notify.settings import NotifySettings
 from processor.settings import ProcessorSettings
 from processor.streams import StreamConfig, load_streams
 from providers.settings import ProvidersSettings
@@ -97,6 +98,7 @@ class Settings(BaseSettings):
     streams: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="keys of work streams, laid over those of streams.toml"
     )
+    notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
 
     @field_validator("data_dir")
@@ -143,9 +145,11 @@ def _with_places(settings: Settings) -> Settings:
     layout = Layout(settings.data_dir)
     merchants = settings.ledger.merchants_file or str(layout.merchants)
     secrets = settings.ingest.secrets_dir or str(layout.secrets)
+    subscribers = settings.notify.subscribers_file or str(layout.subscribers)
     return settings.model_copy(
         update={
             "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
+            "notify": settings.notify.model_copy(update={"subscribers_file": subscribers}),
             "ingest": settings.ingest.model_copy(update={"secrets_dir": secrets}),
         }
     )

@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import topics_of
+from dlq.settings import DLQ_PREFIX
+from dlq.topic import DlqTopics
 from processor.streams import StreamConfig, load_streams, taking
 from stack.settings import TopicsSettings, load_settings, streams_of
 
@@ -81,6 +83,10 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
         except KafkaException as refused:
             if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicRefused(name, str(refused.args[0])) from refused
+    dead_letters = DlqTopics(client, bootstrap)
+    for name in made:
+        if name.startswith(DLQ_PREFIX):
+            dead_letters.mark(name)
 
 
 def _new(topic: Topic, replication: int) -> NewTopic:

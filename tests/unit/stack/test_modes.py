@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
 from stack.children import children, choose_ports, endpoints
 from stack.layout import Layout
+from stack.processors import metrics_port, metrics_ports, processes
 from stack.server import Server
 from stack.settings import Settings, TopicsSettings, load_settings
 from stack.topics import topics
@@ -67,6 +69,7 @@ def test_test_topics_are_made_only_for_test_traffic() -> None:
         "payments.control.test",
         "payments.receipts.test",
         "dlq.ledger-test",
+        "dlq.notify-test",
     }
     assert both["payments.events.test"].partitions == 8
 
@@ -91,10 +94,41 @@ def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
     servers = {server.name: server for server in children(layout, choose_ports(Settings()), None, BOTH)}
     layout.run.mkdir()
     layout.ledger("live").status.write_text('{"ready": true}')
+    assert not servers["processor"].answers()
+    layout.stream("notify").status.write_text('{"ready": false, "state": "failed"}')
     assert servers["processor"].answers()
     assert not servers["processor-test"].answers()
     servers["processor-test"].prepare()
     assert servers["processor"].answers()
+    servers["processor"].prepare()
+    assert not servers["processor"].answers()
+
+
+def test_streams_apart_have_a_process_a_log_and_a_metrics_port_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_APART", "true")
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__METRICS_PORT", "9100")
+    settings, layout = load_settings(), Layout(tmp_path)
+    found = children(layout, choose_ports(settings, 2), None, ("live",), {"live": processes(settings, "live")})
+    apart = {server.name: server for server in found if server.name.startswith("processor")}
+    assert {name: server.command[-2:] for name, server in apart.items()} == {
+        "processor-ledger": ("--stream", "ledger"),
+        "processor-notify": ("--stream", "notify"),
+    }
+    assert len({server.log for server in apart.values()}) == 2
+    assert metrics_ports(settings, "live") == {"processor-ledger": 9100, "processor-notify": 9101}
+    assert metrics_port(settings, "live", ("notify",)) == 9101
+
+
+def test_a_broken_stream_holds_no_other_back_when_the_stack_comes_up(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    (processor,) = (one for one in children(layout, choose_ports(Settings()), None) if one.name == "processor")
+    layout.run.mkdir()
+    for ready, answers in ((False, False), (True, True)):
+        layout.stream("ledger").status.write_text(json.dumps({"ready": ready}))
+        layout.stream("notify").status.write_text('{"ready": false, "state": "failed"}')
+        assert processor.answers() is answers
 
 
 def test_the_test_journal_is_named_only_where_there_is_one(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Streams from files: laid over one another key by key, and wrong ones named with file, stream and key."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processor.streams import SHIPPED, StreamInvalid, load_streams, taking
+
+OWN = """
+[greet]
+source = "kafka:guests"
+handler = "greeting:build"
+"""
+
+
+def load(folder: Path, text: str, settings: dict[str, Any] | None = None):
+    file = folder / "my-streams.toml"
+    file.write_text(text)
+    return load_streams(str(file), settings)
+
+
+def test_the_ledger_and_the_notifications_are_shipped() -> None:
+    shipped = load_streams()
+    assert {name: stream.source for name, stream in shipped.items()} == {"ledger": "kafka", "notify": "journal:ledger"}
+    assert [stream.name for stream in taking(shipped, "live")] == ["ledger", "notify"]
+
+
+def test_a_stream_of_ones_own_stands_beside_the_shipped_ones(tmp_path: Path) -> None:
+    streams = load(tmp_path, OWN)
+    assert list(streams) == ["ledger", "notify", "greet"]
+    greet = streams["greet"]
+    assert (greet.events_topic("live"), greet.events_topic("test")) == ("guests", "guests.test")
+    assert (greet.dlq_topic("live"), greet.dlq_topic("test")) == ("dlq.greet", "dlq.greet-test")
+
+
+def test_the_last_layer_wins_key_by_key(tmp_path: Path) -> None:
+    text = '[ledger]\nconcurrency = 4\n[ledger.errors.kinds]\nKeyError = "SLE"\n'
+    settings = {"ledger": {"concurrency": 8, "errors": {"kinds": {"OSError": "SBE"}}}}
+    ledger = load(tmp_path, text, settings)["ledger"]
+    assert ledger.handler == "ledger.handler:build"
+    assert ledger.concurrency == 8
+    assert ledger.errors.kinds == {"KeyError": "SLE", "OSError": "SBE"}
+
+
+def test_defaults_hold_where_a_stream_says_nothing_else(tmp_path: Path) -> None:
+    streams = load(tmp_path, "[defaults]\nconcurrency = 3\n[defaults.dlq]\ncopy_record = false\n" + OWN)
+    assert (streams["ledger"].concurrency, streams["greet"].concurrency) == (3, 3)
+    assert streams["notify"].concurrency == load_streams()["notify"].concurrency
+    assert not streams["greet"].dlq.copy_record
+
+
+def test_a_stream_that_is_switched_off_does_not_run(tmp_path: Path) -> None:
+    streams = load(tmp_path, "[notify]\nenabled = false\n")
+    assert [stream.name for stream in taking(streams, "live")] == ["ledger"]
+
+
+def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
+    streams = load(tmp_path, OWN + 'modes = ["test"]\n')
+    assert [stream.name for stream in taking(streams, "live")] == ["ledger", "notify"]
+    assert [stream.name for stream in taking(streams, "test")] == ["ledger", "notify", "greet"]
+
+
+@pytest.mark.parametrize(
+    ("text", "stream", "key", "told"),
+    [
+        ("[ledger]\nconcurency = 4", "ledger", "concurency", "did you mean concurrency"),
+        ("[ledger]\nconcurrency = 0", "ledger", "concurrency", "greater than or equal to 1"),
+        ('[greet]\nsource = "kafka"', "greet", "handler", "it is wanted: module:function"),
+        (OWN + 'dead_head = "sulk"', "greet", "dead_head", "'continue', 'die_with_it' or 'wait'"),
+        ('[greet]\nhandler = "greeting.build"', "greet", "handler", "module:function"),
+        (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "kafka:TOPIC, or journal:STREAM"),
+        (OWN.replace("kafka:guests", "journal:nobody"), "greet", "source", "no stream nobody"),
+        (OWN.replace("kafka:guests", "journal:notify"), "greet", "source", "reads a journal itself"),
+        (OWN + 'feed = "a:b"', "greet", "feed", "leave it out"),
+        (OWN + 'dlq = { topic = "graveyard" }', "greet", "dlq.topic", "match pattern"),
+        (OWN + 'dlq = { topic = "dlq.ledger" }', "ledger", "dlq.topic", "each stream has its own"),
+        (OWN + 'derived = { postings = "a:B" }', "ledger", "derived.postings", "greet keeps a table of that name"),
+        (OWN + 'derived = { bodies = "a:B" }', "greet", "derived.bodies", "taken"),
+        (OWN + 'derived = { sums = "a.B" }', "greet", "derived.sums", "module:class"),
+        (OWN + 'name = "hello"', "greet", "name", "leave it out"),
+        ("greet = 1", "greet", "", r"write \[greet\]"),
+        ("[greet-test]", "greet-test", "", "doesn't end in -test"),
+        ("[Greet]", "Greet", "", "small letters"),
+        ('[ledger]\nmodes = ["live"]', "notify", "modes", "ledger takes no test traffic"),
+        ("[ledger]\nenabled = false", "notify", "source", "there is no stream ledger, or it isn't enabled"),
+        ("ledger:\n", "*", "", "can't be read"),
+    ],
+)
+def test_what_is_wrong_is_named_with_stream_key_and_what_to_do(
+    tmp_path: Path, text: str, stream: str, key: str, told: str
+) -> None:
+    with pytest.raises(StreamInvalid, match=told) as raised:
+        load(tmp_path, text)
+    assert (raised.value.stream, raised.value.key) == (stream, key)
+    assert f"[{stream}] {key}".strip() in str(raised.value)
+
+
+def test_the_file_that_says_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StreamInvalid) as raised:
+        load(tmp_path, "[ledger]\nconcurrency = 0\n")
+    assert raised.value.where == str(tmp_path / "my-streams.toml")
+    with pytest.raises(StreamInvalid, match="PAYHOOK_STREAMS__"):
+        load_streams("", {"ledger": {"concurrency": 0}})
+    with pytest.raises(StreamInvalid) as raised:
+        load_streams("", {"ledger": {"enabled": False}})
+    assert raised.value.where == str(SHIPPED), "the reader's source is named where it stands"
+
+
+def test_the_error_travels_between_processes() -> None:
+    wrong = StreamInvalid("file", "greet", "handler", "it is wanted")
+    assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)
