@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import orjson
@@ -76,7 +75,6 @@ class HttpDirectory:
 
     def __init__(self, settings: LedgerSettings, client: httpx.Client, clock: Clock) -> None:
         self._url = settings.merchants_url
-        self._shown = without_secrets(settings.merchants_url)
         self._timeout_s = settings.merchants_timeout_s
         self._cache_s = settings.merchants_cache_s
         self._cache_max = settings.merchants_cache_max
@@ -111,7 +109,7 @@ class HttpDirectory:
             status, body = self._get(asked)
             merchant = self._read(body) if status == FOUND else None
         if status in REFUSED:
-            raise DirectoryRefused(self._shown, status)
+            raise DirectoryRefused(self._url, status)
         return merchant
 
     def _get(self, asked: dict[str, str]) -> tuple[int, bytes]:
@@ -119,10 +117,10 @@ class HttpDirectory:
             with self._client.stream("GET", self._url, params=asked) as response:
                 if response.status_code not in (FOUND, UNKNOWN, *REFUSED):
                     wait_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
-                    raise DirectoryUnavailable(self._shown, f"it answers {response.status_code}", wait_s)
+                    raise DirectoryUnavailable(self._url, f"it answers {response.status_code}", wait_s)
                 return response.status_code, self._body(response) if response.status_code == FOUND else b""
         except (httpx.HTTPError, httpx.InvalidURL) as failed:
-            raise DirectoryUnavailable(self._shown, str(failed) or type(failed).__name__) from failed
+            raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
     def _body(self, response: httpx.Response) -> bytes:
         """The answer's body, as long as it is short and comes in time as a whole."""
@@ -130,20 +128,20 @@ class HttpDirectory:
         for part in response.iter_bytes():
             body += part
             if in_time.passed:
-                raise DirectoryUnavailable(self._shown, f"its answer takes longer than {self._timeout_s:g} s")
+                raise DirectoryUnavailable(self._url, f"its answer takes longer than {self._timeout_s:g} s")
             if len(body) > ANSWER_BYTES_MAX:
-                raise DirectoryUnavailable(self._shown, f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+                raise DirectoryUnavailable(self._url, f"its answer has more than {ANSWER_BYTES_MAX} bytes")
         return body
 
     def _read(self, body: bytes) -> Merchant:
         try:
             answer = orjson.loads(body)
         except ValueError as wrong:
-            raise DirectoryUnavailable(self._shown, "its answer isn't JSON") from wrong
+            raise DirectoryUnavailable(self._url, "its answer isn't JSON") from wrong
         match answer:
             case {"account": str() as internal} if internal and isinstance(answer.get("closed", False), bool):
                 return Merchant(internal, answer.get("closed", False))
-        raise DirectoryUnavailable(self._shown, 'its answer isn\'t {"account": "name", "closed": false}')
+        raise DirectoryUnavailable(self._url, 'its answer isn\'t {"account": "name", "closed": false}')
 
     def _remembered(self, key: tuple[str, str, str | None]) -> Merchant | None:
         with self._lock:
@@ -184,10 +182,3 @@ def _token(path: Path) -> str:
     if not token or not token.isprintable():
         raise SettingError("ledger.merchants_token_file", f"{path} holds no token: one line of text is wanted")
     return token
-
-
-def without_secrets(url: str) -> str:
-    """An address for messages: without user, password and query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))

@@ -28,7 +28,7 @@ class LedgerSettings(BaseModel):
     merchants_file: str = Field("", description="merchant directory (TOML); empty: merchants.toml in the data folder")
     merchants_url: str = Field(
         "",
-        pattern=r"^(https?://[^\s#?]+)?$",
+        pattern=r"^(https?://[^\s#?@]+)?$",
         description="merchant directory as a service (ledger/directory_http.py) instead of the file; empty: the file",
     )
     merchants_token_file: str = Field(

@@ -93,7 +93,7 @@ class Breaker:
             self._breaker.call(fail)
 
 
-class _Memory(pybreaker.CircuitBreakerStorage):  # type: ignore[misc]
+class _Memory(pybreaker.CircuitBreakerStorage):
     """pybreaker's numbers. The time of opening comes from our clock, whatever pybreaker's own says."""
 
     def __init__(self, name: str, clock: Clock, kept: dict[str, Any]) -> None:

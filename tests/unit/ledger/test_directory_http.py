@@ -1,0 +1,219 @@
+"""The merchant directory over real HTTP: what each answer means, and what is remembered of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from core.clock import ManualClock
+from core.decision import ErrorKind
+from core.downstream import limited_by
+from core.errors import SettingError
+from core.work import WorkItem
+from ledger.directory import FileDirectory, Merchant, MerchantClosed, MerchantUnknown
+from ledger.directory_http import ANSWER_BYTES_MAX, DirectoryRefused, DirectoryUnavailable, HttpDirectory, open_client
+from ledger.handler import open_directory
+from ledger.settings import LedgerSettings
+from processor.budget import Budget, Budgets, Report
+from processor.limiter import Limiter
+from tests.merchant_service import Answer, MerchantService
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def service() -> Iterator[MerchantService]:
+    running = MerchantService()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+def directory(service: MerchantService, clock: ManualClock, **changes: object) -> HttpDirectory:
+    settings = LedgerSettings.model_validate({"merchants_url": service.url, "merchants_timeout_s": 0.3, **changes})
+    return HttpDirectory(settings, open_client(settings), clock)
+
+
+def says(status: int, body: bytes = b"{}", **headers: str) -> Answer:
+    return status, headers, body
+
+
+def reported(subject: HttpDirectory, account: str = "acct_1") -> tuple[Report, Exception | None]:
+    """What a breaker learns of a lookup, and what the lookup raised."""
+    limiter = Limiter(Budgets({"merchants": Budget(9, 9, 9, 9)}), 1.0)
+    item = WorkItem(1, "key", "entity", "stripe", account, "t", b"{}", None, 0)
+    raised: Exception | None = None
+    with limited_by(limiter.trying(item, again=False)):
+        try:
+            subject.lookup("stripe", account)
+        except Exception as error:
+            raised = error
+    return limiter.reports()["merchants"], raised
+
+
+def test_a_merchant_is_asked_for_by_provider_account_and_tenant(service: MerchantService, clock: ManualClock) -> None:
+    subject = directory(service, clock)
+    assert subject.lookup("stripe", "acct/ä&1", "shop-a") == Merchant("merchant-acct/ä&1")
+    assert subject.lookup("adyen", "") == Merchant("merchant-")
+    assert service.asked == [
+        {"provider": "stripe", "account": "acct/ä&1", "tenant": "shop-a"},
+        {"provider": "adyen", "account": ""},
+    ]
+
+
+def test_what_it_does_not_know_is_stuck_alone_and_asked_again(service: MerchantService, clock: ManualClock) -> None:
+    service.answer = lambda query: says(404)
+    subject = directory(service, clock)
+    for _ in range(2):
+        report, error = reported(subject)
+        assert isinstance(error, MerchantUnknown)
+        assert (report.calls, report.failed) == (1, 0)
+    assert len(service.asked) == 2
+
+
+def test_a_closed_merchant_needs_a_person_and_is_not_remembered(service: MerchantService, clock: ManualClock) -> None:
+    service.answer = lambda query: says(200, b'{"account": "merchant-1", "closed": true}')
+    subject = directory(service, clock)
+    with pytest.raises(MerchantClosed, match="merchant-1"):
+        subject.lookup("stripe", "acct_1")
+    service.answer = lambda query: says(200, b'{"account": "merchant-1", "closed": false}')
+    assert subject.lookup("stripe", "acct_1") == Merchant("merchant-1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(500),
+        says(503),
+        says(429),
+        says(302, location="http://127.0.0.1:9/"),
+        says(204, b""),
+        says(200, b"<html>"),
+        says(200, b"[]"),
+        says(200, b'{"account": ""}'),
+        says(200, b'{"account": "m", "closed": "no"}'),
+        says(200, b'{"account": "' + b"m" * ANSWER_BYTES_MAX + b'"}'),
+    ],
+)
+def test_any_other_answer_is_the_directorys_failure(
+    service: MerchantService, clock: ManualClock, answer: Answer
+) -> None:
+    service.answer = lambda query: answer
+    report, error = reported(directory(service, clock))
+    assert isinstance(error, DirectoryUnavailable)
+    assert error.kind is ErrorKind.SNBE
+    assert (report.failed, report.problem) == (1, "DirectoryUnavailable")
+
+
+def test_silence_is_its_failure_after_the_timeout(service: MerchantService, clock: ManualClock) -> None:
+    service.silent = True
+    report, error = reported(directory(service, clock))
+    assert isinstance(error, DirectoryUnavailable)
+    assert report.failed == 1
+    assert 0.25 <= report.seconds < 5
+
+
+def test_nobody_there_is_its_failure(service: MerchantService, clock: ManualClock) -> None:
+    subject = directory(service, clock)
+    service.stop()
+    report, error = reported(subject)
+    assert isinstance(error, DirectoryUnavailable)
+    assert report.failed == 1
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("7", 7.0), ("Sat, 31 Jan 2026 12:00:30 GMT", 30.0)])
+def test_it_says_when_it_wants_to_be_asked_again(
+    service: MerchantService, clock: ManualClock, value: str, seconds: float
+) -> None:
+    service.answer = lambda query: (503, {"retry-after": value}, b"")
+    report, error = reported(directory(service, clock))
+    assert isinstance(error, DirectoryUnavailable)
+    assert (error.retry_after_s, report.quiet_s) == (seconds, seconds)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refusing_us_stops_the_stream_and_is_no_illness(
+    service: MerchantService, clock: ManualClock, status: int
+) -> None:
+    service.answer = lambda query: says(status)
+    report, error = reported(directory(service, clock))
+    assert isinstance(error, DirectoryRefused)
+    assert error.kind is ErrorKind.SBE
+    assert report.failed == 0
+
+
+def test_a_found_merchant_is_remembered_for_a_while(service: MerchantService, clock: ManualClock) -> None:
+    subject = directory(service, clock, merchants_cache_s=60)
+    for _ in range(3):
+        subject.lookup("stripe", "acct_1")
+    clock.advance(59)
+    subject.lookup("stripe", "acct_1")
+    assert len(service.asked) == 1
+    clock.advance(1)
+    subject.lookup("stripe", "acct_1")
+    assert len(service.asked) == 2
+
+
+def test_what_is_remembered_is_bounded_and_the_least_used_goes(service: MerchantService, clock: ManualClock) -> None:
+    subject = directory(service, clock, merchants_cache_max=2)
+    for account in ("a", "b", "a", "c", "a", "b"):
+        subject.lookup("stripe", account)
+    assert [query["account"] for query in service.asked] == ["a", "b", "c", "b"]
+
+
+def test_tenants_do_not_share_what_is_remembered(service: MerchantService, clock: ManualClock) -> None:
+    subject = directory(service, clock)
+    for tenant in (None, "shop-a", "shop-b"):
+        subject.lookup("stripe", "acct_1", tenant)
+    assert len(service.asked) == 3
+
+
+def test_the_token_is_sent_and_never_shown(service: MerchantService, clock: ManualClock, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    service.answer = lambda query: says(500)
+    subject = directory(service, clock, merchants_token_file=str(file))
+    _, error = reported(subject)
+    assert service.headers[0]["authorization"] == "Bearer s3cret"
+    assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"a\nb", b"\xff"])
+def test_a_token_that_is_none_refuses_to_start(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(SettingError, match="merchants_token_file"):
+        open_client(LedgerSettings(merchants_url="http://x/", merchants_token_file=str(file)))
+    with pytest.raises(SettingError, match="merchants_token_file"):
+        open_client(LedgerSettings(merchants_url="http://x/", merchants_token_file=str(tmp_path / "none")))
+
+
+def test_a_setting_chooses_the_service_or_the_file(clock: ManualClock) -> None:
+    both = LedgerSettings(merchants_url="http://merchants.internal/", merchants_file="merchants.toml")
+    assert isinstance(open_directory(both, clock), HttpDirectory)
+    assert isinstance(open_directory(LedgerSettings(merchants_file="merchants.toml"), clock), FileDirectory)
+
+
+@pytest.mark.parametrize(
+    "url", ["merchants", "ftp://x/", "http://x/?a=b", "http://x/#top", "http:// x/", "http://a:b@x/"]
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        LedgerSettings(merchants_url=url)
+
+
+@pytest.mark.parametrize(
+    "error", [DirectoryUnavailable("http://x/", "timed out", 3.0), DirectoryRefused("http://x/", 401)]
+)
+def test_errors_travel_between_processes(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))

@@ -1,0 +1,64 @@
+"""The engine of `harness` with breakers: the driver's own executor, without Spark between it and the handler."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from core.work import Handler
+from journal.schema import JournalRow
+from processor.classify import Classifier
+from processor.downstream_settings import DownstreamSettings
+from processor.downstreams import Downstreams
+from processor.execute import Executor
+from processor.left_behind import LeftBehind
+from processor.settings import DeadHead
+from processor.worker import Chunk, Task, run_chunk
+from tests.unit.processor.harness import Engine
+
+
+class ThreadedExecutor(Executor):
+    """Tasks one after another in this process, packed and unpacked as on their way to Spark."""
+
+    def __init__(self, handler: Handler, parallelism: int, downstreams: Downstreams, stop_on_dead: bool) -> None:
+        task = Task("ledger", lambda: handler, Classifier(), 5.0, 4, 1, stop_on_dead)
+        super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
+        self._handler = handler
+        self._left_behind = LeftBehind()
+
+    def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
+        answers = [
+            run_chunk(self._task, self._handler, pickle.loads(pickle.dumps(chunk)), self._left_behind)
+            for chunk in chunks
+        ]
+        return pa.table({"results": pa.array([pickle.dumps(answer) for answer in answers], pa.binary())})
+
+
+class LimitedEngine(Engine):
+    """`Engine` whose handler's calls are limited; what breakers know goes through the journal's notes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, DownstreamSettings] | None = None,
+        *,
+        parallelism: int = 2,
+        dead_head: DeadHead = DeadHead.WAIT,
+    ) -> None:
+        self.settings = settings or {}
+        self.parallelism = parallelism
+        super().__init__(folder, dead_head=dead_head)
+
+    def start(self, **options: Any) -> None:
+        super().start(**options)
+        self.downstreams = Downstreams(self.settings, self.clock, notes=self.journal.notes)
+        stop_on_dead = self.rules.dead_head is not DeadHead.CONTINUE
+        self.batches._executor = ThreadedExecutor(self.handler, self.parallelism, self.downstreams, stop_on_dead)
+        self.batches._notes = self.downstreams.notes
+
+    def last(self, event_key: str) -> JournalRow:
+        return [row for row in self.journal.rows if row.event_key == event_key][-1]
