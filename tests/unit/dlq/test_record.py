@@ -92,3 +92,14 @@ def test_a_row_that_no_receiver_named_still_has_a_record() -> None:
     record = build_record(row, b"", "g")
     assert record.key is None
     assert dict(record.headers)["payhook.seq"] == b"7"
+
+
+def test_a_stream_that_copies_nothing_leaves_key_and_value_out_and_says_where_they_are() -> None:
+    record = build_record(
+        dead_row(body_sha256=hashlib.sha256(BODY).hexdigest()), BODY, "payhook-ledger", copy_record=False
+    )
+    headers = dict(record.headers)
+    assert (record.key, record.value) == (None, None)
+    assert headers["payhook.body"] == b"reference"
+    assert headers["__dlq.errors.topic"] == b"payments.events"
+    assert {"__dlq.errors.partition", "__dlq.errors.offset"} <= headers.keys()

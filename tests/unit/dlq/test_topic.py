@@ -1,0 +1,117 @@
+"""A stream's dead letters go only to a topic that is marked as one; else a sentence says what mends it."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from dlq.topic import MARK, DlqTopicRefused, DlqTopics
+
+
+@dataclass
+class Entry:
+    value: str
+
+
+@dataclass
+class Listed:
+    partitions: dict[int, object]
+
+
+def done(result: object = None, failure: Exception | None = None) -> Future[Any]:
+    future: Future[Any] = Future()
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
+    return future
+
+
+@dataclass
+class Broker:
+    """Topics with their number of partitions. ``marks``: None on a broker that doesn't know the mark."""
+
+    known: dict[str, int]
+    marks: dict[str, str] | None = None
+    unknown_for: int = 0
+    changed: list[str] = field(default_factory=list)
+
+    def list_topics(self, timeout: float) -> Any:
+        topics = {name: Listed(dict.fromkeys(range(count))) for name, count in self.known.items()}
+        return type("Metadata", (), {"topics": topics})
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        (resource,) = resources
+        if self.unknown_for:
+            self.unknown_for -= 1
+            return {resource: done(failure=KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))}
+        entries = {"retention.ms": Entry("1")}
+        if self.marks is not None:
+            entries[MARK] = Entry(self.marks.get(resource.name, "false"))
+        return {resource: done(entries)}
+
+    def incremental_alter_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        (resource,) = resources
+        assert self.marks is not None
+        self.marks[resource.name] = "true"
+        self.changed.append(resource.name)
+        return {resource: done()}
+
+    def create_topics(self, wanted: list[Any]) -> dict[str, Future[Any]]:
+        (topic,) = wanted
+        self.known[topic.topic] = topic.num_partitions
+        return {topic.topic: done()}
+
+
+def check(broker: Broker, topic: str = "dlq.greet", partitions: int = 4, *, create: bool = False) -> None:
+    DlqTopics(broker, "kafka:9092").check("greet", topic, partitions, create=create, replication=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partitions", [4, 6])
+def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: int) -> None:
+    check(Broker({"dlq.greet": partitions}))
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic", "told"),
+    [
+        (Broker({}), "dlq.greet", "--create --topic dlq.greet --partitions 4 (or set dlq.create_topic of the stream"),
+        (Broker({"dlq.greet": 3}), "dlq.greet", "--alter --topic dlq.greet --partitions 4"),
+        (Broker({"graveyard": 4}), "graveyard", "set dlq.topic of the stream greet to dlq.greet"),
+        (Broker({"dlq.greet": 4}, marks={}), "dlq.greet", f"--entity-name dlq.greet --add-config {MARK}=true"),
+    ],
+    ids=["not there", "too few partitions", "no prefix", "not marked"],
+)
+def test_any_other_topic_is_refused_with_the_command_that_mends_it(broker: Broker, topic: str, told: str) -> None:
+    before = dict(broker.known)
+    with pytest.raises(DlqTopicRefused) as raised:
+        check(broker, topic)
+    assert told in str(raised.value)
+    assert told in raised.value.command
+    assert broker.known == before
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_a_topic_that_its_owner_marked_is_taken() -> None:
+    check(Broker({"dlq.greet": 4}, marks={"dlq.greet": "true"}))
+
+
+@pytest.mark.parametrize("marks", [None, {}], ids=["a broker that knows no mark", "one that does"])
+def test_it_is_made_where_that_is_set_and_marked_where_the_broker_knows_how(marks: dict[str, str] | None) -> None:
+    broker = Broker({}, marks=marks, unknown_for=1)
+    check(broker, create=True)
+    assert broker.known == {"dlq.greet": 4}
+    assert broker.changed == ([] if marks is None else ["dlq.greet"])
+    check(broker)
+
+
+def test_somebody_elses_topic_is_never_marked() -> None:
+    broker = Broker({"dlq.greet": 4}, marks={})
+    with pytest.raises(DlqTopicRefused):
+        check(broker, create=True)
+    assert broker.changed == []
