@@ -74,7 +74,8 @@ class Batches:
     """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
 
     After any error it is of no further use: `release` it, and open another one from the journal.
-    ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`).
+    ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
+    what handlers call.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Batches:
         *,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         notes: Callable[[], Mapping[str, str]] = dict,
+        downstreams: Callable[[], Mapping[str, Any]] = dict,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._rules = rules
@@ -107,6 +109,7 @@ class Batches:
         self._trying = Trying(trying, clock)
         self._on_rows = on_rows
         self._notes = notes
+        self._downstreams = downstreams
         self._jitter = jitter
         self._epoch = state.epoch
         self._next_seq = state.next_seq
@@ -151,6 +154,7 @@ class Batches:
             "dead": self._index.dead_count(),
             "published_upto": self._dead_letters.published_upto,
             "heads": self.heads.status(),
+            "downstreams": self._downstreams(),
             **self.progress.status(),
         }
 

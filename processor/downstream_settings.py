@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from core.errors import SettingError
-
 ANY = "*"
 """At the end of a name: every downstream whose name begins so. Alone: every one without a line of its own."""
 
@@ -18,7 +16,11 @@ class DownstreamSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures_to_open: int = Field(
-        5, ge=1, le=1_000, description="failed calls in a row after which the breaker opens and nothing is called"
+        5,
+        ge=1,
+        le=1_000,
+        description="failed calls in a row after which the breaker opens and nothing is called; never more than the "
+        "stream's retry policy has tries",
     )
     reset_s: float = Field(5.0, gt=0, le=3_600, description="seconds that an open breaker waits before it lets probes")
     probes: int = Field(
@@ -55,19 +57,14 @@ class DownstreamSettings(BaseModel):
         return self
 
 
-def check_retries(name: str, settings: DownstreamSettings, tries: int | None) -> None:
-    """A lone event must open the breaker before its own retries are spent, or an outage would kill it.
+def before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:
+    """The settings with a breaker that opens before a lone event's own retries are spent: an outage mustn't kill it.
 
     ``tries`` is the retry policy's, None for no end.
-
-    :raises SettingError: names the setting
     """
-    if tries is not None and settings.failures_to_open > tries:
-        raise SettingError(
-            f"downstreams.{name}.failures_to_open",
-            f"{settings.failures_to_open} failures open the breaker, but the retry policy gives up after {tries} "
-            f"retries; at most {tries} is wanted",
-        )
+    if tries is None or settings.failures_to_open <= tries:
+        return settings
+    return settings.model_copy(update={"failures_to_open": max(1, tries)})
 
 
 def pattern_of(name: str, patterns: Mapping[str, object]) -> str | None:

@@ -15,7 +15,7 @@ from processor.breaker import CLOSED
 from processor.budget import Budgets, Report
 from processor.classify import Failure
 from processor.downstream import Downstream
-from processor.downstream_settings import ANY, DownstreamSettings, pattern_of
+from processor.downstream_settings import ANY, DownstreamSettings, before_retries_end, pattern_of
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class OnRound(Protocol):
 class Downstreams:
     """The downstreams of one work stream: a breaker, a concurrency limit and a retry budget for each.
 
-    ``settings`` by name, or by a pattern that ends in ``*``; defaults for the rest. ``notes`` are the journal's.
-    Not thread-safe: the driver has one batch at a time.
+    ``settings`` by name, or by a pattern that ends in ``*``; defaults for the rest. ``tries`` are the retry policy's.
+    ``notes`` are the journal's. Not thread-safe: the driver has one batch at a time.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class Downstreams:
         settings: Mapping[str, DownstreamSettings] | None = None,
         clock: Clock | None = None,
         *,
+        tries: int | None = None,
         notes: Mapping[str, str] | None = None,
         on_round: OnRound | None = None,
     ) -> None:
-        self._settings = {ANY: DownstreamSettings(), **(settings or {})}
+        every = {ANY: DownstreamSettings(), **(settings or {})}
+        self._settings = {name: before_retries_end(one, tries) for name, one in every.items()}
         self._clock = clock or SystemClock()
         self._on_round = on_round
         self._known: OrderedDict[str, Downstream] = OrderedDict()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter as Counted
 from collections.abc import Sequence
 
@@ -10,6 +11,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from core.clock import Clock
 from core.decision import Decision
 from journal.schema import JournalRow
+from processor.breaker import CLOSED, HALF_OPEN, OPEN
+from processor.budget import Report
+from processor.catch_up import CatchUp
+from processor.downstream import QUIET
 from processor.head_of_line import BLOCKED_CLASS, HeadFigures
 
 TIMEOUT_CLASS = "HandlerTimeout"
@@ -87,7 +92,56 @@ class ProcessorMetrics:
             ("error",),
             registry=self.registry,
         )
+        self.catch_up = {
+            "lag": self._gauge("payhook_lag_events", "Events that the source holds and nobody has decided"),
+            "behind": self._gauge("payhook_behind", "1 while there is a backlog"),
+            "arrival_per_s": self._gauge("payhook_arrival_per_second", "Events that come a second"),
+            "drain_per_s": self._gauge("payhook_drain_per_second", "Events that are decided a second in a backlog"),
+            "recover_s": self._gauge("payhook_recover_seconds", "Seconds until the backlog is gone; NaN: not known"),
+            "batch_limit": self._gauge("payhook_batch_limit_events", "Most events that the next batch takes"),
+            "recommended_executors": self._gauge("payhook_recommended_executors", "Executors that the load asks for"),
+            "recommended_partitions": self._gauge(
+                "payhook_recommended_partitions", "Partitions that the load asks for; growing needs a drained topic"
+            ),
+        }
         self._blocked_by: str | None = None
+        self.downstream_state = self._by_downstream(
+            "state", "0 called as usual, 1 half-open, 2 its breaker is open, 3 it asked to be left alone"
+        )
+        self.downstream_limit = self._by_downstream("concurrency_limit", "Calls at a time that a downstream gets")
+        self.downstream_calls = Counter(
+            "payhook_downstream_calls",
+            "Calls of handlers to a downstream, by outcome: good, failed",
+            ("downstream", "outcome"),
+            registry=self.registry,
+        )
+        self.downstream_retries = Counter(
+            "payhook_downstream_retries",
+            "Calls for events whose earlier tries failed",
+            ("downstream",),
+            registry=self.registry,
+        )
+        self.downstream_held = Counter(
+            "payhook_downstream_held",
+            "Calls that weren't made; their events are parked without an attempt",
+            ("downstream",),
+            registry=self.registry,
+        )
+
+    def _by_downstream(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"payhook_downstream_{name}", meaning, ("downstream",), registry=self.registry)
+
+    def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
+        """What became of one batch's calls to a downstream (`processor.downstreams.OnRound`)."""
+        self.downstream_state.labels(name).set(_DOWNSTREAM_STATES.index(state))
+        self.downstream_limit.labels(name).set(at_once)
+        self.downstream_calls.labels(name, "good").inc(report.calls - report.failed)
+        self.downstream_calls.labels(name, "failed").inc(report.failed)
+        self.downstream_retries.labels(name).inc(report.retries)
+        self.downstream_held.labels(name).inc(report.held)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, registry=self.registry)
 
     def block(self, reason: str | None) -> None:
         """Says what blocks the whole stream: an error class, a colon, its message; None when nothing does."""
@@ -113,6 +167,13 @@ class ProcessorMetrics:
         self.head_of_line.set(figures.blocked)
         self.hung_calls.set(hung_calls)
 
+    def lag(self, catch_up: CatchUp) -> None:
+        """What is published of a backlog."""
+        told = catch_up.status()
+        for name, gauge in self.catch_up.items():
+            value = told[name]
+            gauge.set(math.nan if value is None else float(value))
+
     def committed(self, rows: Sequence[JournalRow]) -> None:
         """Counts what one commit decided."""
         now = self._clock.now()
@@ -132,3 +193,4 @@ class ProcessorMetrics:
 
 
 _ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT})
+_DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)

@@ -10,12 +10,11 @@ import pytest
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.downstream import calling
-from core.errors import SettingError
 from core.work import Held, Outcome, WorkItem
 from processor.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.budget import Report
 from processor.classify import Failure
-from processor.downstream_settings import DownstreamSettings, check_retries
+from processor.downstream_settings import DownstreamSettings
 from processor.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
 from processor.limiter import NO_RETRIES
 from tests.unit.processor.harness import NOW, booked
@@ -327,11 +326,13 @@ def test_every_round_is_told_to_the_metrics() -> None:
     assert told == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
 
 
-def test_a_breaker_that_opens_later_than_the_retries_end_is_refused() -> None:
-    check_retries("merchants", SETTINGS, 3)
-    check_retries("merchants", SETTINGS, None)
-    with pytest.raises(SettingError, match=r"downstreams.merchants.failures_to_open.*at most 2"):
-        check_retries("merchants", SETTINGS, 2)
+@pytest.mark.parametrize(("tries", "failures"), [(2, 2), (3, 3), (9, 3), (None, 3)])
+def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, failures: int) -> None:
+    subject = Downstreams({"merchants": SETTINGS}, ManualClock(NOW), tries=tries)
+    for _ in range(failures):
+        assert subject.status().get("merchants", {}).get("state", CLOSED) == CLOSED
+        subject.judge({}, {"merchants": Report(calls=1, failed=1, failed_in_a_row=1)})
+    assert subject.status()["merchants"]["state"] == OPEN
 
 
 def test_settings_hold_their_order() -> None:
