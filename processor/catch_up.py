@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -12,44 +11,40 @@ from journal.marks import Marks
 from processor.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
 from processor.lag import Ends
 from processor.pace import Pace
+from processor.progress import Progress
 
 DRIVER_STEPS = ("read", "lookup", "commit", "derive")
 """Steps of a batch that the driver does alone; more executors shorten the others."""
 
 
+DRAIN_NOTE = "drain_per_s"
+"""The journal's note of how fast the last backlog went, so that the time to recover is known before the next one."""
+
+
 class EndsKnown(Protocol):
-    """Where the source's partitions end, as far as it was told."""
+    """Where the source's partitions end, as far as it was told (`processor.lag.EndsWatch`)."""
 
     @property
-    def latest(self) -> Ends | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class BatchTime:
-    """What a batch took. ``taken``: records; ``step_s``: seconds by step."""
-
-    taken: int
-    seconds: float
-    step_s: Mapping[str, float]
+    def latest(self) -> Ends: ...
+    def of(self, marks: Marks) -> None: ...
 
 
 class CatchUp:
-    """Told of every batch; says what the next one may take and what is published of lag and capacity."""
+    """Told of every batch; says what the next one may take and what is published of lag and capacity.
 
-    def __init__(
-        self,
-        pace: Pace,
-        ends: EndsKnown,
-        deployment: Deployment,
-        clock: Clock,
-        known_drain_per_s: float | None = None,
-    ) -> None:
+    ``executors`` run now, each with ``cores``.
+    """
+
+    def __init__(self, pace: Pace, ends: EndsKnown, executors: int, cores: int, clock: Clock) -> None:
         self._pace = pace
         self._ends = ends
+        self._executors = executors
+        self._cores = cores
         self._clock = clock
-        self._advisor = Advisor(deployment)
-        self._advice = Advice(deployment.executors, deployment.partitions)
-        self._rates = Rates(known_drain_per_s)
+        self._rates = Rates()
+        self._batches = 0
+        self._advisor: Advisor | None = None
+        self._advice = Advice(executors, 0)
         self._forecast: Forecast | None = None
         self._said: dict[str, Any] | None = None
 
@@ -58,18 +53,43 @@ class CatchUp:
         """Most records of the next batch."""
         return self._pace.limit
 
-    def after_batch(self, batch: BatchTime, marks: Marks) -> None:
+    @property
+    def behind(self) -> bool:
+        """Whether there is a backlog."""
+        return self._rates.behind
+
+    def knew(self, notes: Mapping[str, str]) -> None:
+        """What the process before this one wrote into the journal (`notes`)."""
+        if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
+            self._rates = Rates(float(notes[DRAIN_NOTE]))
+
+    def notes(self) -> dict[str, str]:
+        """For the journal."""
+        drain_per_s = self._rates.drain_per_s
+        return {} if drain_per_s is None else {DRAIN_NOTE: f"{drain_per_s:.1f}"}
+
+    def after_batch(self, progress: Progress, marks: Marks) -> None:
         """``marks`` are those after the batch."""
-        self._pace.took(batch.taken, batch.seconds)
+        if progress.batches != self._batches:
+            self._batches = progress.batches
+            self._pace.took(progress.taken, progress.fetch_s + progress.read_s + progress.seconds)
+        self._ends.of(marks)
         ends = self._ends.latest
-        if ends is None:
+        if not ends:
             return
+        known = {
+            topic: {n: at for n, at in numbers.items() if n in ends.get(topic, {})} for topic, numbers in marks.items()
+        }
         now_s = self._clock.monotonic()
-        self._rates.read(Reading(now_s, _sum(ends, marks), _sum(marks, marks)))
-        self._advice = self._advisor.advise(
-            now_s, self._rates.lag, self._rates.arrival_per_s, self._rates.drain_per_s, _driver_share(batch.step_s)
-        )
+        self._rates.read(Reading(now_s, _sum(ends, known), _sum(known, known)))
+        self._advise(now_s, _driver_share(progress.step_s), max(map(len, marks.values()), default=1))
         self._keep_forecast()
+
+    def _advise(self, now_s: float, driver_share: float, partitions: int) -> None:
+        if self._advisor is None:
+            self._advisor = Advisor(Deployment(self._executors, self._cores, partitions))
+        rates = self._rates
+        self._advice = self._advisor.advise(now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share)
 
     def status(self) -> dict[str, Any]:
         """For the status file; rates are records a second, times seconds. ``forecast`` stays as it was first said."""

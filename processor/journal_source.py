@@ -100,7 +100,7 @@ class JournalSource:
             for at in range(0, applied.num_rows, self._rows_max):
                 yield self._records.table(from_arrow(applied.slice(at, self._rows_max)))
 
-    def frame(self, marks: Marks) -> DataFrame:
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
         assert self._version is not None, "the backlog is asked for first"
         columns = ", ".join(f"`{name}`" for name in self._records.columns)
         journal = (
@@ -111,7 +111,7 @@ class JournalSource:
             .where(f"decision = '{Decision.APPLIED.value}' AND seq >= {self._lowest(marks)}")
             .selectExpr(f"struct({columns}) AS {ROW}")
         )
-        control = self._control.topic_frame(marks).unionByName(tick(self._session, self._control.tick_s))
+        control = self._control.topic_frame(marks, records_max).unionByName(tick(self._session, self._control.tick_s))
         return control.unionByName(journal, allowMissingColumns=True)
 
     def records(self, table: pa.Table) -> pa.Table:

@@ -1,16 +1,19 @@
-"""Where Kafka's partitions end, asked now and then beside the batches."""
+"""Where a stream's source ends, asked now and then beside the batches."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeAlias
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from core.routing import is_sparse
 from journal.marks import Marks
+from journal.reader import JournalReader
 
 log = logging.getLogger(__name__)
 
@@ -20,55 +23,79 @@ ANSWER_S_MAX = 2.0
 Ends: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic to partition to the next offset to be written."""
 
+ReadEnds: TypeAlias = Callable[[Marks], Ends]
+"""The ends of what marks name, as far as they can be told."""
+
 
 class KafkaEnds:
-    """The ends of all partitions that the marks name, in one request."""
+    """Kafka's partitions, all in one request."""
 
-    def __init__(self, bootstrap: str, marks: Marks) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._wanted = {
+
+    def __call__(self, marks: Marks) -> Ends:
+        """Nothing when Kafka doesn't answer."""
+        wanted = {
             TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, numbers in marks.items()
             for number in numbers
+            if not is_sparse(topic)
         }
-
-    def __call__(self) -> Ends | None:
-        """None when Kafka doesn't say."""
-        asked = self._client.list_offsets(self._wanted, request_timeout=ANSWER_S_MAX)
         ends: dict[str, dict[int, int]] = {}
         try:
-            for at, answer in asked.items():
+            for at, answer in self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX).items():
                 ends.setdefault(at.topic, {})[at.partition] = int(answer.result(ANSWER_S_MAX).offset)
         except (KafkaException, TimeoutError):
-            return None
+            return {}
         return ends
 
 
-class EndsWatch:
-    """Asks ``read`` every `ASK_EVERY_S` on a thread of its own, so that no batch waits for an answer."""
+class JournalEnds:
+    """Another stream's journal: its offsets are seqs, and each receiver has all of them before it."""
 
-    def __init__(self, read: Callable[[], Ends | None]) -> None:
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    def __call__(self, marks: Marks) -> Ends:
+        next_seq = JournalReader(str(self._journal)).state().next_seq
+        return {topic: dict.fromkeys(numbers, next_seq) for topic, numbers in marks.items() if is_sparse(topic)}
+
+
+class EndsWatch:
+    """Asks ``read`` every `ASK_EVERY_S` on a thread of its own, so that no batch waits for an answer.
+
+    It begins with the first marks that it is told.
+    """
+
+    def __init__(self, read: ReadEnds) -> None:
         self._read = read
+        self._marks: Marks | None = None
+        self._latest: Ends = {}
+        self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._latest: Ends | None = None
-        self._thread = threading.Thread(target=self._run, name="kafka-ends", daemon=True)
-        self._thread.start()
 
     @property
-    def latest(self) -> Ends | None:
-        """The last answer; None until there is one."""
+    def latest(self) -> Ends:
+        """The last answer; nothing until there is one."""
         return self._latest
+
+    def of(self, marks: Marks) -> None:
+        """Which partitions are asked for."""
+        self._marks = marks
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ends", daemon=True)
+            self._thread.start()
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(ANSWER_S_MAX)
 
     def _run(self) -> None:
+        failed = False
         while not self._stop.is_set():
             try:
-                answer = self._read()
+                self._latest = self._read(self._marks or {}) or self._latest
+                failed = False
             except Exception:
-                log.exception("Kafka's ends can't be read: lag isn't published until they can")
-                answer = None
-            self._latest = answer if answer is not None else self._latest
+                log.log(logging.DEBUG if failed else logging.WARNING, "lag isn't known now", exc_info=True)
+                failed = True
             self._stop.wait(ASK_EVERY_S)

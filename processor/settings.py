@@ -76,7 +76,16 @@ class StreamSettings(BaseModel):
         "a few failing ones, these are dead-lettered as HeadOfLineBlocked, longest line first; 1: never",
     )
     probe_s_max: float = Field(60.0, gt=0, description="longest wait between probes while the whole stream is blocked")
-    offsets_per_batch_max: int = Field(8_000, ge=1, description="most records that one batch takes")
+    batch_s: float = Field(
+        1.5,
+        gt=0,
+        le=60,
+        description="how long a batch should take while the stream is behind: longer ones drain faster, shorter ones "
+        "are what events without a backlog wait for",
+    )
+    offsets_per_batch_max: int = Field(
+        32_000, ge=1, description="most records that one batch takes, however fast batches are"
+    )
     due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
     drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
     tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")

@@ -50,8 +50,8 @@ class Source(Protocol):
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Tables of records that are taken before the first of `frame`, in order; none where `frame` gives all."""
 
-    def frame(self, marks: Marks) -> DataFrame:
-        """A streaming frame whose first records are those at ``marks``.
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        """A streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a batch.
 
         A row of NULLs comes now and then, so that batches happen although nothing arrives.
         """
@@ -67,7 +67,6 @@ class KafkaSource:
     session: SparkSession
     bootstrap: str
     topics: Sequence[str]
-    offsets_per_batch_max: int
     tick_s: int
     every_s: float = 0.0
 
@@ -83,10 +82,10 @@ class KafkaSource:
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())
 
-    def frame(self, marks: Marks) -> DataFrame:
-        return self.topic_frame(marks).unionByName(tick(self.session, self.tick_s))
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        return self.topic_frame(marks, records_max).unionByName(tick(self.session, self.tick_s))
 
-    def topic_frame(self, marks: Marks) -> DataFrame:
+    def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """The topics' records alone, without the tick."""
         return (
             self.session.readStream.format("kafka")
@@ -95,7 +94,7 @@ class KafkaSource:
             .option("startingOffsets", starting_offsets({topic: marks[topic] for topic in self.topics}))
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
-            .option("maxOffsetsPerTrigger", self.offsets_per_batch_max)
+            .option("maxOffsetsPerTrigger", records_max)
             .option("kafka.fetch.max.wait.ms", "20")
             .option("kafka.isolation.level", "read_committed")
             .load()

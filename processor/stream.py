@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,6 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from core.clock import Clock
 from journal.errors import StorageDown
 from processor.batch import Batches
+from processor.catch_up import CatchUp
+from processor.read_limit import ReadLimit
 from processor.sources import Source
 
 log = logging.getLogger(__name__)
@@ -45,7 +48,10 @@ class Stream:
         checkpoint: Path,
         on_batch: Callable[[], None],
         source: Source,
+        catch_up: CatchUp,
     ) -> None:
+        self._catch_up = catch_up
+        self._read_limit: ReadLimit | None = None
         self._source = source
         self._batches = batches
         self._clock = clock
@@ -79,19 +85,26 @@ class Stream:
             self._probe_while_blocked()
             if self._stop.is_set():
                 return
-            self._batches.run(table)
-            self._on_batch()
+            self._run(table)
+
+    def _run(self, table: pa.Table) -> None:
+        self._batches.run(table)
+        self._catch_up.after_batch(self._batches.progress, self._batches.marks)
+        self._on_batch()
 
     def _start(self) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-        stream = self._source.frame(self._batches.marks)
+        limit = self._catch_up.limit
+        stream = self._source.frame(self._batches.marks, limit)
         writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
         if self._source.every_s > 0:
             writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")
         try:
-            return writer.start()
+            query = writer.start()
         except PySparkException as failed:
             raise self._told(failed) from failed
+        self._read_limit = ReadLimit(stream.sparkSession, query, limit)
+        return query
 
     def _end(self, query: StreamingQuery) -> None:
         """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
@@ -133,9 +146,10 @@ class Stream:
                 started = self._clock.monotonic()
                 table = self._source.records(frame.toArrow())
                 self._batches.progress.fetch_s = self._clock.monotonic() - started
-                self._batches.run(table)
-                self._on_batch()
+                self._run(table)
                 self._probe_while_blocked()
+                if self._read_limit is not None:
+                    self._read_limit.set(self._catch_up.limit)
             except Exception as failed:
                 self._failure = self._told(failed)
                 raise

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from processor.batch import Batches
+from processor.catch_up import CatchUp
 from processor.lasting import Outage
 from processor.metrics import ProcessorMetrics
 from processor.status import StatusFile
@@ -27,7 +28,7 @@ class Telling:
         self._restarts = 0
         self._last_failure: str | None = None
 
-    def batch(self, batches: Batches) -> None:
+    def batch(self, batches: Batches, catch_up: CatchUp) -> None:
         """After each batch."""
         warm = next(self._batches) >= WARM_BATCHES
         self._metrics.block(batches.progress.blocked_reason)
@@ -36,7 +37,8 @@ class Telling:
             told = batches.status()
             self._metrics.dead_open.set(told["dead"])
             self._metrics.parked.set(told["open"])
-            self._say("running", ready=True, **told)
+            self._metrics.lag(catch_up)
+            self._say("running", ready=True, **told, catch_up=catch_up.status())
 
     def outage(self, outage: Outage) -> None:
         """While it waits for its storage."""

@@ -29,6 +29,7 @@ from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
 from processor.admission import ContentHash
 from processor.batch import Batches
+from processor.catch_up import CatchUp
 from processor.classify import Classifier
 from processor.downstreams import Downstreams
 from processor.execute import Executor
@@ -37,8 +38,10 @@ from processor.feed import Feed, FeedRecords, OwnFeed
 from processor.head_of_line import HeadLimits
 from processor.hooks import HookRunner, RecoveryHooks
 from processor.journal_source import JournalSource, has_journal
+from processor.lag import EndsWatch, JournalEnds, KafkaEnds
 from processor.lasting import LastingStream
 from processor.metrics import ProcessorMetrics
+from processor.pace import Pace, PaceLimits
 from processor.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -49,6 +52,12 @@ from processor.telling import Telling
 from processor.worker import Task
 
 log = logging.getLogger(__name__)
+
+RECORDS_MIN = 100
+"""A batch may always take so many records, however slow its handlers are."""
+
+RECORDS_FIRST = 2_000
+"""Before anything is known of what a batch costs: about what one takes in half a second."""
 
 
 class Places(Protocol):
@@ -167,7 +176,6 @@ def open_source(wired: Wired, shared: Shared) -> Source:
         shared.session,
         shared.bootstrap,
         [topic for topic in topics if topic],
-        config.offsets_per_batch_max,
         config.tick_s,
     )
     if wired.reads is None:
@@ -177,7 +185,9 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     return JournalSource(shared.session, wired.reads.journal, records, kafka, config.offsets_per_batch_max)
 
 
-def open_stream(wired: Wired, shared: Shared, source: Source, metrics: ProcessorMetrics, tenure: Tenure) -> Batches:
+def open_stream(
+    wired: Wired, shared: Shared, source: Source, metrics: ProcessorMetrics, catch_up: CatchUp, tenure: Tenure
+) -> Batches:
     """One stream, ready to run: the epoch is committed first, then everything catches up by seq.
 
     After an error nothing of it is held, and it may be called again with the same ``tenure``.
@@ -192,7 +202,14 @@ def open_stream(wired: Wired, shared: Shared, source: Source, metrics: Processor
     state = writer.begin_epoch(source.starts(held), tenure)
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
     source.check(state.marks, held)
-    downstreams = Downstreams(wired.config.downstreams, shared.clock, notes=state.notes)
+    catch_up.knew(state.notes)
+    downstreams = Downstreams(
+        wired.config.downstreams,
+        shared.clock,
+        tries=wired.rules.policy.tries,
+        notes=state.notes,
+        on_round=metrics.downstream,
+    )
     reader = JournalReader(str(places.journal), state.version)
     bodies = BodyStore(str(places.bodies), may_create=state.next_seq == 1)
     with contextlib.ExitStack() as undo:
@@ -216,7 +233,8 @@ def open_stream(wired: Wired, shared: Shared, source: Source, metrics: Processor
             clock=shared.clock,
             trying=places.trying,
             on_rows=metrics.committed,
-            notes=downstreams.notes,
+            notes=lambda: {**downstreams.notes(), **catch_up.notes()},
+            downstreams=downstreams.status,
         )
         undo.pop_all()
         return batches
@@ -231,6 +249,7 @@ class Starter:
         self._metrics = metrics
         self._telling = telling
         self._tenure = Tenure(uuid.uuid4().hex)
+        self._catch_up = _catch_up(wired, shared)
 
     @property
     def name(self) -> str:
@@ -247,14 +266,30 @@ class Starter:
         source = open_source(wired, shared)
 
         def run_on(batches: Batches) -> Stream:
-            return Stream(batches, shared.clock, wired.places.checkpoint, lambda: self._telling.batch(batches), source)
+            return Stream(
+                batches,
+                shared.clock,
+                wired.places.checkpoint,
+                lambda: self._telling.batch(batches, self._catch_up),
+                source,
+                self._catch_up,
+            )
 
         return LastingStream(
-            lambda tenure: open_stream(wired, shared, source, self._metrics, tenure),
+            lambda tenure: open_stream(wired, shared, source, self._metrics, self._catch_up, tenure),
             run_on,
             self._telling.outage,
             tenure=self._tenure,
         )
+
+
+def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
+    config, reads = wired.config, wired.reads
+    records_max = config.offsets_per_batch_max
+    limits = PaceLimits(config.batch_s, min(RECORDS_MIN, records_max), records_max, min(RECORDS_FIRST, records_max))
+    ends = EndsWatch(KafkaEnds(shared.bootstrap) if reads is None else JournalEnds(reads.journal))
+    executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
+    return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
 
 
 def _followers(wired: Wired, reader: JournalReader) -> list[Derived]:
