@@ -9,24 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import statistics
-import uuid
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import uvloop
 from rich.console import Console
 
-from core.clock import SystemClock
 from core.routing import topics_of
 from journal.reader import JournalReader
 from load.bench import hanging
 from load.bench.figures import is_short
-from load.client import RunningStack, wait_for
+from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
-from load.latency import first_decisions, percentile
-from load.open_loop import post_at_rate
-from load.traffic import Traffic
+from load.latency import Decided, first_decisions, percentile
+from load.wire import open_loop
+from load.wire_requests import StripeRequests
 
 RATE_PER_S = 120.0
 ROUND_S, ROUND_S_SHORT = 60.0, 30.0
@@ -46,10 +46,10 @@ def measure_head_of_line(folder: Path, console: Console) -> dict[str, float]:
     clean, beside = [], []
     with _handler(f"{hanging.__name__}:{hanging.build.__name__}"), embedded_stack(folder) as data_dir:
         stack = RunningStack(data_dir)
-        _round(stack, "warm", WARM_S)
+        _round(stack, "warm00", WARM_S)
         for number in range(pairs):
-            clean.append(_round(stack, "plain", seconds))
-            beside.append(_round(stack, hanging.MARK, seconds))
+            clean.append(_round(stack, f"none{number:02}", seconds))
+            beside.append(_round(stack, f"{hanging.MARK}{number:02}", seconds))
             console.print(f"p99 of pair {number + 1}: {clean[-1]:.3f} s, beside those that hang {beside[-1]:.3f} s")
             _until_dead(stack)
     added = statistics.median(one - other for one, other in zip(beside, clean, strict=True))
@@ -71,20 +71,28 @@ def _handler(name: str) -> Iterator[None]:
         del os.environ[variable]
 
 
-def _round(stack: RunningStack, word: str, seconds: float) -> float:
-    """P99 in seconds of the events that don't hang.
+def _round(stack: RunningStack, run: str, seconds: float) -> float:
+    """P99 in seconds of the events that don't hang; ``run`` is in the names of all of them.
 
+    :raises NotInTime: not all are decided
     :raises RuntimeError: an answer wasn't 200, so that the figure would flatter
     """
     before = JournalReader(str(stack.journal)).last_seq
-    prefix = f"{word}{uuid.uuid4().hex[:8]}"
-    traffic = Traffic(stack.data_dir / "secrets", SystemClock(), random.Random(11), prefix=prefix)
-    answers = asyncio.run(post_at_rate(stack.endpoints["ingest"], traffic.single, RATE_PER_S, seconds))
-    if any(answer.status != 200 for answer in answers):
-        raise RuntimeError(f"answers by status: {sorted({answer.status for answer in answers})}")
-    keys = {key for answer in answers for key in answer.webhook.event_keys}
-    stack.wait_until_decided(keys, DECIDED_WAIT_S)
-    decided = [one for one in first_decisions(stack.journal, topics_of("live").events, before) if one.event_key in keys]
+    requests = StripeRequests(stack.secrets("stripe")[0], time.time, run).make(int(RATE_PER_S * seconds))
+    address = urlsplit(str(stack.endpoints["ingest"]))
+    assert address.hostname is not None and address.port is not None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        load = runner.run(open_loop(address.hostname, address.port, requests, RATE_PER_S))
+    if set(load.statuses) != {200}:
+        raise RuntimeError(f"answers by status: {dict(load.statuses)}")
+    decided: list[Decided] = []
+
+    def all_decided() -> bool:
+        decided[:] = first_decisions(stack.journal, topics_of("live").events, before)
+        return len(decided) >= len(requests)
+
+    if not wait_for(all_decided, DECIDED_WAIT_S):
+        raise NotInTime(f"decisions of {len(requests)} events", DECIDED_WAIT_S)
     others = [one.seconds for one in decided if not hanging.hangs(one.entity_key)]
     p99 = percentile(others, 0.99)
     assert p99 is not None
