@@ -166,9 +166,20 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
             row(table, shown, processor[name])
     if lag is not None:
         row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
+    for name, stream in said.get("streams", {}).items():
+        row(table, f"stream {name}", _stream_told(stream))
     if side is said and "test" in said:
         row(table, "test traffic", "ready" if said["test"]["ready"] else "not ready")
     row(table, "pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items()))
     if problem := side.get("problem", said.get("problem")):
         row(table, "problem", problem)
     Console(soft_wrap=True).print(table)
+
+
+def _stream_told(stream: dict[str, Any]) -> str:
+    """One work stream in a line: where it stands, and why if it doesn't run."""
+    ready, state = stream.get("ready"), str(stream.get("state", "not started"))
+    why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
+    told = "not ready" if state == "running" and not ready else state
+    restarts = stream.get("restarts", 0)
+    return told + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")

@@ -62,9 +62,13 @@ class RunningStack:
         return rows
 
     def processor_status(self) -> dict[str, Any]:
-        """The status file's content; empty while the processor starts."""
+        """What the ledger stream says of itself; empty while the processor starts."""
+        return self.stream_status("ledger")
+
+    def stream_status(self, stream: str) -> dict[str, Any]:
+        """A work stream's status file; empty while it isn't there."""
         try:
-            read: dict[str, Any] = json.loads((self.data_dir / "run" / "processor-ledger.json").read_text("utf-8"))
+            read: dict[str, Any] = json.loads((self.data_dir / "run" / f"processor-{stream}.json").read_text("utf-8"))
         except (OSError, ValueError):
             return {}
         return read

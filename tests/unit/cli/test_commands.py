@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,6 +228,31 @@ class TestTestTraffic:
         assert "live seq" in live.output
         assert "test seq" not in live.output
         assert "test seq" in test.output
+
+    @pytest.mark.parametrize(
+        ("stream", "told"),
+        [
+            ({"ready": True, "state": "running", "restarts": 0}, "running"),
+            ({"ready": True, "state": "off", "why": "nobody is told"}, r"off \(nobody is told\)"),
+            (
+                {"ready": False, "state": "failed", "restarts": 2, "last_failure": "LookupError: gone"},
+                r"failed \(LookupError: gone\), begun again 2 times",
+            ),
+            ({"ready": False, "state": "running", "blocked": "disk full"}, r"not ready \(disk full\)"),
+            ({"ready": False}, "not started"),
+        ],
+    )
+    def test_status_has_a_line_for_each_stream(
+        self,
+        stream: dict[str, object],
+        told: str,
+        receiver: type[Receiver],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        said = {"ready": True, "processor": {}, "streams": {"greet": stream}}
+        monkeypatch.setattr("cli.stack_commands._ask", lambda _: said)
+        assert re.search(rf"stream greet +{told} *$", payhook("status", "--data", str(tmp_path)).output, re.MULTILINE)
 
     def test_status_says_where_no_test_traffic_is_taken(
         self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

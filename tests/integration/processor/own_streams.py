@@ -1,0 +1,189 @@
+"""Work streams that nobody ships, in a folder of a test's own: two files, no line of the engine's."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pydantic import BaseModel
+from pyspark.sql import SparkSession
+
+from core.clock import SystemClock
+from core.event import Dedupe, Event, to_headers
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from processor.application import Application
+from processor.metrics import ProcessorMetrics
+from processor.status import StatusFile
+from processor.streams import load_streams, taking
+from processor.telling import Telling
+from processor.wiring import Shared, Starter, wire
+from stack.layout import Layout
+from stack.topics import Topic, make_topics
+
+WAIT_S_MAX = 90.0
+DAY_MS = 86_400_000
+
+HANDLER = '''
+"""A handler that somebody wrote."""
+from core.work import Applied, Ignored
+from pydantic import BaseModel
+
+
+class GreetSettings(BaseModel):
+    greeting: str
+    shy_of: str = ""
+
+
+class Greeter:
+    version = "greeter-1"
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def __call__(self, item):
+        if item.event_type == "breaks":
+            raise LookupError(f"{self.settings.greeting}, nobody")
+        return Ignored("shy") if item.event_type == self.settings.shy_of else Applied()
+
+
+def build(settings: GreetSettings):
+    return Greeter(settings)
+
+
+class Broken:
+    version = "broken-1"
+
+    def __init__(self):
+        raise RuntimeError("it can't be built")
+
+
+def build_broken():
+    return Broken()
+'''
+
+
+def streams_file(topic: str) -> str:
+    """Three streams: one on a topic of Kafka, one on its journal, one that fails whenever it starts."""
+    return f"""
+[ledger]
+enabled = false
+[notify]
+enabled = false
+
+[greet]
+source = "kafka:{topic}"
+handler = "greeting:build"
+settings = {{ greeting = "hello", shy_of = "stranger" }}
+retry = "fixed(100ms x1)"
+dead_head = "continue"
+dlq = {{ create_topic = true, copy_record = false }}
+
+[retell]
+source = "journal:greet"
+handler = "greeting:build"
+settings = {{ greeting = "I heard" }}
+dlq = {{ create_topic = true }}
+tasks_max = 1
+
+[broken]
+source = "kafka:{topic}"
+handler = "greeting:build_broken"
+dlq = {{ create_topic = true }}
+"""
+
+
+@dataclass
+class OwnStreams:
+    """A data folder with those streams, on a real broker and a real Spark."""
+
+    session: SparkSession
+    bootstrap: str
+    topic: str
+    folder: Path
+    names: tuple[str, ...] = ("greet", "retell")
+    metrics: dict[str, ProcessorMetrics] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.folder / "streams.toml").write_text(streams_file(self.topic))
+        make_topics(self.bootstrap, [Topic("payments.control", 1, DAY_MS)], 1)
+        self._producer = Producer({"bootstrap.servers": self.bootstrap})
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.folder)
+
+    def post(self, *event_ids: str, kind: str = "guest") -> None:
+        for event_id in event_ids:
+            body = event_id.encode()
+            event = Event(
+                provider="door",
+                event_id=event_id,
+                event_type=kind,
+                event_key=f"door:{event_id}:{kind}",
+                entity_key=f"door:{event_id}",
+                content_sha256=hashlib.sha256(body).hexdigest(),
+                content_version=1,
+                body=body,
+                mode="live",
+                account="",
+            )
+            headers = to_headers(event, SystemClock().now(), Dedupe.CLAIMED)
+            self._producer.produce(self.topic, body, key=event.entity_key, headers=dict(headers))
+        assert self._producer.flush(10) == 0
+
+    @contextmanager
+    def running(self, *names: str) -> Iterator[Callable[[Callable[[], Any], str], Any]]:
+        """The streams in this process, a thread each; stopped in order at the end. What it gives waits for something,
+        as long as they run.
+        """
+        application = Application(self._starters(names or self.names), SystemClock())
+        ended: list[bool] = []
+        thread = Thread(target=lambda: ended.append(application.run()))
+        thread.start()
+
+        def wait_for(what: Callable[[], Any], told: str) -> Any:
+            until = time.monotonic() + WAIT_S_MAX
+            while time.monotonic() < until and not ended:
+                if found := what():
+                    return found
+                time.sleep(0.1)
+            raise AssertionError(f"not within {WAIT_S_MAX:g} s: {told}; ended: {ended}")
+
+        try:
+            yield wait_for
+        finally:
+            application.stop()
+            thread.join(WAIT_S_MAX)
+            assert ended, "the application must end"
+
+    def _starters(self, names: tuple[str, ...]) -> list[tuple[Starter, Telling]]:
+        clock = SystemClock()
+        configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
+        sections: Mapping[type, BaseModel] = {}
+        shared = Shared(self.session, self.bootstrap, {}, clock, 2)
+        found = []
+        for config in configs:
+            wired = wire(config, "live", self.layout.stream, sections)
+            metrics = self.metrics[config.name] = ProcessorMetrics(clock)
+            telling = Telling(wired.name, StatusFile(wired.places.status, clock), metrics)
+            found.append((Starter(wired, shared, metrics, telling), telling))
+        return found
+
+    def rows(self, stream: str) -> list[JournalRow]:
+        path = str(self.layout.stream(stream).journal)
+        if not DeltaTable.is_deltatable(path):
+            return []
+        return [row for chunk in JournalReader(path).rows_after(0) for row in chunk]
+
+    def applied(self, stream: str) -> list[str]:
+        """Keys of what a stream applied, in the journal's order."""
+        return [row.event_key or "" for row in self.rows(stream) if row.decision == "applied"]

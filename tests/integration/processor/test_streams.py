@@ -1,0 +1,111 @@
+"""A stream is a table in a file and a handler: on real Kafka, Spark and Delta, with a handler of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from processor.spark import open_session
+from stack.jars import spark_jars
+from tests.integration.processor.own_streams import HANDLER, OwnStreams
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Its Python workers find the handler in a folder that the engine knows nothing of."""
+    handlers = tmp_path_factory.mktemp("handlers")
+    (handlers / "greeting.py").write_text(HANDLER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT), str(handlers)]))
+        patch.syspath_prepend(str(handlers))
+        opened = open_session("streams-test", "local[3]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
+        yield opened
+        opened.stop()
+        sys.modules.pop("greeting", None)
+
+
+@pytest.fixture
+def streams(
+    session: SparkSession, kafka_broker: str, make_topic: Callable[[str, int], str], tmp_path: Path
+) -> OwnStreams:
+    return OwnStreams(session, kafka_broker, make_topic("guests", 2), tmp_path)
+
+
+def names(count: int, since: int = 0) -> list[str]:
+    return [f"guest-{number}" for number in range(since, since + count)]
+
+
+def test_a_stream_of_ones_own_decides_and_another_one_reads_what_it_applied(streams: OwnStreams) -> None:
+    streams.post(*names(20))
+    streams.post("lonely", kind="stranger")
+    streams.post("bad", kind="breaks")
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: len(streams.applied("greet")) == 20, "the first guests")
+    with streams.running() as wait_for:
+        streams.post(*names(10, since=20))
+        wait_for(lambda: len(streams.applied("retell")) == 10, "what was applied since the reader began")
+        status = json.loads(streams.layout.stream("retell").status.read_text())
+    assert (status["state"], status["ready"], status["restarts"]) == ("running", True, 0)
+    # While nobody reads the journal it goes on, by more commits than one batch takes.
+    with streams.running("greet") as wait_for:
+        for number in range(30, 42):
+            streams.post(*names(1, since=number))
+            wait_for(partial(applied_are, streams, number + 1), "one commit more")
+    with streams.running() as wait_for:
+        streams.post(*names(5, since=42))
+        wait_for(lambda: len(streams.applied("retell")) == 27, "what it missed, and what came then")
+    told = [row for row in streams.rows("retell") if row.first]
+    sources = {row.seq: row.event_key for row in streams.rows("greet") if row.decision == "applied"}
+    assert [row.offset for row in told] == sorted(sources)[20:], "each once, in seq order"
+    assert [row.event_key for row in told] == [
+        f"retell:retell:{(sources[row.offset] or '').replace(':', '%3A')}" for row in told
+    ]
+    assert {row.topic for row in told} == {"journal.greet/retell"}
+    assert dead_letter(streams) == (None, None, "LookupError")
+
+
+def test_one_streams_failure_is_told_and_leaves_the_other_alone(streams: OwnStreams) -> None:
+    with streams.running("greet", "broken") as wait_for:
+        wait_for(lambda: says(streams, "broken").get("restarts", 0) >= 1, "a second start of the broken one")
+        streams.post(*names(5))
+        wait_for(lambda: len(streams.applied("greet")) == 5, "the other stream's work")
+        status = says(streams, "broken")
+        assert (status["ready"], status["state"]) == (False, "failed")
+        assert "it can't be built" in status["last_failure"]
+        assert says(streams, "greet")["ready"] is True
+        assert says(streams, "greet")["restarts"] == 0
+
+
+def applied_are(streams: OwnStreams, count: int) -> bool:
+    return len(streams.applied("greet")) == count
+
+
+def says(streams: OwnStreams, stream: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(streams.layout.stream(stream).status.read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def dead_letter(streams: OwnStreams) -> tuple[bytes | None, bytes | None, str]:
+    """Key, value and error class of the one record on the stream's dead-letter topic."""
+    consumer = Consumer({"bootstrap.servers": streams.bootstrap, "group.id": "t", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("dlq.greet", number, 0) for number in (0, 1)])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None and message.error() is None
+    error_class = dict(message.headers() or [])["payhook.error.class"]
+    assert isinstance(error_class, bytes)
+    return message.key(), message.value(), error_class.decode()
