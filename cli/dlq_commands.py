@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-from cli.place import Place, with_place_of_mode
+from cli.place import Place, with_place_of_stream
 from cli.tables import row
 from core.clock import SystemClock
 from core.decision import Decision
@@ -43,11 +43,11 @@ def dlq() -> None:
 @dlq.command("list")
 @click.option("--waiting", is_flag=True, help="Also what waits: retries, and events parked behind another.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place_of_mode
+@with_place_of_stream
 def list_command(place: Place, waiting: bool, as_json: bool) -> None:
     """List dead events, oldest first, with the ID that `show` and `replay` take."""
     kinds = (Decision.DEAD, Decision.RETRY, Decision.PARKED, Decision.REPLAYED) if waiting else (Decision.DEAD,)
-    journal = str(place.ledger.journal)
+    journal = str(place.looked_at.journal)
     items = list_items(journal, kinds) if DeltaTable.is_deltatable(journal) else []
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(item.row) for item in items], indent=1, default=str))
@@ -58,7 +58,7 @@ def list_command(place: Place, waiting: bool, as_json: bool) -> None:
 @dlq.command()
 @click.argument("item_id", metavar="ID", type=int)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place_of_mode
+@with_place_of_stream
 def show(place: Place, item_id: int, as_json: bool) -> None:
     """Show everything that was decided of one event, its error, and its bytes."""
     story = _story(place, item_id)
@@ -73,7 +73,7 @@ def show(place: Place, item_id: int, as_json: bool) -> None:
 @dlq.command()
 @click.argument("item_ids", metavar="ID…", type=int, nargs=-1, required=True)
 @click.option("--reason", default="replay from the command line", show_default=True, help="Kept with the decision.")
-@with_place_of_mode
+@with_place_of_stream
 def replay(place: Place, item_ids: tuple[int, ...], reason: str) -> None:
     """Try dead events again. Each takes its old place in its payment's order.
 
@@ -86,7 +86,7 @@ def replay(place: Place, item_ids: tuple[int, ...], reason: str) -> None:
         if last.decision is not Decision.DEAD:
             raise NotDead(last.item_seq, last.decision.value)
     targets = [story.target for story in stories]
-    command = commands.replay(place.ledger.stream, targets, getpass.getuser(), reason, SystemClock().now())
+    command = commands.replay(place.looked_at.stream, targets, getpass.getuser(), reason, SystemClock().now())
     # Any: the client's stubs and the port agree only on arguments given by name.
     producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
     commands.send(producer, command, topics_of(place.mode).control)
@@ -94,11 +94,11 @@ def replay(place: Place, item_ids: tuple[int, ...], reason: str) -> None:
 
 
 def _story(place: Place, item_id: int) -> Story:
-    journal = str(place.ledger.journal)
+    journal = str(place.looked_at.journal)
     if not DeltaTable.is_deltatable(journal):
         click.echo("nothing has been decided yet", err=True)
         sys.exit(1)
-    return show_item(journal, str(place.ledger.bodies), item_id)
+    return show_item(journal, str(place.looked_at.bodies), item_id)
 
 
 def _print_items(items: list[Item]) -> None:

@@ -14,10 +14,11 @@ import click
 
 from core.errors import PayhookError
 from core.event import Mode
+from core.routing import stream_of
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
-from stack.layout import Layout, StreamLayout
-from stack.settings import Settings, load_settings
+from stack.layout import LEDGER, Layout, StreamLayout
+from stack.settings import Settings, load_settings, streams_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,12 +27,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Place:
     """One data folder with its settings; ``config`` is the settings file that was named, if one was.
 
-    ``mode``: whose ledger is looked at.
+    ``mode``: whose ledger is looked at. ``stream``: the work stream that is, where a command may look at any.
     """
 
     settings: Settings
     config: Path | None
     mode: Mode = "live"
+    stream: str = LEDGER
 
     @property
     def layout(self) -> Layout:
@@ -41,6 +43,11 @@ class Place:
     def ledger(self) -> StreamLayout:
         """The places of the ledger stream of the mode that is looked at."""
         return self.layout.ledger(self.mode)
+
+    @property
+    def looked_at(self) -> StreamLayout:
+        """The places of the work stream that is looked at, in its mode."""
+        return self.layout.stream(stream_of(self.stream, self.mode))
 
     def endpoints(self) -> Endpoints:
         """Where the running stack answers.
@@ -91,6 +98,20 @@ def with_place_of_mode(command: Command) -> Command:
         return command(replace(place, mode="test" if is_test else "live"), **given)
 
     return with_place(chosen)  # type: ignore[return-value]
+
+
+def with_place_of_stream(command: Command) -> Command:
+    """As `with_place_of_mode`, with ``--stream`` for any work stream."""
+
+    @click.option("--stream", default=LEDGER, show_default=True, metavar="NAME", help="The work stream to look at.")
+    @functools.wraps(command)
+    def chosen(place: Place, stream: str, **given: Any) -> Any:
+        known = streams_of(place.settings)
+        if stream not in known:
+            raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(known)}", param_hint="--stream")
+        return command(replace(place, stream=stream), **given)
+
+    return with_place_of_mode(chosen)  # type: ignore[return-value]
 
 
 def _place(data: Path | None, config: Path | None) -> Place:

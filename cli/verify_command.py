@@ -12,6 +12,8 @@ from rich.table import Table
 
 from cli.place import Place, with_place_of_mode
 from stack.jars import spark_jars
+from stack.layout import LEDGER
+from stack.settings import streams_of
 
 if TYPE_CHECKING:
     from ledger.verify import Report
@@ -35,6 +37,7 @@ def verify(place: Place, as_json: bool) -> None:
         spark_jars(),
         place.settings.ledger.verify,
         stream=place.ledger.stream,
+        dead_letters=streams_of(place.settings)[LEDGER].dlq_topic(place.mode),
     )
     if as_json:
         click.echo(report.as_json())

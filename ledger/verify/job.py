@@ -75,6 +75,8 @@ class Lake:
     bodies: Path
     postings: Path
     index: Path
+    dead_letters: str = ""
+    """The topic of its dead letters, where it isn't named after the stream."""
 
     @classmethod
     def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
@@ -90,16 +92,18 @@ def run(
     settings: VerifySettings | None = None,
     clock: Clock | None = None,
     stream: str = "ledger",
+    dead_letters: str = "",
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 
+    :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :raises VerifyImpossible: there is no journal
     :raises KafkaUnreachable: Kafka doesn't answer
     """
     settings = settings or VerifySettings()
     clock = clock or SystemClock()
     started = clock.monotonic()
-    lake = Lake.under(data_dir, stream)
+    lake = replace(Lake.under(data_dir, stream), dead_letters=dead_letters)
     rows = _last_seq(lake)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
@@ -153,7 +157,7 @@ def _gather(
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
     state = JournalReader(str(lake.journal)).state()
-    dead_letters = dlq_topic(lake.stream)
+    dead_letters = lake.dead_letters or dlq_topic(lake.stream)
     ends = kafka.ends([*state.marks, dead_letters])
     journal = journal_view(_rows(session, lake.journal, state.version))
     journal.createOrReplaceTempView("journal")

@@ -278,6 +278,23 @@ class TestTestTraffic:
             payhook("dlq", "list", *flags, "--data", str(tmp_path))
         assert asked == [str(tmp_path / "lake" / "journal" / name) for name in ("ledger", "ledger-test")]
 
+    def test_dead_events_are_those_of_the_stream_that_is_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        def list_items(journal: str, *_: object) -> list[Item]:
+            asked.append(journal)
+            return []
+
+        monkeypatch.setattr("cli.dlq_commands.list_items", list_items)
+        JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify-test"), "notify-test")
+        payhook("dlq", "list", "--stream", "notify", "--test", "--data", str(tmp_path))
+        assert asked == [str(tmp_path / "lake" / "journal" / "notify-test")]
+        wrong = payhook("dlq", "list", "--stream", "nobody", "--data", str(tmp_path))
+        assert wrong.exit_code == 2
+        assert "there is no stream nobody; there is ledger, notify" in wrong.output
+
     def test_verify_looks_at_the_test_journal(
         self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
