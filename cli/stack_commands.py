@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.entity_status import print_entity
+from cli.catching_up import catching_up
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
@@ -166,6 +167,8 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
             row(table, shown, processor[name])
     if lag is not None:
         row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
+    for what, words in catching_up(processor.get("catch_up", {})):
+        row(table, what, words)
     for name, stream in said.get("streams", {}).items():
         row(table, f"stream {name}", _stream_told(stream))
     if side is said and "test" in said:

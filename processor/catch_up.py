@@ -102,6 +102,7 @@ class CatchUp:
             "recover_s": _rounded(rates.recover_s()),
             "forecast": self._said,
             "batch_limit": self._pace.limit,
+            "executors": self._executors,
             "recommended_executors": self._advice.executors,
             "recommended_partitions": self._advice.partitions,
             "driver_bound": self._advice.driver_bound,

@@ -1,0 +1,54 @@
+"""What `payhook status` says of a backlog."""
+
+from typing import Any
+
+from cli.catching_up import catching_up
+
+KEEPS_UP: dict[str, Any] = {
+    "lag": 12,
+    "behind": False,
+    "arrival_per_s": 118.6,
+    "drain_per_s": None,
+    "recover_s": None,
+    "forecast": None,
+    "batch_limit": 2_000,
+    "executors": 1,
+    "recommended_executors": 1,
+    "recommended_partitions": 4,
+    "driver_bound": False,
+}
+FORECAST = {"until": "2026-01-31T12:00:40.000000Z", "seconds": 40.0}
+BEHIND = {**KEEPS_UP, "behind": True, "lag": 300_000, "drain_per_s": 8_000.0, "recover_s": 37.5, "forecast": FORECAST}
+
+
+def test_a_stream_that_keeps_up_shows_what_arrives():
+    assert catching_up(KEEPS_UP) == [("arriving", "119 events/s")]
+
+
+def test_a_backlog_shows_when_it_will_be_gone_and_what_was_said_at_first():
+    lines = dict(catching_up(BEHIND))
+    assert lines["backlog"] == (
+        "300,000 events, gone in 38 s at 8,000 events/s; said at first: gone at 2026-01-31T12:00:40.000000Z"
+    )
+
+
+def test_a_backlog_of_which_nothing_is_known_yet_says_so():
+    told = {**BEHIND, "drain_per_s": None, "recover_s": None, "forecast": None}
+    assert dict(catching_up(told))["backlog"].endswith("isn't known yet")
+
+
+def test_a_backlog_that_grows_says_so():
+    assert "growing" in dict(catching_up({**BEHIND, "recover_s": None}))["backlog"]
+
+
+def test_what_the_load_asks_for_is_shown_when_it_is_more_than_there_is():
+    lines = dict(catching_up({**BEHIND, "recommended_executors": 3, "recommended_partitions": 6}))
+    assert lines["capacity"] == "the load asks for 3 executors on 6 partitions"
+
+
+def test_a_driver_that_is_too_slow_is_named():
+    assert "driver" in dict(catching_up({**BEHIND, "driver_bound": True}))["capacity"]
+
+
+def test_a_stream_that_says_nothing_shows_nothing():
+    assert catching_up({}) == []
