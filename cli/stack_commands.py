@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.entity_status import print_entity
 from cli.catching_up import catching_up
+from cli.entity_status import print_entity
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
