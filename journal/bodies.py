@@ -12,13 +12,12 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from journal.errors import JournalBroken, StorageDown
+from journal.errors import JournalBroken, StorageDown, problem_of
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
 )
 CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 hours"}
-PROBLEM_CHARS_MAX = 500
 FILES_PER_READ = 64
 """Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
 
@@ -26,17 +25,19 @@ FILES_PER_READ = 64
 class BodyStore:
     """A Delta table of bodies. A body written twice or never referred to is harmless.
 
+    ``may_create``: whether it is made where there is none; not beside a journal whose events have bodies.
+
     :raises StorageDown: the table can't be reached or made now
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, may_create: bool = True) -> None:
         self._path = path
         try:
-            if not DeltaTable.is_deltatable(path):
+            if may_create and not DeltaTable.is_deltatable(path):
                 _create(path)
             self._handle = DeltaTable(path)
         except (DeltaError, OSError) as failed:
-            raise StorageDown("the bodies", path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
+            raise StorageDown("the bodies", path, problem_of(failed)) from failed
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
         """Writes bodies, committed on return; an empty list writes nothing.
@@ -50,7 +51,7 @@ class BodyStore:
         try:
             write_deltalake(self._handle, table, mode="append")
         except (DeltaError, OSError) as failed:
-            raise StorageDown("the bodies", self._path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
+            raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
         """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.

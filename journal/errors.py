@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from core.decision import ErrorKind
 from core.errors import PayhookError
+
+PROBLEM_CHARS_MAX = 500
+"""delta-rs puts rows, colours and its own stack into some of its messages."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_OWN_STACK = re.compile(r"\n\s*0: .*", re.DOTALL)
+
+
+def problem_of(failed: Exception) -> str:
+    """What a library's error says, in one bounded line."""
+    words = _OWN_STACK.sub("", _COLOURS.sub("", str(failed))).split()
+    return " ".join(words)[:PROBLEM_CHARS_MAX]
 
 
 class Fenced(PayhookError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ OPEN_FILES_MAX = 256
 
 _OWNER, _BROKEN = "OWNER", "BROKEN"
 _LOST = ("Corruption", "No such file")
+_STORAGE = re.compile(
+    r"No space left|File too large|Read-only file system|quota exceeded|Permission denied|Too many open files"
+)
+"""What says nothing against the store itself: it must not be thrown away for it."""
 
 
 class KeyStore:
@@ -104,8 +109,12 @@ class KeyStore:
         self._db = Rdict(str(self._folder), _options())
 
     def close(self) -> None:
-        """Ends the ownership; what was written stays."""
-        self._db.close()
+        """Ends the ownership; what was written stays, flushed or not: the store's own log has it."""
+        try:
+            self._db.close()
+        except Exception:
+            log.warning("the index in %s was closed without its last flush", self._folder, exc_info=True)
+        del self._db
         if self._owner is not None:
             os.close(self._owner)
             self._owner = None
@@ -152,7 +161,9 @@ def _open_or_begin(folder: Path) -> Rdict:
     if not (folder / _BROKEN).exists():
         try:
             return Rdict(str(folder), _options())
-        except Exception:
+        except Exception as failed:
+            if _STORAGE.search(str(failed)):
+                raise IndexBroken(str(folder), str(failed)) from failed
             log.exception("the index in %s can't be opened: it is made anew", folder)
     _wipe(folder)
     return Rdict(str(folder), _options())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileSelector, PyFileSystem
 
 from journal.chain import ChainHead
 from journal.errors import JournalBroken
@@ -23,6 +25,8 @@ STATE_NAMES = frozenset(
     {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"},
 )
 """What a commit says of itself under `PREFIX`; every other name there is a note."""
+
+_ENTRY = re.compile(r"\d{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,21 @@ def read_state(path: str, version: int) -> JournalState:
         if "payhook.marks" in commit:
             return _from_commit(commit, version)
     return _from_rows(DeltaTable(path, version=version), version)
+
+
+def check_log_end(path: str) -> None:
+    """Looks at the log's last entry before anything else does: Delta takes an empty file for a commit of nothing.
+
+    :raises JournalBroken: it isn't whole
+    """
+    try:
+        log = PyFileSystem(DeltaStorageHandler(path))
+        entries = log.get_file_info(FileSelector("_delta_log", allow_not_found=True))
+    except (DeltaError, OSError):
+        return
+    numbers = [int(entry.base_name[:20]) for entry in entries if _ENTRY.fullmatch(entry.base_name)]
+    if numbers:
+        _commit_info(path, log, max(numbers))
 
 
 def _commit_info(path: str, log: PyFileSystem, version: int) -> dict[str, Any] | None:

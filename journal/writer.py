@@ -11,18 +11,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from journal.chain import commit_digest, extend
-from journal.errors import BatchInvalid, CommitUnknown, Fenced, StorageDown
+from journal.errors import BatchInvalid, CommitUnknown, Fenced, StorageDown, problem_of
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
 from journal.schema import JOURNAL_SCHEMA, JournalRow, stamped
-from journal.state import PREFIX, STATE_NAMES, JournalState, read_state
+from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
 from journal.table import create_table, widened
 
 EPOCH_TRIES_MAX = 20
 """A live writer wins the race for the next version whenever its commit falls between reading and writing here: about
 one try in three at four commits a second."""
-
-PROBLEM_CHARS_MAX = 500
-"""delta-rs puts rows into some of its messages."""
 
 NOTES_CHARS_MAX = 65_536
 """Every commit carries all of them: 64 KiB four times a second is what a log that is kept for an hour can bear."""
@@ -83,9 +80,10 @@ class JournalWriter:
 
         A process whose ``tenure`` has begun never makes it: its journal is gone, not new.
 
-        :raises JournalBroken: the table there isn't a journal
+        :raises JournalBroken: the table there isn't a journal, or its log ends half way
         :raises StorageDown: the table that this process wrote isn't there now
         """
+        check_log_end(path)
         if tenure is None or tenure.epoch == 0:
             create_table(path, stream)
         elif not DeltaTable.is_deltatable(path):
@@ -112,10 +110,10 @@ class JournalWriter:
                 state = self._next_epoch(handle.version(), starts, tenure)
                 self._write(handle, JOURNAL_SCHEMA.empty_table(), state, {"payhook.kind": "epoch"})
             except CommitFailedError as refused:
-                problem = str(refused)
+                problem = problem_of(refused)
                 continue
             except (DeltaError, OSError) as failed:
-                raise StorageDown("the journal", self._path, str(failed)[:PROBLEM_CHARS_MAX]) from failed
+                raise StorageDown("the journal", self._path, problem_of(failed)) from failed
             self._handle = handle
             self._state = read_state(self._path, handle.version())
             if tenure is not None:
@@ -169,7 +167,7 @@ class JournalWriter:
         return Committed(self._state.version, rows[0].seq, rows[-1].seq)
 
     def _end(self, failed: Exception, epoch: int) -> Exception:
-        problem = str(failed)[:PROBLEM_CHARS_MAX]
+        problem = problem_of(failed)
         if _REFUSED_ROWS.search(problem):
             self._ended = None
             return BatchInvalid(problem)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
+from core.errors import PayhookError
 from journal.errors import StorageDown
 from processor.batch import Batches
 from processor.catch_up import CatchUp
@@ -131,7 +132,7 @@ class Stream:
     def _told(self, failed: Exception) -> Exception:
         """The failure as what it is: a full disk is no bug of the engine's."""
         problem = str(failed)
-        if _NO_ROOM.search(problem) is None:
+        if isinstance(failed, PayhookError) or _NO_ROOM.search(problem) is None:
             return failed
         return StorageDown("Spark's checkpoint", str(self._checkpoint), problem[:PROBLEM_CHARS_MAX])
 
