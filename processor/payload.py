@@ -29,7 +29,7 @@ from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
-from processor.avro_schema import check_bounds
+from processor.avro_schema import DECIMAL, check_bounds, read_decimal, with_bounded_decimals
 
 BYTES_MAX = 1 << 20
 """As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
@@ -37,8 +37,13 @@ BYTES_MAX = 1 << 20
 JSON_BYTES_MAX = 16 << 20
 """A decoded payload repeats its fields' names; what grows beyond this is meant to."""
 
+PAYLOAD_PATTERN = r"^(json|avro:.+|protobuf:.+#.+)$"
+
 SCHEMA_BYTES_MAX = 256 << 10
 """The schema travels with every task."""
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""As Protobuf's mapping has them; JSON has no numbers for these."""
 
 SINGLE_OBJECT = b"\xc3\x01"
 FINGERPRINT_BYTES = 8
@@ -126,7 +131,8 @@ class Decoding:
         """
         :raises PayloadTooLarge, PayloadUndecodable: from the decoder
         """
-        return self._handler(replace(item, body=self._decoder(item.body)))
+        body = self._decoder(item.body)
+        return self._handler(item if body is item.body else replace(item, body=body))
 
 
 def decoder_of(text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload") -> Decoder:
@@ -178,19 +184,22 @@ def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
         check_bounds(orjson.loads(content), DEPTH_MAX)
         _avro(content)
     except Exception as wrong:
-        raise SettingError(setting, f"the Avro schema can't be used: {wrong}") from wrong
+        raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
     return partial(_decode_avro, content)
 
 
 @lru_cache(maxsize=32)
 def _avro(content: bytes) -> tuple[Any, bytes]:
     """The parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
+    import fastavro.read
     import fastavro.schema
 
+    fastavro.read.LOGICAL_READERS[f"bytes-{DECIMAL}"] = read_decimal
+    fastavro.read.LOGICAL_READERS[f"fixed-{DECIMAL}"] = read_decimal
     schema = orjson.loads(content)
     canonical = fastavro.schema.to_parsing_canonical_form(schema)
     fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
-    return fastavro.schema.parse_schema(schema), fingerprint
+    return fastavro.schema.parse_schema(with_bounded_decimals(schema)), fingerprint
 
 
 def _decode_avro(content: bytes, body: bytes) -> Any:
@@ -211,15 +220,15 @@ def _as_json(value: Any) -> Any:
     match value:
         case None | bool() | int() | str():
             return value
-        case float() if math.isfinite(value):
-            return value
+        case float():
+            return value if math.isfinite(value) else _NOT_FINITE[str(value)]
         case dict():
             return {name: _as_json(one) for name, one in value.items()}
         case list():
             return [_as_json(one) for one in value]
         case bytes():
             return base64.b64encode(value).decode("ascii")
-        case Decimal() | UUID() | float():
+        case Decimal() | UUID():
             return str(value)
         case datetime() | date() | time():
             return value.isoformat()
