@@ -58,13 +58,12 @@ class NotifySettings(BaseModel):
         default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"
     )
     ca_file: str = Field("", description="CA certificates (PEM) to trust beside the public ones")
-    connect_timeout_s: float = Field(2.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for a connection")
-    read_timeout_s: float = Field(5.0, gt=0, le=TIMEOUT_S_MAX, description="longest silence within an answer")
+    connect_timeout_s: float = Field(3.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for a connection")
+    read_timeout_s: float = Field(10.0, gt=0, le=TIMEOUT_S_MAX, description="longest silence within an answer")
     timeout_s: float = Field(
-        5.0,
+        10.0,
         gt=0,
         le=TIMEOUT_S_MAX,
-        description="longest request in all, name resolution included; keep it below the stream's handler_deadline_s "
-        "and 0.8 of its batch_deadline_s",
+        description="longest request in all, name resolution included; keep it below the stream's handler_deadline_s",
     )
     retry_after_s_max: float = Field(3_600.0, gt=0, le=86_400, description="longest Retry-After that is honoured")

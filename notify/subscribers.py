@@ -9,7 +9,7 @@
     mode = "live"                                # or "test"
     tenant = "shop-a"                            # whose facts; default: those of no tenant; "*" for all
     enabled = true
-    timeout_s = 5.0                              # of a request in all
+    timeout_s = 10.0                             # of a request in all
     headers = {x-team = "payments", authorization = {file = "secrets/notify.shop.token"}}
 
 Paths are relative to the file's folder. No secret stands in the file itself.
