@@ -41,18 +41,22 @@ class Budget:
 
     def after(self, report: Report) -> Budget:
         """What is left of it."""
-        return replace(self, calls=max(0, self.calls - report.calls), retries=max(0, self.retries - report.retries))
+        made = report.calls - report.late + report.out
+        return replace(self, calls=max(0, self.calls - made), retries=max(0, self.retries - report.retries))
 
 
 @dataclass(slots=True)
 class Report:
     """What became of the calls to one downstream. Times in seconds.
 
+    ``calls`` have ended, ``late`` of them were left behind by earlier batches; ``out`` are left behind by this one.
     ``failed_in_a_row`` are the last ones; ``peak`` is how many calls ran at a time; ``waited`` says that a call had to
     wait for another one; ``quiet_s`` is the longest Retry-After; ``problem`` is the last failure's class.
     """
 
     calls: int = 0
+    late: int = 0
+    out: int = 0
     retries: int = 0
     failed: int = 0
     failed_in_a_row: int = 0
@@ -83,6 +87,8 @@ class Report:
         Failures at the end of both are a row, although a good call of one may have come between those of the other.
         """
         self.calls += other.calls
+        self.late += other.late
+        self.out += other.out
         self.retries += other.retries
         self.failed += other.failed
         self.failed_in_a_row += other.failed_in_a_row

@@ -18,6 +18,9 @@ from processor.storms import ConcurrencyLimit, RetryBudget
 QUIET = "quiet"
 """The state of one that asked to be left alone for a while (Retry-After), beside the breaker's three."""
 
+ALIVE_S = 60.0
+"""A downstream that gave a good answer since is alive: a failure that is told late and alone is its event's own."""
+
 NOTHING = Budget(calls=0, retries=0, at_once=0, failures=1)
 
 
@@ -47,6 +50,8 @@ class Downstream:
         self._quiet_until = from_micros(int(kept.get("quiet_until_us", 0)))
         self._problem = str(kept.get("problem", ""))
         self._slot = self._retry_slot = from_micros(0)
+        self._left_out, self._left_until = 0, from_micros(0)
+        self._good_at: datetime | None = None
         self._told = Report()
 
     @property
@@ -58,6 +63,17 @@ class Downstream:
     def may_be_called(self) -> bool:
         return self.state in (CLOSED, HALF_OPEN)
 
+    def excuses(self, report: Report | None) -> bool:
+        """Whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
+
+        ``report`` is the batch's; a call that was left behind may be told without one.
+        """
+        if self.may_be_called:
+            return False
+        if report is not None and report.calls:
+            return report.failed == report.calls
+        return self._good_at is None or self._clock.now() - self._good_at > timedelta(seconds=ALIVE_S)
+
     @property
     def at_once(self) -> int:
         """Calls at a time that it gets while it is closed."""
@@ -67,7 +83,7 @@ class Downstream:
         """What the next batch may do."""
         match self.state:
             case "half-open":
-                probes = self._breaker.probes_left
+                probes = max(0, self._breaker.probes_left - self._probes_out)
                 return Budget(calls=probes, retries=probes, at_once=probes, failures=1, probing=True)
             case "closed":
                 fitting = self._limit.calls_within(self._settings.seconds_per_batch_max)
@@ -83,6 +99,9 @@ class Downstream:
     def learn(self, report: Report) -> None:
         """Takes in one batch's calls."""
         self._told.add(report)
+        self._follow_probes(report)
+        if report.failed < report.calls:
+            self._good_at = self._clock.now()
         self._problem = report.problem or self._problem
         was_closed = self._breaker.state == CLOSED
         self._breaker.told(report.calls - report.failed, report.failed, report.failed_in_a_row)
@@ -140,6 +159,17 @@ class Downstream:
             "held": self._told.held,
             "at_once": self._limit.at_once,
         }
+
+    @property
+    def _probes_out(self) -> int:
+        """Probes whose batch didn't wait for them. Those of a lost worker are never told: others follow in the end."""
+        return self._left_out if self._clock.now() < self._left_until else 0
+
+    def _follow_probes(self, report: Report) -> None:
+        self._left_out = max(0, self._probes_out - report.late)
+        if report.out and self._breaker.state == HALF_OPEN:
+            self._left_out += report.out
+            self._left_until = self._clock.now() + timedelta(seconds=self._settings.reset_s)
 
     def _back_at(self) -> datetime:
         opens = self._breaker.half_opens_at if self._breaker.state == OPEN else self._quiet_until

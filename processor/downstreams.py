@@ -100,8 +100,11 @@ class Downstreams:
     def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
         for item_seq, result in sorted(results.items()):
-            if isinstance(result, Failure) and result.downstream and self._is_down(result, result.downstream, reports):
-                results[item_seq] = self._of(result.downstream).hold(Held(result.downstream, 0.0))
+            if not isinstance(result, Failure) or result.downstream is None or result.kind is ErrorKind.SBE:
+                continue
+            one = self._of(result.downstream)
+            if one.excuses(reports.get(result.downstream)):
+                results[item_seq] = one.hold(Held(result.downstream, 0.0))
 
     def notes(self) -> dict[str, str]:
         """What a later process must know, as the journal keeps it."""
@@ -116,13 +119,6 @@ class Downstreams:
     def status(self) -> dict[str, dict[str, Any]]:
         """By downstream, for the status file."""
         return {name: one.status() for name, one in self._known.items()}
-
-    def _is_down(self, failure: Failure, name: str, reports: Mapping[str, Report]) -> bool:
-        """Not to be called now, and no call of the batch was good: where one was, the failure is the event's own."""
-        report = reports.get(name)
-        if failure.kind is ErrorKind.SBE or report is None or report.failed < report.calls:
-            return False
-        return not self._of(name).may_be_called
 
     def _of(self, name: str) -> Downstream:
         one = self._known.get(name)

@@ -16,8 +16,11 @@ NO_RETRIES = "has spent its retry budget"
 TOO_MANY = "has as many calls under way as it takes"
 FAILING = "fails its calls in this batch"
 
-WAIT_SHARE = 0.25
-"""Of the time that a call may take: so long a thread waits for one to come free. It counts towards its event's time."""
+WAIT_S = 0.25
+"""So long a thread waits for a call to come free: several times what a healthy one takes, half a batch's deadline."""
+
+LOOK_S = 0.02
+"""How often it looks whether a call that an earlier batch left behind is back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +50,11 @@ class LateCalls:
             if self._out.pop(call, True) is False:
                 self._tell(call.downstream, seconds, error)
 
+    def out(self, downstream: str) -> int:
+        """How many calls to a downstream are still out."""
+        with self._lock:
+            return sum(call.downstream == downstream for call in self._out)
+
     def waits_for(self, item_seq: int) -> str | None:
         """The downstream whose answer an event's earlier call still waits for."""
         with self._lock:
@@ -65,6 +73,7 @@ class LateCalls:
     def _tell(self, downstream: str, seconds: float, error: BaseException | None) -> None:
         report = self._reports.setdefault(downstream, Report())
         report.calls += 1
+        report.late += 1
         report.seconds += seconds
         report.came_back(error)
 
@@ -207,12 +216,13 @@ class Gate:
         :raises DownstreamHeld: none is left, or none came free in time
         """
         with self._free:
-            until = self._monotonic() + WAIT_SHARE * self._call_s
+            until = time.monotonic() + WAIT_S
             self._ask(retry=retry)
-            while len(self._out) >= self._budget.at_once:
+            while len(self._out) + self._late.out(self._downstream) >= self._budget.at_once:
                 self._report.waited = True
-                if not self._free.wait(max(0.0, until - self._monotonic())):
+                if time.monotonic() >= until:
                     raise self._held(TOO_MANY)
+                self._free.wait(LOOK_S)
                 self._ask(retry=retry)
             call = Call(self._downstream, item_seq, self._monotonic())
             self._out.add(call)
@@ -234,18 +244,19 @@ class Gate:
             self._free.notify_all()
 
     def end(self) -> Report:
-        """The batch is over: what is out long enough has failed, and so have probes; the rest is told later."""
+        """The batch is over: what is out long enough has failed, what becomes of the rest is told later."""
         with self._free:
             self._ended = True
             now = self._monotonic()
             for call in self._out:
-                failed = self._budget.probing or now - call.began >= self._call_s
+                failed = now - call.began >= self._call_s
                 self._late.left(call, told=failed)
                 if failed:
                     self._report.seconds += now - call.began
                     self._report.came_back(TimeoutError())
                 else:
                     self._report.calls -= 1
+                    self._report.out += 1
             self._out.clear()
             self._free.notify_all()
             return replace(self._report)

@@ -17,6 +17,7 @@ from processor.classify import Failure
 from processor.downstream_settings import DownstreamSettings
 from processor.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
 from processor.limiter import NO_RETRIES
+from processor.metrics import ProcessorMetrics
 from tests.unit.processor.harness import NOW, booked
 from tests.unit.processor.limited import LimitedEngine
 
@@ -326,6 +327,34 @@ def test_every_round_is_told_to_the_metrics() -> None:
     assert told == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
 
 
+def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"merchants": SETTINGS}, clock)
+    subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(10)
+    assert subject.budgets().by_name["merchants"].calls == 2
+    subject.judge({}, {"merchants": Report(out=2)})
+    assert subject.budgets().by_name["merchants"].calls == 0
+    subject.judge({}, {"merchants": Report(calls=1, late=1)})
+    assert subject.budgets().by_name["merchants"].calls == 0
+    clock.advance(10)
+    assert subject.budgets().by_name["merchants"].calls == 1
+
+
+@pytest.mark.parametrize(("since_good_s", "excused"), [(30, False), (61, True)])
+def test_a_failure_told_late_and_alone_is_excused_unless_the_downstream_was_alive_lately(
+    since_good_s: float, excused: bool
+) -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"*": SETTINGS.model_copy(update={"reset_s": 600.0})}, clock)
+    subject.judge({}, {"slow": Report(calls=1)})
+    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(since_good_s)
+    results: dict[int, Outcome | Failure] = {1: failure("slow")}
+    subject.judge(results, {})
+    assert isinstance(results[1], Held) == excused
+
+
 @pytest.mark.parametrize(("tries", "failures"), [(2, 2), (3, 3), (9, 3), (None, 3)])
 def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, failures: int) -> None:
     subject = Downstreams({"merchants": SETTINGS}, ManualClock(NOW), tries=tries)
@@ -338,3 +367,21 @@ def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, fai
 def test_settings_hold_their_order() -> None:
     with pytest.raises(ValueError, match="concurrency_min"):
         DownstreamSettings(concurrency_min=9, concurrency_start=8)
+
+
+def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() -> None:
+    clock = ManualClock(NOW)
+    metrics = ProcessorMetrics(clock)
+    subject = Downstreams({"*": SETTINGS}, clock, on_round=metrics.downstream)
+    report = Report(calls=5, failed=3, failed_in_a_row=3, retries=2, held=7)
+    subject.judge({}, {"merchants": report})
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"payhook_downstream_{name}", {"downstream": "merchants", **labels})
+
+    assert value("state") == 2
+    assert value("calls_total", outcome="good") == 2
+    assert value("calls_total", outcome="failed") == 3
+    assert value("retries_total") == 2
+    assert value("held_total") == 7
+    assert value("concurrency_limit") == SETTINGS.concurrency_start // 2

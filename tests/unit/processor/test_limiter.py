@@ -92,7 +92,7 @@ def test_retries_have_a_budget_of_their_own(attempt: int, again: bool) -> None:
 
 
 def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
-    subject = limiter(call_s=0.2, at_once=1)
+    subject = limiter(at_once=1)
     inside, leave = threading.Event(), threading.Event()
 
     def long_call() -> None:
@@ -106,7 +106,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
     assert subject.waits_for(2) == "merchants"
     assert call(subject) == TOO_MANY
     with ThreadPoolExecutor(1) as waiting:
-        patient = limiter(call_s=60.0, at_once=1)
+        patient = limiter(at_once=1)
         holder = patient.trying(item(3), again=False).calling("merchants")
         holder.__enter__()
         answer = waiting.submit(call, patient)
@@ -119,7 +119,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
 
 
 def test_when_the_batch_ends_nobody_begins_a_call_any_more() -> None:
-    subject = limiter(call_s=60.0, at_once=1)
+    subject = limiter(at_once=1)
     holder = subject.trying(item(3), again=False).calling("merchants")
     holder.__enter__()
     with ThreadPoolExecutor(1) as waiting:
@@ -185,7 +185,7 @@ def test_a_younger_one_is_told_by_a_later_batch_when_it_is_back() -> None:
     assert subject.reports()["merchants"].calls == 0
     time.now += 0.3
     out.__exit__(None, None, None)
-    assert limiter(late=late, time=time).reports()["merchants"] == Report(calls=1, seconds=0.5)
+    assert limiter(late=late, time=time).reports()["merchants"] == Report(calls=1, late=1, seconds=0.5)
 
 
 def test_one_that_never_comes_back_is_told_as_failed_by_a_later_batch() -> None:
@@ -201,9 +201,13 @@ def test_one_that_never_comes_back_is_told_as_failed_by_a_later_batch() -> None:
     assert limiter(late=late, time=time).reports() == {}
 
 
-def test_a_probe_that_is_out_when_the_batch_ends_has_failed() -> None:
-    budgets = Budgets({"merchants": Budget(1, 1, 1, 1, probing=True)})
-    subject = Limiter(budgets, 60.0)
-    out = subject.trying(item(), again=False).calling("merchants")
+def test_a_call_that_an_earlier_batch_left_behind_still_counts_among_those_at_a_time() -> None:
+    time, late = Time(), LateCalls()
+    following = limiter(late=late, time=time, at_once=1)
+    first = limiter(late=late, time=time)
+    out = first.trying(item(7), again=False).calling("merchants")
     out.__enter__()
-    assert subject.reports()["merchants"].failed == 1
+    assert first.reports()["merchants"].out == 1
+    assert call(following) == TOO_MANY
+    out.__exit__(None, None, None)
+    assert call(following) == "good"
