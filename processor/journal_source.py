@@ -28,8 +28,8 @@ LOOK_EVERY_S = 0.2
 FILES_PER_BATCH_MAX = 8
 """Commits of the source that one batch takes: at four a second it falls behind by none."""
 
-ROW = "journal_row"
-"""The column that holds a row of the journal beside Kafka's columns."""
+BESIDE = "journal_"
+"""Begins the names of the journal's columns beside Kafka's."""
 
 
 class JournalGone(PayhookError):
@@ -102,14 +102,14 @@ class JournalSource:
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
         assert self._version is not None, "the backlog is asked for first"
-        columns = ", ".join(f"`{name}`" for name in self._records.columns)
+        columns = [f"`{name}` AS {BESIDE}{name}" for name in self._records.columns]
         journal = (
             self._session.readStream.format("delta")
             .option("startingVersion", self._version)
             .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
             .load(self._path)
             .where(f"decision = '{Decision.APPLIED.value}' AND seq >= {self._lowest(marks)}")
-            .selectExpr(f"struct({columns}) AS {ROW}")
+            .selectExpr(*columns)
         )
         control = self._control.topic_frame(marks, records_max).unionByName(tick(self._session, self._control.tick_s))
         return control.unionByName(journal, allowMissingColumns=True)
@@ -117,11 +117,10 @@ class JournalSource:
     def records(self, table: pa.Table) -> pa.Table:
         """Kafka's records as they are, the journal's rows as records, in seq order."""
         kafka = table.filter(pc.is_valid(table["topic"])).select(COLUMNS)
-        found = table[ROW].drop_null()
-        if len(found) == 0:
-            return kafka
-        rows = pa.Table.from_struct_array(found).sort_by("seq")
-        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), self._records.table(from_arrow(rows))])
+        names = self._records.columns
+        found = table.filter(pc.is_valid(table[f"{BESIDE}seq"])).select([BESIDE + name for name in names])
+        rows = from_arrow(found.rename_columns(names).sort_by("seq"))
+        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), self._records.table(rows)])
 
     def _lowest(self, marks: Marks) -> int:
         return min(marks[topic][0] for topic in self._records.topics)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from core.decision import Decision
 from core.event import from_record
 from journal.errors import BatchInvalid
 from journal.marks import Marks, check_movement
+from journal.schema import to_arrow
 from journal.writer import JournalWriter
-from processor.feed import FeedRecords, OwnFeed
+from processor.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
 from processor.intake import KafkaRecord, OffsetHole, read_table, take
 from processor.journal_source import JournalGone, JournalSource
 from tests.unit.journal.rows import STARTS, marks, row
@@ -148,3 +150,18 @@ def test_a_journal_that_ends_before_a_mark_stops_the_start(journal: Path) -> Non
     subject.check({"payments.control": {0: 0}, SHOP: {0: 13}, "journal.ledger/gone": {0: 99}}, held)
     with pytest.raises(JournalGone, match="seq 14 is next"):
         subject.check({"payments.control": {0: 0}, SHOP: {0: 14}}, held)
+
+
+def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Path) -> None:
+    subject = source(journal, 100, "shop")
+    columns = records("shop").columns
+    rows = to_arrow([row(8, mode="live"), row(7, mode="live")]).select(columns)
+    beside = rows.rename_columns([f"journal_{name}" for name in columns])
+    command = pa.Table.from_pylist(
+        [{"topic": "payments.control", "partition": 0, "offset": 3, "value": b"{}", "headers": []}], RECORD_SCHEMA
+    )
+    tick = pa.Table.from_pylist([dict.fromkeys(RECORD_SCHEMA.names)], RECORD_SCHEMA)
+    batch = pa.concat_tables([command, beside, tick], promote_options="default")
+    found = read_table(subject.records(batch))
+    assert [(one.topic, one.offset) for one in found] == [("payments.control", 3), (SHOP, 7), (SHOP, 8)]
+    assert read_table(subject.records(batch.slice(3))) == []
