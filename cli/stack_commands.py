@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.catching_up import catching_up
+from cli.downstreams import held_back
 from cli.entity_status import print_entity
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
@@ -171,6 +172,8 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
         row(table, what, words)
     for name, stream in said.get("streams", {}).items():
         row(table, f"stream {name}", _stream_told(stream))
+    for what, words in held_back([processor, *said.get("streams", {}).values()]):
+        row(table, what, words)
     if side is said and "test" in said:
         row(table, "test traffic", "ready" if said["test"]["ready"] else "not ready")
     row(table, "pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items()))

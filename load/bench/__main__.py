@@ -29,6 +29,7 @@ from load.bench.head_of_line import HEAD_OF_LINE_SECONDS, HEAD_OF_LINE_SECONDS_S
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
+from load.bench.storms import STORMS_SECONDS, STORMS_SECONDS_SHORT, measure_storms
 from load.bench.streams import STREAMS_SECONDS, STREAMS_SECONDS_SHORT, measure_streams
 from stack.paths import DEFAULT_DATA_DIR
 
@@ -42,6 +43,7 @@ GROUPS = (
     Group("e2e", E2E_SECONDS + 60, measure_e2e, E2E_SECONDS_SHORT + 60),
     Group("head_of_line", HEAD_OF_LINE_SECONDS, measure_head_of_line, HEAD_OF_LINE_SECONDS_SHORT),
     Group("streams", STREAMS_SECONDS, measure_streams, STREAMS_SECONDS_SHORT),
+    Group("storms", STORMS_SECONDS, measure_storms, STORMS_SECONDS_SHORT),
     Group("retry", RETRY_SECONDS, measure_retry, RETRY_SECONDS_SHORT),
 )
 

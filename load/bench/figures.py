@@ -76,6 +76,7 @@ GOALS = {
     "start.ready_s_at_10m": Goal(at_most=30),
     "start.rebuild_s_at_10m": Goal(at_most=180),
     "head_of_line.p99_added_s": Goal(at_most=0.5),
+    "storms.goodput_limited": Goal(at_least=0.8),
     "retry.late_p99_s": Goal(at_most=1.5),
     "retry.early": Goal(at_most=0),
 }

@@ -6,19 +6,24 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from core.clock import ManualClock
 from core.decision import ErrorKind
-from core.work import Applied, WorkItem
+from core.work import Applied, Held, WorkItem
 from processor.classify import Classifier, Failure
+from processor.downstream_settings import DownstreamSettings
+from processor.downstreams import Downstreams
 from processor.execute import Executor, Results
 from processor.spark import open_session
 from processor.worker import Task
 from stack.jars import spark_jars
+from tests.integration.processor import calling_handler
 from tests.integration.processor.killing_handler import build
 
 CHECKOUT = Path(__file__).parents[3]
@@ -110,3 +115,24 @@ def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: Spar
     after = executor.run([[item(3_000)]])
     assert kinds(after) == {3_000: Applied}
     assert worker not in after.hung and list(after.hung.values()) == [0]
+
+
+def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session: SparkSession, tmp_path: Path) -> None:
+    """Two Python workers: three probes are three calls in all."""
+    clock, file = ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), tmp_path / "calls"
+    settings = DownstreamSettings(failures_to_open=4, probes=3, reset_s=5.0)
+    downstreams = Downstreams({"merchants": settings}, clock)
+    executor = Executor(session, task(build_handler=calling_handler.build, stream="calls"), 2, downstreams)
+
+    def run(kind: str) -> tuple[int, set[type]]:
+        file.write_bytes(b"")
+        results = executor.run([[replace(item(seq, kind), body=str(file).encode())] for seq in range(200)])
+        return file.stat().st_size, {type(result) for result in results.by_item.values()}
+
+    calls, outcomes = run("fails")
+    assert 4 <= calls <= 4 + settings.concurrency_start
+    assert outcomes == {Held}
+    assert run("fine") == (0, {Held})
+    clock.advance(5)
+    assert run("fine") == (3, {Applied, Held})
+    assert run("fine") == (200, {Applied})
