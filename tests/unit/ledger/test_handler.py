@@ -12,7 +12,7 @@ import pytest
 from core.decision import ErrorKind
 from core.errors import SettingError, Unparseable
 from core.money import Money, MoneyFact, Movement
-from core.work import Applied, Ignored, WorkItem
+from core.work import Applied, Held, Ignored, WorkItem
 from ledger import handler
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler
@@ -48,7 +48,9 @@ def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake") -> 
 
 
 def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ignored:
-    return LedgerHandler({"fake": FakeAdapter(answer)}, FakeDirectory())(work)
+    outcome = LedgerHandler({"fake": FakeAdapter(answer)}, FakeDirectory())(work)
+    assert not isinstance(outcome, Held)
+    return outcome
 
 
 def test_a_money_fact_is_booked_on_the_merchant_of_its_account() -> None:
