@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from processor.downstream_settings import DownstreamSettings
 from processor.error_rules import Rules
+from processor.payload import BYTES_MAX, PAYLOAD_PATTERN
+from processor.retry import PolicyText
 
 
 class DeadHead(StrEnum):
@@ -26,9 +28,18 @@ class StreamSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    retry: str = Field(
+    retry: PolicyText = Field(
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
-        description="retry policy: exponential(…), fixed(…) or forever(…)",
+        description="retry policy: exponential(…), forever(…), fixed(5s x3, 15s x5), or a list such as 5000x3, 15000x5",
+    )
+    payload: str = Field(
+        "json",
+        pattern=PAYLOAD_PATTERN,
+        description="what events hold: json (the handler gets the bytes as they came), avro:FILE.avsc or "
+        "protobuf:FILE.desc#package.Message (it gets JSON made of them)",
+    )
+    payload_bytes_max: int = Field(
+        BYTES_MAX, ge=1, le=64 << 20, description="a larger payload is dead: no handler sees it"
     )
     dead_head: DeadHead = Field(
         DeadHead.WAIT, description="followers of a dead event: continue, die_with_it, or wait for a person"

@@ -42,6 +42,7 @@ from processor.lag import EndsWatch, JournalEnds, KafkaEnds
 from processor.lasting import LastingStream
 from processor.metrics import ProcessorMetrics
 from processor.pace import Pace, PaceLimits
+from processor.payload import decoder_of, decoding
 from processor.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -141,7 +142,8 @@ def wire(
     :param places_of: places by a stream's name in its mode
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
-    build_handler = bound(f"[{config.name}] handler", config.handler, sections, config.settings)
+    decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
+    build_handler = decoding(bound(f"[{config.name}] handler", config.handler, sections, config.settings), decoder)
     derived = {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()}
     hooks = bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None
     return Wired(
@@ -193,8 +195,6 @@ def open_stream(
     After an error nothing of it is held, and it may be called again with the same ``tenure``.
     """
     stream, places = wired.name, wired.places
-    tasks = wired.config.tasks_max or shared.cores
-    Executor(shared.session, wired.task, tasks).warm()
     held = source.held()
     _check_dead_letters(wired, shared, held)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def open_stream(
             bodies=bodies,
             followers=_followers(wired, reader),
             dead_letters=dead_letters,
-            executor=Executor(shared.session, wired.task, tasks, downstreams),
+            executor=Executor(shared.session, wired.task, _tasks(wired, shared), downstreams),
             adapters=shared.adapters,
             clock=shared.clock,
             trying=places.trying,
@@ -250,6 +250,7 @@ class Starter:
         self._telling = telling
         self._tenure = Tenure(uuid.uuid4().hex)
         self._catch_up = _catch_up(wired, shared)
+        self._is_warm = False
 
     @property
     def name(self) -> str:
@@ -275,8 +276,14 @@ class Starter:
                 self._catch_up,
             )
 
+        def open_batches(tenure: Tenure) -> Batches:
+            if not self._is_warm:
+                Executor(shared.session, wired.task, _tasks(wired, shared)).warm()
+                self._is_warm = True
+            return open_stream(wired, shared, source, self._metrics, self._catch_up, tenure)
+
         return LastingStream(
-            lambda tenure: open_stream(wired, shared, source, self._metrics, self._catch_up, tenure),
+            open_batches,
             run_on,
             self._telling.outage,
             tenure=self._tenure,
@@ -290,6 +297,11 @@ def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
     ends = EndsWatch(KafkaEnds(shared.bootstrap) if reads is None else JournalEnds(reads.journal))
     executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
     return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
+
+
+def _tasks(wired: Wired, shared: Shared) -> int:
+    """Tasks of the stream's handlers at a time."""
+    return wired.config.tasks_max or shared.cores
 
 
 def _followers(wired: Wired, reader: JournalReader) -> list[Derived]:
