@@ -226,7 +226,8 @@ def later_row(of: JournalRow, seq: int, decision: Decision, **more: Any) -> Jour
 def batches() -> list[list[JournalRow]]:
     """Three commits with every kind of decision in them."""
     died = {"error_class": "MerchantUnknown", "error_message": "no merchant", "error_kind": ErrorKind.SNBE}
-    conflict = {"error_class": "EventConflict", "error_message": "other content", "error_kind": ErrorKind.NRE}
+    refused = {"error_message": "other content", "error_kind": ErrorKind.NRE, "handler_version": None}
+    conflict: dict[str, Any] = {"error_class": "EventConflict", **refused}
     waits = {"blocking": True, "due_at": AT + timedelta(seconds=60)}
     first = [
         new_row(1, EVENTS, 0, 100, Decision.APPLIED, "evt_1", postings=booking(capture=True), **fact("ch_1")),
