@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
+from journal.marks import Marks
 from processor.catch_up import CatchUp
 from processor.lag import Ends
 from processor.lasting import Outage
@@ -26,6 +27,9 @@ class NothingKnown:
     @property
     def latest(self) -> Ends:
         return {}
+
+    def of(self, marks: Marks) -> None:
+        """Nobody is asked."""
 
 
 class Told:
