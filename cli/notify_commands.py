@@ -14,6 +14,7 @@ from rich.table import Table
 
 from cli.place import Place, with_place
 from cli.tables import row
+from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from notify.disabled import DisabledSubscribers
@@ -21,7 +22,7 @@ from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.files import write_new
 from notify.handler import disabled_folder
-from notify.sender import SECRETS_MAX, Sender
+from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
 
@@ -106,7 +107,9 @@ def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
     began = clock.monotonic()
     answer = sender.send(subscriber, message_id, trial_json(message_id, to_rfc3339(clock.now())))
     took_ms = (clock.monotonic() - began) * 1_000
-    click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id} {answer.said.strip()}".rstrip())
+    # As a quoted text: what a stranger's server says doesn't reach the terminal as control sequences.
+    said = f": {shown(answer.said, SAID_CHARS_MAX)}" if answer.said else ""
+    click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id}{said}")
     return 200 <= answer.status <= 299
 
 

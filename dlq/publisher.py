@@ -6,8 +6,7 @@ import heapq
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from core.clock import Clock, SystemClock
 from core.decision import Decision
+from dlq.catch_up import Bodies, CatchUp, Read, Rows
 from dlq.record import DlqRecord, build_record
 from dlq.settings import DlqSettings
 from journal.schema import JournalRow
@@ -35,18 +35,6 @@ class Producer(Protocol):
     def flush(self) -> Callable[[float], int]: ...
     @property
     def purge(self) -> Callable[[], None]: ...
-
-
-class Rows(Protocol):
-    """A journal that can be read by seq (`journal.reader.JournalReader`)."""
-
-    def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]: ...
-
-
-class Bodies(Protocol):
-    """A store of bodies by hash (`journal.bodies.BodyStore`)."""
-
-    def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]: ...
 
 
 class Watcher(Protocol):
@@ -96,7 +84,7 @@ class DlqPublisher:
         self._waiting: deque[_Letter] = deque()
         self._later: list[tuple[float, int, _Letter]] = []
         self._order = itertools.count()
-        self._catching_up: _CatchUp | None = None
+        self._catching_up: CatchUp | None = None
         self._behind = False
         self._replace_producer = False
         self.written = 0
@@ -119,7 +107,7 @@ class DlqPublisher:
         ``reopen`` opens the journal as it is by then, for what memory couldn't hold. Without it that waits for the
         next start, and so does `published_upto`.
         """
-        source = _CatchUp(bodies, reopen)
+        source = CatchUp(bodies, reopen)
         read = source.read(reader, self._taken_upto, self._room)
         self._take_read(read)
         self._behind = not read.whole
@@ -182,7 +170,7 @@ class DlqPublisher:
             self._behind = True
             log.warning("%s: %d dead letters wait; more are left in the journal", self._topic, self.unacknowledged)
 
-    def _read_on(self, source: _CatchUp) -> None:
+    def _read_on(self, source: CatchUp) -> None:
         """Reads where there is room for half of what memory holds: each reading scans the bodies."""
         read = source.finished()
         if read is not None:
@@ -191,7 +179,7 @@ class DlqPublisher:
         elif not source.busy and self._room * 2 >= self._settings.in_memory_max:
             source.begin(self._taken_upto, self._room)
 
-    def _take_read(self, read: _Read) -> None:
+    def _take_read(self, read: Read) -> None:
         for row, body in read.letters:
             self._take(row, body)
         self._taken_upto = max(self._taken_upto, read.upto)
@@ -262,59 +250,3 @@ class DlqPublisher:
             self._producer.poll(0)
         self._producer = None
         self._replace_producer = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Dead rows with bodies; every dead row up to ``upto`` is among them or came before.
-
-    ``whole``: the journal had no more.
-    """
-
-    letters: list[tuple[JournalRow, bytes]]
-    upto: int
-    whole: bool
-
-
-class _CatchUp:
-    """Reads dead rows from the journal, beside the caller's thread where asked to."""
-
-    def __init__(self, bodies: Bodies, reopen: Callable[[], Rows] | None) -> None:
-        self._bodies = bodies
-        self._reopen = reopen
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dlq-catch-up")
-        self._future: Future[_Read] | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._future is not None
-
-    def begin(self, after: int, letters_max: int) -> None:
-        reopen = self._reopen
-        if reopen is not None:
-            self._future = self._thread.submit(lambda: self.read(reopen(), after, letters_max))
-
-    def finished(self) -> _Read | None:
-        if self._future is None or not self._future.done():
-            return None
-        future, self._future = self._future, None
-        return future.result()
-
-    def read(self, reader: Rows, after: int, letters_max: int) -> _Read:
-        """The next dead rows after ``after``, at most so many."""
-        dead: list[JournalRow] = []
-        upto, whole = after, True
-        for rows in reader.rows_after(after):
-            found = [row for row in rows if row.decision is Decision.DEAD]
-            taken = found[: letters_max - len(dead)]
-            dead += taken
-            if len(taken) < len(found):
-                upto, whole = max(upto, taken[-1].seq if taken else rows[0].seq - 1), False
-                break
-            upto = rows[-1].seq
-        hashes = [row.body_sha256 for row in dead if row.body_sha256 is not None]
-        bodies = self._bodies.fetch(hashes) if hashes else {}
-        return _Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, whole)
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -13,6 +13,7 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
@@ -20,6 +21,7 @@ from core.keys import hash16
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
+from journal.index_catch_up import SETTLED_COLUMNS, reflect
 from journal.index_changes import Changes, Line, read_line
 from journal.keystore import KeyStore
 from journal.open_item import OpenItem, pack, unpack
@@ -173,10 +175,7 @@ class Index:
         changes = Changes(self._store, bodies, self._open, self._dead, self._any_line)
         for row in fresh:
             changes.reflect(row)
-        seq, last_hash = fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash)
-        self._store.write(changes.whole(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
-        self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
-        self._any_line = changes.any_line
+        self._end(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it doesn't reflect this journal's history.
@@ -185,13 +184,25 @@ class Index:
         """
         if not self._belongs_to(reader):
             self._begin_anew(reader)
-        for rows in reader.rows_after(self._seq):
-            self.apply(rows, {})
+        for table in reader.tables_after(self._seq, SETTLED_COLUMNS):
+            self._follow(table, reader)
         self._fetch_bodies(bodies)
 
     def close(self) -> None:
         """Lets the next writer take the folder over."""
         self._store.close()
+
+    def _follow(self, table: pa.Table, reader: JournalReader) -> None:
+        """As `apply`; of rows that settle their event at once, by far the most, no row is made."""
+        changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
+        reflect(table, reader, changes)
+        seq, last_hash = table["seq"][-1].as_py(), bytes.fromhex(table["row_hash"][-1].as_py())
+        self._end(changes, seq, last_hash)
+
+    def _end(self, changes: Changes, seq: int, last_hash: bytes) -> None:
+        self._store.write(changes.whole(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
+        self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
+        self._any_line = changes.any_line
 
     def _fetch_bodies(self, bodies: BodyStore) -> None:
         while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):

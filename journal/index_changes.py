@@ -59,7 +59,25 @@ class Changes:
         self._reflect_keys(row)
         self._reflect_item(row)
         if row.decision is Decision.APPLIED:
-            self._reflect_applied(row)
+            self._pass_line(row.entity_key or "", row.item_seq)
+
+    def reflect_settled(
+        self,
+        item_seq: int,
+        entity_key: str | None,
+        event: tuple[str, str, int] | None,
+        fact: tuple[str, str] | None,
+        *,
+        applied: bool,
+    ) -> None:
+        """As `reflect` of a first row that leaves nothing open: ``event`` is its key, content hash and version."""
+        if event is not None:
+            self._hold_event(*event)
+        if applied:
+            if fact is not None:
+                self._hold_fact(*fact)
+            if self.any_line:
+                self._pass_line(entity_key or "", item_seq)
 
     def whole(self, mark: bytes) -> WriteBatch:
         """All changes and the index's new mark."""
@@ -77,12 +95,16 @@ class Changes:
             if is_conflict(row) and row.error_class == CONFLICT_CLASS:
                 self.batch.put(layout.conflict_key(row.event_key, content), b"")
             else:
-                content8 = bytes.fromhex(content[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")
-                version = bytes([row.content_version or 0])
-                self.batch.put(layout.EVENT + hash16(row.event_key), content8 + version)
+                self._hold_event(row.event_key, content, row.content_version or 0)
         if row.decision is Decision.APPLIED and row.fact_key is not None:
-            fact8 = bytes.fromhex((row.fact_sha256 or "")[: 2 * layout.CONTENT_BYTES])
-            self.batch.put(layout.FACT + hash16(row.fact_key), fact8)
+            self._hold_fact(row.fact_key, row.fact_sha256 or "")
+
+    def _hold_event(self, event_key: str, content_sha256: str, content_version: int) -> None:
+        content8 = bytes.fromhex(content_sha256[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")
+        self.batch.put(layout.EVENT + hash16(event_key), content8 + bytes([content_version]))
+
+    def _hold_fact(self, fact_key: str, fact_sha256: str) -> None:
+        self.batch.put(layout.FACT + hash16(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))
 
     def _reflect_item(self, row: JournalRow) -> None:
         before = None if row.first else self._item(row.item_seq)
@@ -94,11 +116,10 @@ class Changes:
             self._remember(after)
         self._count_beside(before, after)
 
-    def _reflect_applied(self, row: JournalRow) -> None:
-        entity_key = row.entity_key or ""
+    def _pass_line(self, entity_key: str, item_seq: int) -> None:
         line = self._line(entity_key)
-        if line is not None and line.applied_upto < row.item_seq:
-            self._lines[entity_key] = Line(line.beside, row.item_seq)
+        if line is not None and line.applied_upto < item_seq:
+            self._lines[entity_key] = Line(line.beside, item_seq)
 
     def _count_beside(self, before: OpenItem | None, after: OpenItem | None) -> None:
         """A line begins with the first item that stands beside it and ends with the last."""

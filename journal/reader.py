@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
-from journal.scan import last_seq, scan
+from journal.scan import last_seq, pick, scan
 from journal.schema import LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
 
 ROWS_PER_CHUNK = 10_000
 """About 20 MB of rows as Python objects."""
+
+ROWS_PER_WIDE_WINDOW = 250_000
+"""About 60 MB of rows with the few columns that the index wants."""
+
+ROWS_PER_TABLE = 50_000
 
 
 class JournalReader:
@@ -53,6 +59,19 @@ class JournalReader:
         for window in scan(self._table, seq, self._there(columns)):
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
+
+    def tables_after(self, seq: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """As `rows_after`, as tables of a few short columns: for what looks at every row of a long journal."""
+        for window in scan(self._table, seq, self._there(columns), ROWS_PER_WIDE_WINDOW):
+            for at in range(0, window.num_rows, ROWS_PER_TABLE):
+                yield window.slice(at, ROWS_PER_TABLE)
+
+    def rows_of(self, seqs: Sequence[int]) -> list[JournalRow]:
+        """Whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another.
+
+        :raises JournalBroken: one isn't there, or a file can't be read
+        """
+        return from_arrow(pick(self._table, seqs)) if seqs else []
 
     def row_hash_at(self, seq: int) -> str | None:
         """The hash of one row: by it a derived state knows whether it follows this history."""

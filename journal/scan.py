@@ -19,21 +19,41 @@ ROWS_PER_WINDOW = 50_000
 """About 50 MB of rows in Arrow."""
 
 
-def scan(table: DeltaTable, after: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def scan(
+    table: DeltaTable, after: int, columns: Sequence[str] | None = None, rows_per_window: int = ROWS_PER_WINDOW
+) -> Iterator[pa.Table]:
     """Rows with a greater seq than ``after``, in seq order, a window a table.
+
+    A large file is decoded once for every window that it reaches into: few columns bear wider windows.
 
     :raises JournalBroken: a seq is missing or there twice, or a file can't be read
     """
     wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
     try:
         last = last_seq(table)
-        for since in range(after + 1, last + 1, ROWS_PER_WINDOW):
-            until = min(since + ROWS_PER_WINDOW, last + 1)
+        for since in range(after + 1, last + 1, rows_per_window):
+            until = min(since + rows_per_window, last + 1)
             rows = _window(table, since, until, wanted)
             _check_whole(table, rows, since, until)
             yield rows
     except (OSError, DeltaError, pa.ArrowException) as unreadable:
         raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+
+
+def pick(table: DeltaTable, seqs: Sequence[int]) -> pa.Table:
+    """The whole rows of ascending ``seqs``, in that order.
+
+    :raises JournalBroken: one is missing or there twice, or a file can't be read
+    """
+    wanted = pa.array(seqs, pa.int64())
+    try:
+        files = table.to_pyarrow_dataset(file_pruning_predicate=f"seq >= {seqs[0]} AND seq <= {seqs[-1]}")
+        rows = files.to_table(filter=pc.field("seq").isin(wanted)).sort_by("seq")
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+    if rows["seq"].combine_chunks() != wanted:
+        raise JournalBroken(table.table_uri, f"of the rows {seqs[0]} to {seqs[-1]} not each is there once")
+    return rows
 
 
 def last_seq(table: DeltaTable) -> int:
@@ -53,5 +73,5 @@ def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None
 
 
 def _check_whole(table: DeltaTable, rows: pa.Table, since: int, until: int) -> None:
-    if rows["seq"].to_pylist() != list(range(since, until)):
+    if rows["seq"].combine_chunks() != pa.array(range(since, until), pa.int64()):
         raise JournalBroken(table.table_uri, f"seq {since} to {until - 1} aren't there once each")

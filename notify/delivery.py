@@ -9,6 +9,7 @@ the name. So no second look-up can lead elsewhere.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import operator
@@ -253,7 +254,7 @@ def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: Excep
         else:
             done.set_result(result)  # type: ignore[arg-type]
 
-    if not loop.is_closed():
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
         loop.call_soon_threadsafe(tell)
 
 

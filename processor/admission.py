@@ -16,6 +16,7 @@ from journal.open_item import OpenItem
 from processor.classify import Failure
 from processor.intake import Item
 from processor.line_up import is_dead, line_up
+from processor.retry import policy_for
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from processor.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, park
@@ -132,7 +133,8 @@ class Admission:
         if item.row.fact_key is not None:
             item.known_fact = self._index.known_fact(item.row.fact_key)
         item.previous_dead = group.died is not None and group.died < item.seq
-        item.last_try = self._rules.policy.delay_s(item.row.attempt + 1, _no_jitter) is None
+        policy = policy_for(item.row.retry_policy, self._rules.policy)
+        item.last_try = policy.delay_s(item.row.attempt + 1, _no_jitter) is None
         item.condemned = self._condemned.get(item.seq)
         if item.condemned is not None:
             item.ends_line = self._rules.dead_head is not DeadHead.CONTINUE
@@ -203,11 +205,15 @@ def _no_jitter() -> float:
 
 
 def again(waiting: OpenItem) -> Item:
-    """A waiting event as an item of this batch: its identities stay, what was decided last is cleared."""
+    """A waiting event as an item of this batch: its identities stay, what was decided last is cleared.
+
+    One that failed before keeps the policy under which it did.
+    """
     row = copy.copy(waiting.row)
     row.seq = 0
     row.first = False
-    row.due_at = row.reason = row.retry_policy = row.cause_seq = row.actor = None
+    row.due_at = row.reason = row.cause_seq = row.actor = None
+    row.retry_policy = row.retry_policy if row.attempt > 0 else None
     row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
     row.log_lines = row.handler_version = row.postings = row.headers = None
     return Item(row, waiting.body, new=False)

@@ -11,7 +11,7 @@ from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
 from journal.schema import JournalRow
 from processor.classify import Failure
 from processor.intake import Item
-from processor.retry import RetryPolicy
+from processor.retry import RetryPolicy, policy_for
 from processor.settings import DeadHead
 
 __all__ = [
@@ -85,8 +85,10 @@ def fail(
 ) -> None:
     """A try failed: a retry with its due time, or death when the error or the policy says so.
 
-    What misses a predecessor holds nobody back: that may be one of its followers.
+    What misses a predecessor holds nobody back: that may be one of its followers. ``policy`` is for events that fail
+    for the first time; one that failed before goes on with its own.
     """
+    policy = policy_for(item.row.retry_policy, policy)
     retry = item.row.attempt + 1
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, random)
     item.row.retry_policy = policy.text

@@ -20,6 +20,7 @@ POINTS = (
     "processor.after_commit",
     "processor.after_index",
     "processor.after_postings",
+    "processor.after_dlq",
 )
 
 

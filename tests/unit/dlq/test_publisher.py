@@ -37,6 +37,19 @@ def dead_row(seq: int, decision: Decision = Decision.DEAD, partition: int = 0) -
     )
 
 
+class Landed:
+    """A record as Kafka holds it."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self._partition, self._offset = partition, offset
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+
 class FakeProducer:
     """Queues records; the test says what becomes of each. ``queue_max`` models librdkafka's full queue."""
 
@@ -78,7 +91,7 @@ class FakeProducer:
             self.landed.append(int(dict(record["headers"])["payhook.seq"]))
             self.values.append(record["value"])
             self.partitions.append(record["partition"])
-            callback(None, None)
+            callback(None, Landed(record["partition"], len(self.landed) - 1))
 
     def fail(self, count: int, error: KafkaError) -> None:
         for _ in range(min(count, len(self.queue))):
@@ -326,3 +339,40 @@ class PublisherMachine(RuleBasedStateMachine):
 
 TestPublisherMachine = PublisherMachine.TestCase
 TestPublisherMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+class Watching:
+    """Writes down what it is told of dead rows."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def taken(self, row: JournalRow) -> None:
+        self.told.append(("taken", row.seq))
+
+    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
+        self.told.append(("published", row.seq, topic, partition, offset))
+
+    def refused(self, row: JournalRow, error: Exception) -> None:
+        self.told.append(("refused", row.seq, type(error)))
+
+    def close(self, timeout_s: float) -> None:
+        self.told.append(("close", timeout_s))
+
+
+def test_a_watcher_is_told_before_a_letter_goes_of_each_refusal_and_where_it_is() -> None:
+    producer, watching = FakeProducer(), Watching()
+    clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+    letters = DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=SMALL, clock=clock, watcher=watching)
+    letters.publish([(dead_row(1, partition=2), BODY)])
+    producer.fail(1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    clock.advance(1)
+    letters.poll()
+    producer.deliver()
+    letters.close(3.0)
+    assert watching.told == [
+        ("taken", 1),
+        ("refused", 1, KafkaException),
+        ("published", 1, "dlq.ledger", 2, 0),
+        ("close", 3.0),
+    ]

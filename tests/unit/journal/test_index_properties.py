@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import OPEN_DECISIONS, Decision
 from journal.index import Index
-from journal.schema import JournalRow
+from journal.index_changes import Line
+from journal.schema import JournalRow, to_arrow
 from tests.unit.journal.histories import bodies, histories, portions
 from tests.unit.journal.rows import NOW, sha
 
@@ -33,9 +35,12 @@ class ListReader:
     def last_seq(self) -> int:
         return self.rows[-1].seq if self.rows else 0
 
-    def rows_after(self, seq: int) -> Iterator[list[JournalRow]]:
+    def tables_after(self, seq: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         for at in range(seq, len(self.rows), self.chunk):
-            yield list(self.rows[at : at + self.chunk])
+            yield to_arrow(self.rows[at : at + self.chunk]).select(list(columns))
+
+    def rows_of(self, seqs: Sequence[int]) -> list[JournalRow]:
+        return [self.rows[seq - 1] for seq in seqs]
 
     def row_hash_at(self, seq: int) -> str | None:
         return self.rows[seq - 1].row_hash
@@ -111,6 +116,11 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
             assert [item.row.item_seq for item in index.blocking(entity, 100)] == queue
             assert index.is_blocked(entity) == bool(queue)
             assert [item.row.item_seq for item in index.blocking(entity, 1)] == queue[:1]
+            mine = sorted(seq for seq, row in waits.items() if row.entity_key == entity)
+            assert list(index.of_entity(entity)) == mine
+            died, line = _passed_over(rows, entity)
+            assert list(index.died(entity)) == died
+            assert index.line(entity) == line
         due = sorted(
             (row.due_at, seq)
             for seq, row in waits.items()
@@ -121,6 +131,23 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
         index.close()
 
     in_a_folder(check)
+
+
+def _passed_over(rows: Sequence[JournalRow], entity: str) -> tuple[list[int], Line | None]:
+    """Who died and holds nothing back, and what was applied while anybody held nothing back: read row by row."""
+    beside: dict[int, bool] = {}
+    applied = 0
+    for row in rows:
+        if row.entity_key != entity:
+            continue
+        is_open = row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
+        before = beside.pop(row.item_seq, False)
+        if is_open and not row.blocking:
+            dead = row.decision is Decision.DEAD
+            beside[row.item_seq] = row.error_class != "EventConflict" if dead else before
+        applied = max(applied, row.item_seq if row.decision is Decision.APPLIED else 0) if beside else 0
+    died = sorted(seq for seq, it_died in beside.items() if it_died)
+    return died, Line(len(beside), applied) if beside else None
 
 
 def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:

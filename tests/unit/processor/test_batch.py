@@ -270,3 +270,37 @@ def test_a_retry_is_not_before_the_time_that_the_downstream_asks_for(engine: Eng
     engine.handler.fails(key, Throttled("later"), times=1)
     [row] = engine.batch()
     assert (row.decision.value, row.attempt, row.due_at) == ("retry", 1, engine.clock.now() + timedelta(seconds=90))
+
+
+def test_a_stream_that_was_blocked_is_so_after_a_restart_and_probes_until_one_gets_through(
+    engine: Engine,
+) -> None:
+    first, second = engine.post("evt_1"), engine.post("evt_2", entity="e2")
+    engine.handler.fails(first, Down("no answer"))
+    engine.handler.fails(second, Down("no answer"))
+    engine.batch()
+    engine.start()
+    assert engine.batches.blocked
+    assert engine.batches.status()["blocked"] == "Down: no answer"
+    assert engine.batches.probe_s == 2.0
+    engine.clock.advance(engine.batches.probe_s)
+    engine.batches.probe()
+    assert engine.batches.blocked and engine.batches.probe_s == 4.0
+    engine.handler.script.clear()
+    engine.clock.advance(engine.batches.probe_s)
+    engine.batches.probe()
+    assert not engine.batches.blocked
+    engine.start()
+    assert not engine.batches.blocked
+    engine.advance(60)
+    assert [engine.decisions(key)[-1] for key in (first, second)] == ["applied", "applied"]
+    assert {row.attempt for row in engine.journal.rows} == {0}
+    assert engine.dead_letters.published == []
+
+
+def test_a_blocked_stream_of_which_nothing_waits_any_more_goes_on(engine: Engine) -> None:
+    first = engine.post("evt_1")
+    engine.handler.fails(first, Down("no answer"))
+    engine.batch()
+    engine.batches.probe()
+    assert not engine.batches.blocked

@@ -341,6 +341,18 @@ def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() 
     assert subject.budgets().by_name["merchants"].calls == 1
 
 
+@pytest.mark.parametrize(("failed", "excused"), [(2, True), (1, False)])
+def test_a_failed_probe_is_its_events_own_where_another_probe_was_good(failed: int, excused: bool) -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"*": SETTINGS}, clock)
+    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(10)
+    results: dict[int, Outcome | Failure] = {1: failure("slow")}
+    subject.judge(results, {"slow": Report(calls=2, failed=failed, failed_in_a_row=1)})
+    assert subject.status()["slow"]["state"] == OPEN
+    assert isinstance(results[1], Held) == excused
+
+
 @pytest.mark.parametrize(("since_good_s", "excused"), [(30, False), (61, True)])
 def test_a_failure_told_late_and_alone_is_excused_unless_the_downstream_was_alive_lately(
     since_good_s: float, excused: bool

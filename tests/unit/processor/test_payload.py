@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -29,10 +30,14 @@ from hypothesis import strategies as st
 from core.decision import ErrorKind
 from core.errors import SettingError
 from core.strict_json import DEPTH_MAX
-from core.work import Applied, Outcome, WorkItem
+from core.work import Applied, WorkItem
 from processor import payload
 from processor.classify import Classifier
-from processor.payload import Decoder, PayloadTooLarge, PayloadUndecodable, decoder_of, decoding
+from processor.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, decoder_of, decoding
+from processor.streams import load_streams
+from processor.wiring import wire
+from tests.unit.processor.harness import Engine
+from tests.unit.processor.payload_handler import build
 
 PAYMENT = {
     "type": "record",
@@ -366,20 +371,6 @@ def test_json_that_grows_beyond_its_limit_is_refused(tmp_path: Path, monkeypatch
 # in front of a handler
 
 
-class Seen:
-    """A handler that shows what it was given."""
-
-    version = "seen-1"
-
-    def __call__(self, item: WorkItem) -> Outcome:
-        self.item = item
-        return Applied()
-
-
-def build() -> Seen:
-    return Seen()
-
-
 def work(body: bytes) -> WorkItem:
     return WorkItem(1, "k", "e", "shop", "acct", "t", body, None, 0)
 
@@ -413,3 +404,37 @@ def test_a_handler_of_json_gets_the_bytes_as_they_came() -> None:
 def test_such_an_event_dies_with_a_clear_class(error: Exception, error_class: str) -> None:
     failure = Classifier().failure(pickle.loads(pickle.dumps(error)))
     assert (failure.kind, failure.error_class, failure.message) == (ErrorKind.NRE, error_class, str(error))
+
+
+def test_a_stream_takes_its_payload_and_its_bound_from_its_configuration(tmp_path: Path) -> None:
+    avro(tmp_path)
+    config = load_streams(
+        settings={
+            "orders": {
+                "source": "kafka:orders",
+                "handler": "tests.unit.processor.payload_handler:build",
+                "payload": f"avro:{tmp_path / 'payment.avsc'}",
+                "payload_bytes_max": 500,
+            }
+        }
+    )["orders"]
+    wired = wire(config, "live", lambda stream: SimpleNamespace(stream=stream), {})
+    handler = pickle.loads(pickle.dumps(wired.task.build_handler))()
+    handler(work(encoded()))
+    assert json.loads(handler._handler.item.body) == PAID_JSON
+    with pytest.raises(PayloadTooLarge):
+        handler(work(b"x" * 501))
+
+
+def test_a_payload_that_cannot_be_read_costs_its_own_event_and_its_bytes_are_kept(tmp_path: Path) -> None:
+    engine = Engine(tmp_path / "engine")
+    letter = avro(tmp_path, {"type": "fixed", "name": "Letter", "size": 1})
+    engine.handler = Decoding(engine.handler, letter)  # type: ignore[assignment]
+    engine.start()
+    for event_id, entity in (("a", "e1"), ("bb", "e2"), ("c", "e3")):
+        engine.post(event_id, entity=entity)
+    applied, dead, other = engine.batch()
+    assert [applied.decision, dead.decision, other.decision] == ["applied", "dead", "applied"]
+    assert (dead.error_class, dead.error_kind, dead.attempt) == ("PayloadUndecodable", ErrorKind.NRE, 0)
+    assert engine.bodies.by_hash[dead.body_sha256 or ""] == b"bb"
+    assert (applied.handler_version or "").startswith("test-1")

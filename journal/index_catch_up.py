@@ -1,0 +1,58 @@
+"""A table of rows into the index's changes: rows that settle their event at once need no more than their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.decision import Decision
+from journal.index_changes import Changes
+from journal.reader import JournalReader
+
+SETTLED_COLUMNS = (
+    "seq",
+    "first",
+    "decision",
+    "entity_key",
+    "event_key",
+    "content_sha256",
+    "content_version",
+    "fact_key",
+    "fact_sha256",
+    "row_hash",
+)
+_SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
+_APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
+
+
+def reflect(table: pa.Table, reader: JournalReader, changes: Changes) -> None:
+    """Takes in rows of `SETTLED_COLUMNS` in their order; the whole of a row is read where it leaves something open,
+    or ends what an earlier one left.
+    """
+    settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
+    others = iter(reader.rows_of(table["seq"].filter(pc.invert(settled)).to_pylist()))
+    for is_settled, row in zip(settled.to_pylist(), _rows(table), strict=True):
+        if is_settled:
+            _reflect_settled(row, changes)
+        else:
+            changes.reflect(next(others))
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    names = ("seq", "decision", "entity_key", "event_key", "content_sha256", "content_version", "fact_key")
+    return zip(*(table[name].to_pylist() for name in (*names, "fact_sha256")), strict=True)
+
+
+def _reflect_settled(row: tuple[Any, ...], changes: Changes) -> None:
+    seq, decision, entity_key, event_key, content, version, fact_key, fact = row
+    holds = event_key is not None and decision != _DUPLICATE
+    changes.reflect_settled(
+        seq,
+        entity_key,
+        (event_key, content or "", version or 0) if holds else None,
+        None if fact_key is None else (fact_key, fact or ""),
+        applied=decision == _APPLIED,
+    )

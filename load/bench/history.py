@@ -1,0 +1,162 @@
+"""A ledger stream with many decided events, made in a minute: its Delta files are written directly.
+
+Every row is the applied first row of an event of its own, with high-entropy keys. The offsets are those of a topic that
+no longer exists, so that a fresh Kafka fits: the marks begin where that one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from core.clock import to_micros
+from journal.chain import GENESIS
+from journal.marks import marks_to_json
+from journal.schema import JOURNAL_SCHEMA
+from journal.table import create_table
+from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
+
+ROWS_PER_FILE = 500_000
+"""About what maintenance leaves; what came since is in files of their own."""
+
+SMALL_FILES = 1_000
+SMALL_ROWS = 100
+FIRST_AT = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS_PER_DAY = 10_000_000
+TOPIC = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """What the journal of `make_history` holds of its event ``number`` (from 1: the seq of its row)."""
+
+    number: int
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.number)
+
+    @property
+    def event_key(self) -> str:
+        return f"stripe:evt_{self.digest[:24]}:charge.succeeded"
+
+    @property
+    def content_sha256(self) -> str:
+        return self.digest
+
+    @property
+    def entity_key(self) -> str:
+        return f"stripe:acct_main:pi_{self.digest[24:48]}"
+
+
+def make_history(
+    journal: Path, postings: Path | None, stream: str, rows: int, done: Callable[[int], None] = lambda rows: None
+) -> None:
+    """Writes a journal of ``rows`` rows, and where ``postings`` are kept a table that has passed them all.
+
+    ``done`` is told how many rows each file took.
+    """
+    create_table(str(journal), stream)
+    table = DeltaTable(str(journal))
+    since = 1
+    for count in _file_sizes(rows):
+        until = since + count
+        properties = _properties(stream, until - 1)
+        write_deltalake(table, _rows(since, until), mode="append", commit_properties=properties)
+        done(count)
+        since = until
+    if postings is not None:
+        _pass_over(postings, rows)
+
+
+def _file_sizes(rows: int) -> Iterator[int]:
+    """Large files, then small ones: a tenth of the rows at most."""
+    small = min(SMALL_FILES, rows // SMALL_ROWS // 10)
+    large = rows - small * SMALL_ROWS
+    while large > 0:
+        yield min(large, ROWS_PER_FILE)
+        large -= ROWS_PER_FILE
+    yield from [SMALL_ROWS] * small
+
+
+def _rows(since: int, until: int) -> pa.Table:
+    digest = pa.array([_digest(number) for number in range(since, until)], pa.string())
+    seq = pa.array(range(since, until), pa.int64())
+    first_us, a_row_us = to_micros(FIRST_AT), timedelta(days=1) // timedelta(microseconds=ROWS_PER_DAY)
+    at = pc.add(pc.multiply(seq, a_row_us), first_us).cast(JOURNAL_SCHEMA.field("decided_at").type)
+    short, other = pc.utf8_slice_codeunits(digest, 0, 24), pc.utf8_slice_codeunits(digest, 24, 48)
+    reverse = pc.utf8_reverse(digest)
+    columns: dict[str, object] = {
+        "seq": seq,
+        "batch_seq": since,
+        "epoch": 1,
+        "item_seq": seq,
+        "first": True,
+        "topic": TOPIC,
+        "partition": 0,
+        "offset": pc.subtract(seq, 1),
+        "event_key": pc.binary_join_element_wise("stripe:evt_", short, ":charge.succeeded", ""),
+        "fact_key": pc.binary_join_element_wise("stripe:ch_", other, ":charge", ""),
+        "fact_sha256": reverse,
+        "entity_key": pc.binary_join_element_wise("stripe:acct_main:pi_", other, ""),
+        "provider": "stripe",
+        "account": "acct_main",
+        "event_type": "charge.succeeded",
+        "mode": "live",
+        "decision": "applied",
+        "attempt": 0,
+        "blocking": False,
+        "out_of_order": False,
+        "occurred_at": at,
+        "received_at": at,
+        "decided_at": at,
+        "body_sha256": pc.binary_join_element_wise(other, short, pc.utf8_slice_codeunits(digest, 48, 64), ""),
+        "content_sha256": digest,
+        "content_version": 1,
+        "dedupe": "claimed",
+        "handler_version": "ledger-1",
+        "row_hash": reverse,
+    }
+    return pa.Table.from_arrays(
+        [_array(columns.get(field.name), field, len(seq)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
+    )
+
+
+def _array(values: object, field: pa.Field, count: int) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(field.type)
+    return pa.repeat(pa.scalar(values, field.type), count)
+
+
+def _digest(number: int) -> str:
+    return hashlib.sha256(b"%d" % number).hexdigest()
+
+
+def _properties(stream: str, seq: int) -> CommitProperties:
+    """As the journal's writer has them, with nothing known of any topic that exists."""
+    return CommitProperties(
+        custom_metadata={
+            "payhook.stream": stream,
+            "payhook.epoch": "1",
+            "payhook.seq": str(seq),
+            "payhook.marks": marks_to_json({}),
+            "payhook.start": marks_to_json({}),
+            "payhook.chain": GENESIS,
+            "payhook.published_upto": str(seq),
+        },
+        app_transactions=[Transaction(f"payhook-{stream}", seq)],
+    )
+
+
+def _pass_over(postings: Path, rows: int) -> None:
+    """A table of postings whose mark is past the history: what a start asks of it, without its 20 million lines."""
+    PostingsWriter.open(str(postings))
+    properties = CommitProperties(app_transactions=[Transaction(MARK_APP_ID, rows)])
+    write_deltalake(str(postings), POSTINGS_SCHEMA.empty_table(), mode="append", commit_properties=properties)

@@ -1,0 +1,235 @@
+"""What a long journal costs every batch: time, disk and memory of the index.
+
+``python -m load.bench.index --data DIR --rows 100000`` is the same with a shorter one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from rich.console import Console
+
+from core.clock import SystemClock
+from core.event import Dedupe, Event, to_headers
+from core.work import Applied, WorkItem
+from journal.bodies import BodyStore
+from journal.index import Index
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from journal.writer import JournalWriter
+from load.bench.figures import is_short
+from load.bench.history import HistoryEvent
+from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
+from processor.batch import Batches
+from processor.execute import Results
+from processor.retry import parse_policy
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+from stack.layout import Layout, StreamLayout
+
+EVENTS, CONTROL = "payments.events", "payments.control"
+EVENTS_PER_BATCH = 400
+"""A third of a second at 1,200 events/s."""
+
+ROUNDS = 60
+WARM_ROUNDS = 5
+OLD_SHARE = 0.1
+LOOKUPS = 200_000
+KEYS_PER_ROW = 2
+"""Each row of the history holds an event key and a fact."""
+
+INDEX_SECONDS = 500.0
+INDEX_SECONDS_SHORT = 60.0
+MEMORY_S_MAX = 600.0
+
+
+def measure_index(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:
+    """Batches of two streams in turns, one with a long journal and one that began with none; no Spark in between."""
+    count = rows or (ROWS_SHORT if is_short() else ROWS)
+    layout = made_history(folder.parent / f"history-{count}", count, console)
+    began = time.monotonic()
+    full = _Engine(layout.ledger())
+    console.print(f"the index has caught up after {time.monotonic() - began:.0f} s")
+    empty = _Engine(Layout(folder / "empty").ledger())
+    growth = _ratio((full.batch_s(0, count), empty.batch_s(0, count)) for _ in range(ROUNDS))
+    old = _ratio((full.batch_s(OLD_SHARE, count), full.batch_s(0, count)) for _ in range(ROUNDS))
+    full.close()
+    empty.close()
+    return {
+        "index.batch_growth_10m": growth,
+        "index.batch_growth_old_redeliveries": old,
+        "index.disk_bytes_per_key": _bytes_of(layout.ledger().index) / (KEYS_PER_ROW * count),
+        "index.memory_mb_at_10m": _memory_mb(layout.ledger().index, count),
+    }
+
+
+def _ratio(pairs: Iterable[tuple[float, float]]) -> float:
+    """Median of the quotients, the first pairs left out."""
+    quotients = [first / second for first, second in pairs]
+    return statistics.median(quotients[WARM_ROUNDS:])
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+class _Engine:
+    """A stream's batches on real tables and a real index; handlers answer at once, Kafka is a list."""
+
+    def __init__(self, places: StreamLayout) -> None:
+        writer = JournalWriter.create_or_open(str(places.journal), STREAM)
+        state = writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
+        bodies = BodyStore(str(places.bodies))
+        index = Index.open(places.index, state.epoch)
+        index.catch_up(JournalReader(str(places.journal), state.version), bodies)
+        places.trying.parent.mkdir(parents=True, exist_ok=True)
+        rules = StreamRules(STREAM, EVENTS, CONTROL, parse_policy("fixed(1s x1)"), DeadHead.CONTINUE, 100, 100, 60.0)
+        self._offset = state.marks[EVENTS][0]
+        self._random = random.Random(7)
+        self._batches = Batches(
+            rules,
+            state,
+            writer,
+            index,
+            bodies,
+            [],
+            _NoDeadLetters(),
+            _Applying(),  # type: ignore[arg-type]
+            {},
+            SystemClock(),
+            places.trying,
+        )
+
+    def batch_s(self, old_share: float, history: int) -> float:
+        """Seconds of one batch of events, of which so many are events of the history again."""
+        old = round(EVENTS_PER_BATCH * old_share)
+        events = [_old_event(self._random.randint(1, history)) for _ in range(old)]
+        events += [_new_event(self._random.getrandbits(128)) for _ in range(EVENTS_PER_BATCH - old)]
+        self._random.shuffle(events)
+        table = _table(events, self._offset)
+        self._offset += len(events)
+        began = time.perf_counter()
+        self._batches.run(table)
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._batches.close()
+
+
+class _Applying:
+    """An executor whose handlers answer at once."""
+
+    def run(self, groups: Sequence[list[WorkItem]], **_: object) -> Results:
+        return Results("bench", {item.item_seq: Applied() for group in groups for item in group})
+
+
+class _NoDeadLetters:
+    """Nothing dies here."""
+
+    published_upto = 0
+
+    def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
+        assert not rows
+
+    def passed(self, seq: int) -> None:
+        """Nothing is to be published."""
+
+    def poll(self) -> None:
+        """Nothing is under way."""
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing is held."""
+
+
+def _old_event(number: int) -> Event:
+    known = HistoryEvent(number)
+    return _event(known.event_key, known.entity_key, known.content_sha256)
+
+
+def _new_event(number: int) -> Event:
+    digest = hashlib.sha256(number.to_bytes(16, "big")).hexdigest()
+    return _event(f"stripe:evt_{digest[:24]}:charge.succeeded", f"stripe:acct_main:pi_{digest[24:48]}", digest)
+
+
+def _event(event_key: str, entity_key: str, content_sha256: str) -> Event:
+    return Event(
+        provider="stripe",
+        event_id=event_key.split(":")[1],
+        event_type="charge.succeeded",
+        event_key=event_key,
+        entity_key=entity_key,
+        content_sha256=content_sha256,
+        content_version=1,
+        body=content_sha256.encode() * 17,
+        mode="live",
+        account="acct_main",
+    )
+
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def _table(events: Sequence[Event], offset: int) -> pa.Table:
+    now = SystemClock().now()
+    headers = [
+        [{"key": name, "value": value} for name, value in to_headers(event, now, Dedupe.CLAIMED)] for event in events
+    ]
+    return pa.table(
+        {
+            "topic": pa.array([EVENTS] * len(events), pa.string()),
+            "partition": pa.array([0] * len(events), pa.int32()),
+            "offset": pa.array(range(offset, offset + len(events)), pa.int64()),
+            "value": pa.array([event.body for event in events], pa.binary()),
+            "headers": pa.array(headers, _HEADERS),
+        }
+    )
+
+
+def _memory_mb(index: Path, rows: int) -> float:
+    """What opening the index and looking up in it adds to a process, in MB (10^6 bytes)."""
+    command = [sys.executable, "-m", "load.bench.index", "--memory-of", str(index), "--rows", str(rows)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=MEMORY_S_MAX, check=True).stdout
+    return float(said) / 1e6
+
+
+def _print_memory(root: Path, rows: int) -> None:
+    process, chance = psutil.Process(), random.Random(11)
+    before = process.memory_info().rss
+    epoch = max(int(folder.name.partition("-")[2]) for folder in root.glob("epoch-*"))
+    index = Index.open(root, epoch + 1)
+    for number in range(LOOKUPS):
+        known = HistoryEvent(chance.randint(1, rows))
+        assert index.known_event(known.event_key) is not None
+        assert index.known_event(f"stripe:evt_{number}:charge.succeeded") is None
+    sys.stdout.write(f"{process.memory_info().rss - before}\n")
+    index.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--data", type=Path, help="folder for everything that is made")
+    parser.add_argument("--memory-of", type=Path, help="an index whose memory is wanted, and nothing else")
+    wanted = parser.parse_args()
+    if wanted.memory_of is not None:
+        _print_memory(wanted.memory_of, wanted.rows)
+        return
+    if wanted.data is None:
+        parser.error("--data is wanted")
+    wanted.data.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    console.print(measure_index(wanted.data / "index", console, wanted.rows))
+
+
+if __name__ == "__main__":
+    main()

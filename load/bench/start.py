@@ -1,0 +1,169 @@
+"""How long a processor takes from its start to its first decision, with a long journal behind it.
+
+``python -m load.bench.start --rows 100000`` is the same with a shorter one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.progress import Progress
+
+from core.clock import SystemClock
+from core.event import Dedupe, to_headers
+from core.routing import topics_of
+from journal.reader import JournalReader
+from load.bench.figures import is_short
+from load.bench.history import make_history
+from load.client import NotInTime
+from load.embedded import SAMPLE_CONFIG
+from load.webhooks import stripe_event
+from providers.port import Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.first_files import make_merchants
+from stack.kafka import kafka_server
+from stack.layout import Layout
+from stack.ports import LOOPBACK, free_ports
+from stack.server import running
+from stack.settings import load_settings
+from stack.topics import make_topics, topics
+
+ROWS = 10_000_000
+ROWS_SHORT = 200_000
+STREAM = "ledger"
+DECIDED_S_MAX = 1_200.0
+STOP_S_MAX = 60.0
+POLL_S = 0.1
+STARTS = 3
+START_SECONDS = 600.0
+START_SECONDS_SHORT = 120.0
+
+
+def measure_start(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:
+    """Process start to first decision: without an index first, then with the one that was made (median of 3)."""
+    count = rows or (ROWS_SHORT if is_short() else ROWS)
+    layout = made_history(folder.parent / f"history-{count}", count, console)
+    with _kafka(folder) as bootstrap:
+        place = _Place(layout, bootstrap)
+        place.prepare()
+        shutil.rmtree(layout.ledger().index, ignore_errors=True)
+        console.print("a start without the index")
+        rebuild_s = place.first_decision_s("rebuild")
+        console.print(f"{rebuild_s:.1f} s; {STARTS} starts with it")
+        ready_s = sorted(place.first_decision_s(f"start-{number}") for number in range(STARTS))
+    return {"start.ready_s_at_10m": ready_s[STARTS // 2], "start.rebuild_s_at_10m": rebuild_s}
+
+
+def made_history(root: Path, rows: int, console: Console) -> Layout:
+    """A data folder whose ledger has that many rows; one that is there already is used again."""
+    layout, done = Layout(root), root / "made"
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task(f"a journal of {rows:,} rows", total=rows)
+            places = layout.ledger()
+            make_history(places.journal, places.postings, STREAM, rows, lambda count: progress.advance(task, count))
+        done.touch()
+    return layout
+
+
+@contextlib.contextmanager
+def _kafka(folder: Path) -> Iterator[str]:
+    port, controller_port = free_ports(2)
+    with running(kafka_server(folder / "kafka", port, controller_port, folder / "kafka.log")):
+        yield f"{LOOPBACK}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A data folder and a broker, on which processors are started one after the other."""
+
+    layout: Layout
+    bootstrap: str
+
+    def prepare(self) -> None:
+        settings = load_settings(SAMPLE_CONFIG)
+        make_topics(self.bootstrap, topics(settings.topics, ("live",)), 1)
+        merchants = self.layout.merchants
+        if not merchants.exists():
+            make_merchants(merchants, build_adapters(ProvidersSettings()))
+
+    def first_decision_s(self, event_id: str) -> float:
+        """Starts a processor on an event that waits; returns the seconds until that is decided, and stops it.
+
+        :raises NotInTime: it isn't decided within `DECIDED_S_MAX`
+        """
+        journal = self.layout.ledger().journal
+        before = JournalReader(str(journal)).last_seq
+        self._post(event_id)
+        began = time.monotonic()
+        with self._processor():
+            while JournalReader(str(journal)).last_seq == before:
+                if time.monotonic() - began > DECIDED_S_MAX:
+                    raise NotInTime("the first decision", DECIDED_S_MAX)
+                time.sleep(POLL_S)
+            return time.monotonic() - began
+
+    @contextlib.contextmanager
+    def _processor(self) -> Iterator[None]:
+        environment = {
+            **os.environ,
+            "PAYHOOK_CONFIG": str(SAMPLE_CONFIG),
+            "PAYHOOK_DATA_DIR": str(self.layout.root),
+            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
+        }
+        with (self.layout.root / "processor.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _post(self, event_id: str) -> None:
+        body = stripe_event(
+            f"evt_{event_id}{time.time_ns()}",
+            "charge.succeeded",
+            payment=f"pi_{event_id}",
+            account="acct_main",
+            amount_minor=1_500,
+            currency="eur",
+            created=SystemClock().now(),
+            livemode=True,
+        )
+        [event] = build_adapters(ProvidersSettings())["stripe"].events(Request(body, []), "live")
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
+        producer.produce(topics_of("live").events, event.body, key=event.entity_key, headers=headers)
+        producer.flush(10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--data", type=Path, required=True, help="folder for everything that is made")
+    wanted = parser.parse_args()
+    wanted.data.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    console.print(measure_start(wanted.data / "start", console, wanted.rows))
+
+
+if __name__ == "__main__":
+    main()

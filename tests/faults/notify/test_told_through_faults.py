@@ -1,0 +1,123 @@
+"""The whole stack with a subscriber that is down for a while, and a killed processor: each fact arrives, once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from core.clock import SystemClock
+from load.client import wait_for
+from load.embedded import embedded_stack, payhook
+from load.subscriber import Reply, Subscriber
+from load.traffic import Webhook
+from notify.signature import new_secret
+from tests.e2e.conftest import Stack, assert_once
+
+PAYMENTS = 40
+OUTAGE_S = 8.0
+READY_S, TOLD_S = 120.0, 120.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass
+class Shop:
+    """A subscriber's receiver that can be taken down."""
+
+    reply: Reply | None = None
+    secret: str = field(default_factory=new_secret)
+
+    def __post_init__(self) -> None:
+        self.server = Subscriber([self.secret], SystemClock(), replies=lambda _: self.reply)
+
+    @property
+    def told(self) -> set[str]:
+        return {envelope["fact"]["event_key"] for envelope in self.server.envelopes if "fact" in envelope}
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    shop = Shop()
+    with shop.server:
+        yield shop
+
+
+@pytest.fixture
+def stack(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    allowed = {"shop": {"networks": ["127.0.0.0/8"], "ports": [shop.server.port], "http": True}}
+    monkeypatch.setenv("PAYHOOK_NOTIFY__ALLOW", json.dumps(allowed))
+    folder = tmp_path_factory.mktemp("stack")
+    (folder / "secrets").mkdir(mode=0o700)
+    (folder / "secrets" / "notify.shop").write_text(shop.secret + "\n")
+    (folder / "subscribers.toml").write_text(f'[shop]\nurl = "{shop.server.url}"\n')
+    with embedded_stack(folder) as data_dir:
+        assert wait_for(lambda: is_ready(data_dir), READY_S), "the notify stream must be ready"
+        yield Stack(data_dir)
+
+
+def is_ready(data_dir: Path) -> bool:
+    try:
+        told: dict[str, object] = json.loads((data_dir / "run" / "processor-notify.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return told["ready"] is True
+
+
+def keys(webhooks: list[Webhook]) -> set[str]:
+    return {key for webhook in webhooks for key in webhook.event_keys}
+
+
+def test_each_fact_is_taken_once_and_in_order_through_an_outage_and_a_kill(stack: Stack, shop: Shop) -> None:
+    captures = stack.captures(PAYMENTS, "told")
+    stack.post(*captures)
+    assert_once(stack, captures)
+    assert wait_for(lambda: shop.told == keys(captures), TOLD_S), len(shop.told)
+    shop.reply = Reply(503, (("retry-after", "2"),))
+    refunds = [
+        stack.traffic.stripe(f"back-{n}", "charge.refunded", 1_000 + n, "EUR", payment=f"told-{n}")
+        for n in range(PAYMENTS)
+    ]
+    stack.post(*refunds)
+    assert_once(stack, refunds)
+    time.sleep(OUTAGE_S / 2)
+    stack.kill("processor")
+    time.sleep(OUTAGE_S / 2)
+    shop.reply = None
+    wanted = keys(captures) | keys(refunds)
+    assert wait_for(lambda: shop.told == wanted, TOLD_S), f"{len(shop.told)} of {len(wanted)}; {shop.server.counts}"
+    counts = shop.server.counts
+    assert (counts.taken, counts.forged, counts.out_of_order) == (2 * PAYMENTS, 0, 0)
+    assert counts.refused > 0
+    assert decisions(stack, "dead") == set()
+    assert "all of it holds" in stack.verify()
+
+
+def test_410_ends_it_until_a_person_enables_it_again(stack: Stack, shop: Shop) -> None:
+    data = ("--data", str(stack.data_dir))
+    shop.reply = Reply(410)
+    first = stack.captures(3, "gone")
+    stack.post(*first)
+    assert wait_for(lambda: len(decisions(stack, "ignored")) == 3, TOLD_S)
+    said = payhook("notify", "subscribers", *data)
+    assert said.returncode == 1
+    assert "shop is disabled since" in said.stdout
+    shop.reply = None
+    assert payhook("notify", "test", "shop", *data).returncode == 0
+    assert payhook("notify", "enable", "shop", *data).returncode == 0
+    shop.server.envelopes.clear()
+    second = stack.captures(3, "again")
+    stack.post(*second)
+    assert wait_for(lambda: shop.told == keys(second), TOLD_S), shop.told
+
+
+def decisions(stack: Stack, decision: str) -> set[str]:
+    """Keys of the notify stream's journal that were decided so."""
+    journal = stack.data_dir / "lake" / "journal" / "notify"
+    rows = DeltaTable(journal).to_pyarrow_dataset().to_table(columns=["event_key", "decision"]).to_pylist()
+    return {row["event_key"] for row in rows if row["decision"] == decision}

@@ -1,0 +1,39 @@
+"""A processor that was stopped for a minute, as a frozen machine is, while another one took over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from load.client import wait_for
+from tests.e2e.conftest import Stack, assert_once
+from tests.e2e.conftest import stack as stack
+from tests.e2e.test_once import BACK_S, back, start_second, stop
+
+PAUSED_S = 60.0
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_a_processor_paused_for_a_minute_wakes_fenced_and_nothing_takes_effect_twice(stack: Stack) -> None:
+    paused = stop(stack, "processor")
+    began = time.monotonic()
+    epoch = stack.processor_status()["epoch"]
+    second = start_second(stack)
+    try:
+        back(stack, epoch)
+        webhooks = stack.captures(10, "long-pause")
+        stack.post(*webhooks)
+        assert_once(stack, webhooks)
+        time.sleep(max(0.0, PAUSED_S - (time.monotonic() - began)))
+        os.kill(paused, signal.SIGCONT)
+        more = stack.captures(10, "long-woken")
+        stack.post(*more)
+        assert wait_for(lambda: stack.endpoints["pids"].get("processor") != paused, BACK_S), "it must end"
+        assert_once(stack, [*webhooks, *more])
+    finally:
+        second.terminate()
+        second.wait(60)
+    stack.verify()

@@ -1,0 +1,100 @@
+"""A lasting stream whose disk fills up or turns read-only and then recovers, in a process of its own.
+
+``python -m tests.integration.processor.on_a_small_disk FOLDER limit|full|readonly`` prints the reasons of its outages
+as JSON. ``full`` and ``readonly`` mount a small disk: they want a mount namespace of their own (``unshare -m``).
+``limit`` wants nothing: the kernel refuses every write that makes a file longer.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from load.client import wait_for
+from processor.lasting import LastingStream, Outage
+from tests.integration.processor.stored import FileKafka, Loop, Stored
+
+DISK = "12m"
+GOES_ON_S = 60.0
+OUTAGES_WANTED = 6
+BEFORE = ("a", "b", "dead-c", "d")
+MEANWHILE = ("e", "a", "dead-f", "g", "h")
+DECIDED = {
+    **{name: ["applied"] for name in "bdegh"},
+    "a": ["applied", "duplicate"],
+    "dead-c": ["dead"],
+    "dead-f": ["dead"],
+}
+
+
+def limited(_disk: Path) -> Callable[[], None]:
+    """Returns what lifts it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def filled(disk: Path) -> Callable[[], None]:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue
+    return filler.unlink
+
+
+def made_read_only(disk: Path) -> Callable[[], None]:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+    remount("ro")
+    return lambda: remount("rw")
+
+
+FAULTS = {"limit": limited, "full": filled, "readonly": made_read_only}
+
+
+def main(folder: Path, fault: str) -> None:
+    disk = folder / "disk"
+    disk.mkdir()
+    if fault != "limit":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
+    stored = Stored(disk)
+    stored.kafka, stored.dlq = FileKafka(folder / "kafka"), folder / "dlq"
+    outages: list[Outage] = []
+    stream = LastingStream(
+        stored.open, lambda batches: Loop(stored, batches), outages.append, wait_s_first=0.1, wait_s_max=0.3
+    )
+    thread = threading.Thread(target=stream.run, daemon=True)
+    for event_id in (*BEFORE, *MEANWHILE):
+        stored.kafka.post(event_id)
+    stored.kafka.shown = len(BEFORE)
+    thread.start()
+    assert wait_for(lambda: decided(stored) >= len(BEFORE), GOES_ON_S)
+    heal = FAULTS[fault](disk)
+    stored.kafka.shown = None
+    assert wait_for(lambda: len(outages) >= OUTAGES_WANTED, GOES_ON_S), outages
+    assert thread.is_alive()
+    heal()
+    assert wait_for(lambda: decided(stored) == len(BEFORE) + len(MEANWHILE), GOES_ON_S), outages
+    stream.stop()
+    thread.join(GOES_ON_S)
+    stored.check()
+    assert stored.decisions() == DECIDED
+    sys.stdout.write(json.dumps(list(dict.fromkeys(outage.reason for outage in outages))))
+
+
+def decided(stored: Stored) -> int:
+    return len(stored.rows()) if (stored.journal / "_delta_log").exists() else 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

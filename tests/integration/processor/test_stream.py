@@ -1,0 +1,146 @@
+"""A stream on real Spark: it stops after the batch under way, ends when that fails, and can be run again."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from core.clock import SystemClock
+from journal.errors import StorageDown
+from journal.marks import Marks
+from processor.progress import Progress
+from processor.sources import Held, tick
+from processor.spark import open_session
+from processor.stream import Stream
+from stack.jars import spark_jars
+
+CHECKOUT = Path(__file__).parents[3]
+BATCH_S_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(CHECKOUT))
+        opened = open_session("stream-test", "local[2]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
+        yield opened
+        opened.stop()
+
+
+class Ticks:
+    """A source of nothing but ticks."""
+
+    every_s = 0.0
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def held(self) -> Held:
+        return {}
+
+    def starts(self, held: Held) -> Marks:
+        return {}
+
+    def check(self, marks: Marks, held: Held) -> None:
+        """Nothing can be missing."""
+
+    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+        return iter(())
+
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        return tick(self._session, 1)
+
+    def records(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+class FakeBatches:
+    """A batch does what the test says, and it is noted when it has ended."""
+
+    probe_s = 0.05
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.marks: Marks = {}
+        self._act = act
+        self.progress = Progress()
+        self.begun = threading.Event()
+        self.done = 0
+        self.probes = 0
+
+    @property
+    def blocked(self) -> bool:
+        return self.progress.blocked_reason is not None
+
+    def run(self, _table: pa.Table) -> None:
+        self.begun.set()
+        self._act()
+        self.done += 1
+
+    def probe(self) -> None:
+        self.probes += 1
+        if self.probes == 3:
+            self.progress.blocked_reason = None
+
+
+class NoCatchUp:
+    limit = 100
+
+    def after_batch(self, progress: Progress, marks: Marks) -> None:
+        """Nothing to adapt."""
+
+
+def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> Stream:
+    return Stream(batches, SystemClock(), checkpoint, lambda: None, Ticks(session), NoCatchUp())  # type: ignore[arg-type]
+
+
+def test_a_stop_lets_the_batch_under_way_finish_and_begins_no_other(session: SparkSession, tmp_path: Path) -> None:
+    batches = FakeBatches(lambda: time.sleep(1))
+    stream = stream_on(session, batches, tmp_path / "checkpoint")
+    thread = threading.Thread(target=stream.run)
+    thread.start()
+    assert batches.begun.wait(BATCH_S_MAX)
+    stream.stop()
+    thread.join(BATCH_S_MAX)
+    assert not thread.is_alive()
+    assert batches.done == 1
+    assert not session.streams.active
+
+
+def test_a_batch_that_fails_ends_the_stream_and_the_next_one_runs_on_the_same_session(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    failed = StorageDown("the bodies", "/lake/bodies", "No space left on device")
+
+    def fail() -> None:
+        raise failed
+
+    with pytest.raises(StorageDown) as raised:
+        stream_on(session, FakeBatches(fail), tmp_path / "checkpoint").run()
+    assert raised.value is failed
+    assert not session.streams.active
+    batches = FakeBatches(lambda: again.stop())
+    again = stream_on(session, batches, tmp_path / "checkpoint")
+    again.run()
+    assert batches.done == 1
+
+
+def test_a_checkpoint_that_cannot_be_written_is_storage_that_is_down(session: SparkSession, tmp_path: Path) -> None:
+    """Anybody's disk may be full; here the folder's place is taken, which root can't write to either."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageDown, match="checkpoint"):
+        stream_on(session, FakeBatches(lambda: None), tmp_path / "pipe" / "checkpoint").run()
+
+
+def test_a_blocked_stream_probes_before_it_takes_anything(session: SparkSession, tmp_path: Path) -> None:
+    batches = FakeBatches(lambda: stream.stop())
+    batches.progress.blocked_reason = "Down: as the process before this one left it"
+    stream = stream_on(session, batches, tmp_path / "checkpoint")
+    stream.run()
+    assert (batches.probes, batches.done) == (3, 1)

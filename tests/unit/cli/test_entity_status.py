@@ -1,0 +1,85 @@
+"""``payhook status --entity``: what waits of one entity, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from core.clock import SystemClock
+from core.decision import Decision
+from journal.index import Index
+from tests.unit.journal.rows import row
+
+ENTITY = "stripe:acct_1:pi_1"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder whose ledger stream has a retry with a follower of one payment, and a dead event of another."""
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+    due = SystemClock().now() + timedelta(hours=1)
+    index = Index.open(tmp_path / "data" / "index" / "ledger", 1)
+    retry: dict[str, Any] = {"decision": Decision.RETRY, "attempt": 3, "due_at": due, "reason": "Stuck: no answer", "blocking": True}
+    dead: dict[str, Any] = {"decision": Decision.DEAD, "error_class": "Bug", "handler_version": "1", "blocking": True}
+    rows = [
+        row(1, entity_key=ENTITY, event_type="charge.captured", **retry),
+        row(2, entity_key=ENTITY, decision=Decision.PARKED, reason="behind [1]", blocking=True),
+        row(3, entity_key="stripe:acct_1:pi_2", **dead),
+    ]
+    index.apply(rows, {})
+    index.close()
+    return tmp_path / "data"
+
+
+def status(data: Path, *words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "160"}).invoke(main, ["status", "--data", str(data), *words])
+
+
+def test_the_queue_is_shown_with_attempt_due_time_and_reason(data: Path) -> None:
+    said = status(data, "--entity", ENTITY)
+    assert said.exit_code == 0
+    head, follower = [line for line in said.output.splitlines() if "stripe:evt_" in line]
+    assert head.split()[:6] == ["1", "stripe:evt_0:charge.succeeded", "retry", "head", "3", "in"]
+    assert "Stuck: no answer" in head
+    assert follower.split()[:5] == ["2", "stripe:evt_1:charge.succeeded", "parked", "waits", "0"]
+    assert "behind [1]" in follower
+    assert "2 open as of row 3" in said.output
+
+
+def test_a_dead_head_is_named_with_what_to_do(data: Path) -> None:
+    said = status(data, "--entity", "stripe:acct_1:pi_2")
+    assert "item 3 is dead and holds the entity: see `payhook dlq show 3`" in said.output
+    assert "nothing of stripe:acct_1:pi_9 is open" in status(data, "--entity", "stripe:acct_1:pi_9").output
+
+
+def test_json_has_every_field(data: Path) -> None:
+    told = json.loads(status(data, "--entity", ENTITY, "--json").output)
+    assert {name: told[name] for name in ("stream", "entity_key", "seq", "total", "head", "previous_dead")} == {
+        "stream": "ledger",
+        "entity_key": ENTITY,
+        "seq": 3,
+        "total": 2,
+        "head": 1,
+        "previous_dead": False,
+    }
+    head, follower = told["items"]
+    assert (head["state"], head["place"], head["attempt"], head["event_type"]) == (
+        "retry",
+        "head",
+        3,
+        "charge.captured",
+    )
+    assert head["due_at"].endswith("Z") and follower["due_at"] is None
+
+
+def test_a_stream_without_an_index_is_said_in_one_sentence(data: Path) -> None:
+    said = status(data, "--entity", ENTITY, "--stream", "notify")
+    assert said.exit_code == 1
+    assert "no index can be read" in said.output
