@@ -17,7 +17,7 @@ from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed
 
 pytestmark = pytest.mark.timeout(120)
 BACK_S = 20.0
-PATIENT = {"PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "10000", "PAYHOOK_INGEST__LEASE_S": "60"}
+PATIENT = {"PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "5000", "PAYHOOK_INGEST__LEASE_S": "60"}
 """A busy machine must not count as Redis being down: then copies are published and the journal tells them apart."""
 
 
