@@ -18,7 +18,8 @@ down: setup
 	@.venv/bin/payhook down
 
 test: setup
-	@$(PYTEST) $(wildcard tests/unit tests/contract tests/integration tests/e2e) -q --timeout=300
+	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n auto --maxprocesses=4
+	@$(PYTEST) tests/integration tests/e2e -q --timeout=300
 
 test-faults: setup
 	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600
