@@ -26,7 +26,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     due = SystemClock().now() + timedelta(hours=1)
     index = Index.open(tmp_path / "data" / "index" / "ledger", 1)
-    retry: dict[str, Any] = {"decision": Decision.RETRY, "attempt": 3, "due_at": due, "reason": "Stuck: no answer", "blocking": True}
+    retry: dict[str, Any] = {
+        "decision": Decision.RETRY,
+        "attempt": 3,
+        "due_at": due,
+        "reason": "Stuck: no answer",
+        "blocking": True,
+    }
     dead: dict[str, Any] = {"decision": Decision.DEAD, "error_class": "Bug", "handler_version": "1", "blocking": True}
     rows = [
         row(1, entity_key=ENTITY, event_type="charge.captured", **retry),

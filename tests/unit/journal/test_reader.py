@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import journal.scan
 from journal.errors import JournalBroken
 from journal.reader import JournalReader
+from journal.scan import scan
 from journal.schema import JOURNAL_SCHEMA, stamped, to_arrow
 from tests.unit.journal.rows import row
 
@@ -32,17 +32,15 @@ def read(path: str, after: int = 0) -> list[int]:
     return [one.seq for rows in JournalReader(path).rows_after(after) for one in rows]
 
 
-def test_files_that_overlap_are_read_in_order_in_windows_of_bounded_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_overlap_are_read_in_order_in_windows_of_bounded_size(tmp_path: Path) -> None:
     """As compaction leaves them: any mixture of rows in any file."""
-    monkeypatch.setattr(journal.scan, "ROWS_PER_WINDOW", 7)
     seqs = list(range(1, 61))
     random.Random(5).shuffle(seqs)
     path = table_of(tmp_path / "journal", [seqs[:35], seqs[35:36], seqs[36:]])
-    chunks = list(JournalReader(path).rows_after(0))
-    assert [one.seq for rows in chunks for one in rows] == list(range(1, 61))
-    assert {len(rows) for rows in chunks} == {7, 4}
+    windows = list(scan(DeltaTable(path), 0, rows_per_window=7))
+    assert [seq for rows in windows for seq in rows["seq"].to_pylist()] == list(range(1, 61))
+    assert {rows.num_rows for rows in windows} == {7, 4}
+    assert read(path) == list(range(1, 61))
     assert read(path, after=58) == [59, 60]
     assert read(path, after=60) == []
 
