@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,7 +32,7 @@ PROBLEM_CHARS_MAX = 500
 
 _NO_ROOM = re.compile(
     r"No space left on device|Read-only file system|Disk quota exceeded|Input/output error|Permission denied"
-    r"|FileNotFoundException.*checkpoints"
+    r"|FileNotFoundException.*checkpoints|ParentNotDirectoryException"
 )
 """How the JVM words that Spark's checkpoint or scratch files can't be written."""
 
@@ -102,7 +103,7 @@ class Stream:
             writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")
         try:
             query = writer.start()
-        except PySparkException as failed:
+        except (PySparkException, Py4JError) as failed:
             raise self._told(failed) from failed
         self._read_limit = ReadLimit(stream.sparkSession, query, limit)
         return query

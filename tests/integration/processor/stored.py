@@ -219,10 +219,7 @@ class Stored:
         assert [row.offset for row in rows if row.first] == list(range(self.kafka.end))
         applied = Counter(row.event_key for row in rows if row.decision.value == "applied")
         assert set(applied.values()) <= {1}, applied
-        booked = (
-            DeltaTable(str(self.postings)).to_pyarrow_table().sort_by([("seq", "ascending"), ("line", "ascending")])
-        )
-        assert booked.select(POSTINGS_SCHEMA.names).to_pylist() == flat(rows).to_pylist()
+        assert self._booked() == flat(rows).to_pylist()
         dead = {(row.event_key or "").split(":")[1] for row in rows if row.decision.value == "dead"}
         assert set(self.dead_letters()) == dead
         with self._index() as index:
@@ -230,6 +227,17 @@ class Stored:
             assert index.event_count() == len({row.event_key for row in rows})
         held = BodyStore(str(self.bodies)).fetch(row.body_sha256 or "" for row in rows)
         assert held.keys() == {row.body_sha256 for row in rows}
+
+    def is_booked(self) -> bool:
+        """Whether the postings have followed the journal to its end."""
+        return bool(self._booked() == flat(self.rows()).to_pylist())
+
+    def _booked(self) -> list[dict[str, object]]:
+        table = DeltaTable(str(self.postings)).to_pyarrow_table()
+        rows: list[dict[str, object]] = (
+            table.sort_by([("seq", "ascending"), ("line", "ascending")]).select(POSTINGS_SCHEMA.names).to_pylist()
+        )
+        return rows
 
     @contextlib.contextmanager
     def _index(self) -> Iterator[Index]:

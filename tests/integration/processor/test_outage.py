@@ -101,6 +101,7 @@ def test_a_table_that_cannot_be_committed_to_pauses_the_stream_until_it_can(
     assert not running.ended.done()
     mend()
     assert decided(stored, 7)
+    assert wait_for(stored.is_booked, GOES_ON_S), "the postings follow"
     running.stop()
     assert running.ended.exception() is None
     stored.check()

@@ -28,9 +28,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     handlers = tmp_path_factory.mktemp("handlers")
     (handlers / "greeting.py").write_text(HANDLER)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(CHECKOUT), str(handlers)]))
         patch.syspath_prepend(str(handlers))
         opened = open_session("streams-test", "local[3]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
+        # The JVM may be one that an earlier test began, with that test's environment.
+        opened.sparkContext.environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(handlers)])
         yield opened
         opened.stop()
         sys.modules.pop("greeting", None)
