@@ -46,6 +46,7 @@ class LedgerHandler:
 
     def __init__(self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory) -> None:
         self.version = f"ledger-{CHART_VERSION}"
+        self.pure = isinstance(directory, FileDirectory)
         self._adapters = adapters
         self._directory = directory
 

@@ -28,7 +28,7 @@ from processor.commands import CommandDesk
 from processor.execute import Executor
 from processor.head_of_line import HeadFigures, HeadOfLine
 from processor.intake import Item, KafkaRecord, read_table, take
-from processor.numbering import Commands, bodies_of, fresh_bodies, in_order, number, work_of
+from processor.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
 from processor.progress import Progress, Steps
 from processor.rules import StreamRules
 from processor.settle import Settling
@@ -230,6 +230,7 @@ class Batches:
         work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
         self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
+        take_early(admission.groups.values(), results)
         self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         crash_point("processor.after_handlers")
         settling = Settling(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import threading
@@ -179,10 +180,17 @@ class Executor:
     def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
         packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
         task = replace(self._task, hasty=self._patience.hasty)
-        with _environment:
-            self._spark.sparkContext.environment[WORKERS_OF] = self._task.stream
+        with on_workers_of(self._spark, self._task.stream):
             frame = self._spark.createDataFrame(packed).mapInArrow(_on_executor(task), RESULT_SCHEMA)
         return frame.toArrow()
+
+
+@contextlib.contextmanager
+def on_workers_of(spark: SparkSession, stream: str) -> Iterator[None]:
+    """Frames with Python functions that are made within are run by the Python workers of a stream."""
+    with _environment:
+        spark.sparkContext.environment[WORKERS_OF] = stream
+        yield
 
 
 def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from core.decision import Decision
-from core.work import WorkItem
+from core.work import Ignored, WorkItem
 from journal.schema import JournalRow
 from processor.admission import Group
 from processor.commands import CommandDesk
+from processor.execute import Results
 from processor.intake import Item, KafkaRecord, new_item
 from processor.rules import StreamRules
+from processor.verdict import Booked
 
 Commands = Sequence[tuple[KafkaRecord, int]]
 """Control records, each with its provisional seq."""
@@ -84,16 +86,35 @@ def work_of(group: Group) -> list[WorkItem]:
             last_try=item.last_try,
             died_before=item.died_before,
         )
-        for item in _before_end(group)
-        if item.known_fact is None and item.condemned is None
+        for item in _to_run(group)
+        if answered(item) is None
     ]
 
 
-def _before_end(group: Group) -> Iterator[Item]:
+def _to_run(group: Group) -> Iterator[Item]:
+    """The group's items that a handler is to see, down to the one that ends the line."""
     for item in group.items:
-        yield item
+        if item.known_fact is None and item.condemned is None:
+            yield item
         if item.ends_line:
             return
+
+
+def take_early(groups: Iterable[Group], results: Results) -> None:
+    """Adds what the first pass answered to what the batch's own job did."""
+    for item in (item for group in groups for item in _to_run(group)):
+        early = answered(item)
+        if early is not None and item.early is not None:
+            results.by_item[item.seq] = early
+            results.handler_version = item.early[0]
+
+
+def answered(item: Item) -> Booked | Ignored | None:
+    """What the first pass answered, if it holds for the event as it stands now."""
+    if item.early is None or item.previous_dead or item.died_before:
+        return None
+    _, postings, reason = item.early
+    return Booked(text=postings) if reason is None else Ignored(reason)
 
 
 def _shift(item: Item, count: int) -> None:

@@ -21,6 +21,7 @@ from core.errors import PayhookError
 from journal.errors import StorageDown
 from processor.batch import Batches
 from processor.catch_up import CatchUp
+from processor.first_pass import FirstPass
 from processor.read_limit import ReadLimit
 from processor.sources import Source
 
@@ -51,7 +52,9 @@ class Stream:
         on_batch: Callable[[], None],
         source: Source,
         catch_up: CatchUp,
+        first_pass: FirstPass | None = None,
     ) -> None:
+        self._first_pass = first_pass
         self._catch_up = catch_up
         self._read_limit: ReadLimit | None = None
         self._source = source
@@ -146,7 +149,7 @@ class Stream:
                 if self._stop.is_set():
                     return
                 started = self._clock.monotonic()
-                table = self._source.records(frame.toArrow())
+                table = self._source.records(self._collected(frame))
                 self._batches.progress.fetch_s = self._clock.monotonic() - started
                 self._run(table)
                 self._probe_while_blocked()
@@ -158,6 +161,9 @@ class Stream:
             except BaseException as failed:
                 self._failure = failed
                 raise
+
+    def _collected(self, frame: DataFrame) -> pa.Table:
+        return frame.toArrow() if self._first_pass is None else self._first_pass.collect(frame)
 
     def _probe_while_blocked(self) -> None:
         """The whole stream is blocked: nothing more is fetched until a probe gets through."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
@@ -19,6 +20,7 @@ __all__ = [
     "FACT_CONFLICT_CLASS",
     "HEAD_DEAD_CLASS",
     "POISON_CLASS",
+    "Booked",
     "die",
     "die_with",
     "duplicate",
@@ -31,6 +33,13 @@ POISON_CLASS = "Poison"
 HEAD_DEAD_CLASS = "HeadDead"
 
 
+@dataclass(frozen=True, slots=True)
+class Booked(Applied):
+    """`Applied`, with its booking as the journal keeps it."""
+
+    text: str | None = None
+
+
 def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:
     """The handler answered."""
     row = item.row
@@ -38,7 +47,7 @@ def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None
     row.blocking = False
     if isinstance(outcome, Applied):
         row.decision = Decision.APPLIED
-        row.postings = postings_to_json(outcome.postings)
+        row.postings = outcome.text if isinstance(outcome, Booked) else postings_to_json(outcome.postings)
     else:
         row.decision = Decision.IGNORED
         row.reason = outcome.reason

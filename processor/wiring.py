@@ -35,6 +35,7 @@ from processor.downstreams import Downstreams
 from processor.execute import Executor
 from processor.factories import bound, named
 from processor.feed import Feed, FeedRecords, OwnFeed
+from processor.first_pass import FirstPass, Pass
 from processor.head_of_line import HeadLimits
 from processor.hooks import HookRunner, RecoveryHooks
 from processor.journal_source import JournalSource, has_journal
@@ -274,6 +275,7 @@ class Starter:
                 lambda: self._telling.batch(batches, self._catch_up),
                 source,
                 self._catch_up,
+                _first_pass(wired),
             )
 
         def open_batches(tenure: Tenure) -> Batches:
@@ -369,3 +371,10 @@ def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]
 def _producer(bootstrap: str) -> Callable[[], Any]:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
     return partial(Producer, settings)
+
+
+def _first_pass(wired: Wired) -> FirstPass | None:
+    """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
+    if wired.reads is not None:
+        return None
+    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic))

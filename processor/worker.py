@@ -119,7 +119,7 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `Answer` out."""
     global _tasks_begun
     _tasks_begun += 1
-    handler = _handler(task)
+    handler = handler_of(task)
     for batch in batches:
         for chunk in batch.column(0).to_pylist():
             answer = _frozen_ends(task, handler, pickle.loads(chunk))  # noqa: S301 - from this job's own driver
@@ -226,7 +226,8 @@ def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
     return replace(late, downstream=call.downstream)
 
 
-def _handler(task: Task) -> Handler:
+def handler_of(task: Task) -> Handler:
+    """The handler of a stream in this process, built once."""
     key = pickle.dumps(task.build_handler)
     known = _handlers.get(task.stream)
     if known is None or known[0] != key:
