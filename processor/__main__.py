@@ -60,6 +60,12 @@ def main() -> int:
     telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
     shared = _shared(settings, configs, clock)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
+    if os.environ.get("E7_GC"):
+        import gc
+
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(200_000, 20, 100)
     application = Application(starters, clock)
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())

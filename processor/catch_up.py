@@ -17,6 +17,9 @@ DRIVER_STEPS = ("read", "lookup", "commit", "derive")
 """Steps of a batch that the driver does alone; more executors shorten the others."""
 
 
+FULL_SHARE = 0.8
+"""Of its limit: a batch that took so much has left something behind."""
+
 DRAIN_NOTE = "drain_per_s"
 """The journal's note of how fast the last backlog went, so that the time to recover is known before the next one."""
 
@@ -43,6 +46,7 @@ class CatchUp:
         self._clock = clock
         self._rates = Rates()
         self._batches = 0
+        self._meets_limit = False
         self._advisor: Advisor | None = None
         self._advice = Advice(executors, 0)
         self._forecast: Forecast | None = None
@@ -58,6 +62,11 @@ class CatchUp:
         """Whether there is a backlog."""
         return self._rates.behind
 
+    @property
+    def meets_limit(self) -> bool:
+        """Whether the last batch took about as much as it might."""
+        return self._meets_limit
+
     def knew(self, notes: Mapping[str, str]) -> None:
         """What the process before this one wrote into the journal (`notes`)."""
         if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
@@ -72,6 +81,7 @@ class CatchUp:
         """``marks`` are those after the batch."""
         if progress.batches != self._batches:
             self._batches = progress.batches
+            self._meets_limit = progress.taken >= FULL_SHARE * self._pace.limit
             self._pace.took(progress.taken, progress.fetch_s + progress.read_s + progress.seconds)
         self._ends.of(marks)
         ends = self._ends.latest

@@ -8,10 +8,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from core.clock import Clock
 from core.errors import PayhookError
 from journal.errors import StorageDown
+from processor.ahead import Ahead
 from processor.batch import Batches
 from processor.catch_up import CatchUp
 from processor.first_pass import FirstPass
@@ -36,6 +39,14 @@ _NO_ROOM = re.compile(
     r"|FileNotFoundException.*checkpoints|ParentNotDirectoryException"
 )
 """How the JVM words that Spark's checkpoint or scratch files can't be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a batch took, and in how many seconds."""
+
+    table: pa.Table
+    seconds: float
 
 
 class Stream:
@@ -65,6 +76,7 @@ class Stream:
         self._stop = threading.Event()
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
+        self._ahead: Ahead[Read | None] = Ahead(self._decide)
 
     def stop(self) -> None:
         """Asks for a stop after the batch under way."""
@@ -79,8 +91,9 @@ class Stream:
         self._take_backlog()
         if self._stop.is_set():
             return
+        self._ahead.start(InheritableThread)
         query = self._start()
-        while query.isActive and not self._stop.is_set() and self._failure is None:
+        while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
             self._stop.wait(IDLE_CHECK_S)
         self._end(query)
 
@@ -113,6 +126,11 @@ class Stream:
 
     def _end(self, query: StreamingQuery) -> None:
         """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
+        if not self._ahead.close(STOP_WAIT_S_MAX):
+            log.error("the batch under way isn't decided after %.0f s; it is left to itself", STOP_WAIT_S_MAX)
+        failed = self._ahead.failure
+        if failed is not None and self._failure is None:
+            self._failure = self._told(failed) if isinstance(failed, Exception) else failed
         if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
             self._in_batch.release()
         if self._failure is not None:
@@ -141,18 +159,19 @@ class Stream:
         return StorageDown("Spark's checkpoint", str(self._checkpoint), problem[:PROBLEM_CHARS_MAX])
 
     def _batch(self, frame: DataFrame, _batch_id: int) -> None:
+        """Reads what a batch took. A stream that is behind reads its next batch while this one is decided."""
         with self._in_batch:
-            if self._stop.is_set() or self._failure is not None:
-                return
+            if self._ahead.failure is not None:
+                raise self._ahead.failure
             try:
-                self._probe_while_blocked()
-                if self._stop.is_set():
+                self._wait_while_blocked()
+                if self._stop.is_set() or self._failure is not None:
                     return
                 started = self._clock.monotonic()
                 table = self._source.records(self._collected(frame))
-                self._batches.progress.fetch_s = self._clock.monotonic() - started
-                self._run(table)
-                self._probe_while_blocked()
+                read = Read(table, self._clock.monotonic() - started)
+                if self._ahead.hand_over(read) and not self._reads_ahead():
+                    self._ahead.wait()
                 if self._read_limit is not None:
                     self._read_limit.set(self._catch_up.limit)
             except Exception as failed:
@@ -162,8 +181,33 @@ class Stream:
                 self._failure = failed
                 raise
 
+    def _decide(self, read: Read | None) -> None:
+        """On the thread that decides; nothing read: only the probes of a stream that is blocked."""
+        self._probe_while_blocked()
+        if read is None or self._stop.is_set():
+            return
+        self._batches.progress.fetch_s = read.seconds
+        self._run(read.table)
+        self._probe_while_blocked()
+
+    def _reads_ahead(self) -> bool:
+        import os
+
+        return os.environ.get("E7_PIPE") == "2" or (os.environ.get("E7_PIPE") == "1" and self._catch_up.meets_limit)
+
+    def _wait_while_blocked(self) -> None:
+        """Nothing is fetched while the whole stream is blocked."""
+        if self._batches.blocked and self._ahead.hand_over(None):
+            self._ahead.wait()
+
     def _collected(self, frame: DataFrame) -> pa.Table:
-        return frame.toArrow() if self._first_pass is None else self._first_pass.collect(frame)
+        import os
+
+        return (
+            frame.toArrow()
+            if self._first_pass is None or not os.environ.get("E7_FP")
+            else self._first_pass.collect(frame)
+        )
 
     def _probe_while_blocked(self) -> None:
         """The whole stream is blocked: nothing more is fetched until a probe gets through."""
