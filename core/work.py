@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+import orjson
+
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.money import Money
@@ -129,7 +131,8 @@ def postings_to_json(postings: Sequence[Posting]) -> str | None:
         }
         for posting in postings
     ]
-    return json.dumps(lines, separators=(",", ":"), ensure_ascii=True)
+    text = orjson.dumps(lines).decode("utf-8")
+    return text if text.isascii() else json.dumps(lines, separators=(",", ":"), ensure_ascii=True)
 
 
 def postings_from_json(text: str | None) -> tuple[Posting, ...]:

@@ -22,6 +22,7 @@ from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES
 from processor.application import Application
+from processor.collector import calm
 from processor.exposition import by_stream
 from processor.metrics import ProcessorMetrics
 from processor.spark import open_session, with_slots
@@ -60,12 +61,7 @@ def main() -> int:
     telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
     shared = _shared(settings, configs, clock)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
-    if os.environ.get("E7_GC"):
-        import gc
-
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(200_000, 20, 100)
+    calm()
     application = Application(starters, clock)
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())

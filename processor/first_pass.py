@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 
 from core.event import Mode
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
+from processor.collector import uncollected
 from processor.execute import on_workers_of, worker_gone
 from processor.intake import PACKED, Early, Item, KafkaRecord, new_item, packed, read_batch
 from processor.worker import Task, handler_of
@@ -80,11 +81,17 @@ def first_pass(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
     handler = handler_of(told.task)
     for batch in batches:
-        records = read_batch(batch)
-        items = [_item(told, record) for record in records]
-        answers = _answers(told, handler, items) if getattr(handler, "pure", False) else [None] * len(items)
-        rows = [packed(record, item, early) for record, item, early in zip(records, items, answers, strict=True)]
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(rows, protocol=5)], pa.binary())], names=[PACKED])
+        with uncollected():
+            packed_rows = _pass(told, handler, batch)
+        yield pa.RecordBatch.from_arrays([pa.array([packed_rows], pa.binary())], names=[PACKED])
+
+
+def _pass(told: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
+    records = read_batch(batch)
+    items = [_item(told, record) for record in records]
+    answers = _answers(told, handler, items) if getattr(handler, "pure", False) else [None] * len(items)
+    rows = [packed(record, item, early) for record, item, early in zip(records, items, answers, strict=True)]
+    return pickle.dumps(rows, protocol=5)
 
 
 def _item(told: Pass, record: KafkaRecord) -> Item | None:
