@@ -91,8 +91,8 @@ class Stream:
         self._take_backlog()
         if self._stop.is_set():
             return
-        self._ahead.start(InheritableThread)
         query = self._start()
+        self._ahead.start(InheritableThread)
         while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
             self._stop.wait(IDLE_CHECK_S)
         self._end(query)
@@ -170,7 +170,7 @@ class Stream:
                 started = self._clock.monotonic()
                 table = self._source.records(self._collected(frame))
                 read = Read(table, self._clock.monotonic() - started)
-                if self._ahead.hand_over(read) and not self._reads_ahead():
+                if self._ahead.hand_over(read) and not self._catch_up.meets_limit:
                     self._ahead.wait()
                 if self._read_limit is not None:
                     self._read_limit.set(self._catch_up.limit)
@@ -190,24 +190,13 @@ class Stream:
         self._run(read.table)
         self._probe_while_blocked()
 
-    def _reads_ahead(self) -> bool:
-        import os
-
-        return os.environ.get("E7_PIPE") == "2" or (os.environ.get("E7_PIPE") == "1" and self._catch_up.meets_limit)
-
     def _wait_while_blocked(self) -> None:
         """Nothing is fetched while the whole stream is blocked."""
         if self._batches.blocked and self._ahead.hand_over(None):
             self._ahead.wait()
 
     def _collected(self, frame: DataFrame) -> pa.Table:
-        import os
-
-        return (
-            frame.toArrow()
-            if self._first_pass is None or not os.environ.get("E7_FP")
-            else self._first_pass.collect(frame)
-        )
+        return frame.toArrow() if self._first_pass is None else self._first_pass.collect(frame)
 
     def _probe_while_blocked(self) -> None:
         """The whole stream is blocked: nothing more is fetched until a probe gets through."""

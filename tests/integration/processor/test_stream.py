@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import SystemClock
 from journal.errors import StorageDown
 from journal.marks import Marks
+from load.client import wait_for
 from processor.progress import Progress
 from processor.sources import Held, tick
 from processor.spark import open_session
@@ -91,9 +92,26 @@ class FakeBatches:
 
 class NoCatchUp:
     limit = 100
+    meets_limit = False
 
     def after_batch(self, progress: Progress, marks: Marks) -> None:
         """Nothing to adapt."""
+
+
+class FarBehind(NoCatchUp):
+    meets_limit = True
+
+
+class CountedTicks(Ticks):
+    """Knows how many batches were read."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__(session)
+        self.read = 0
+
+    def records(self, table: pa.Table) -> pa.Table:
+        self.read += 1
+        return table
 
 
 def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> Stream:
@@ -144,3 +162,23 @@ def test_a_blocked_stream_probes_before_it_takes_anything(session: SparkSession,
     stream = stream_on(session, batches, tmp_path / "checkpoint")
     stream.run()
     assert (batches.probes, batches.done) == (3, 1)
+
+
+@pytest.mark.parametrize(("behind", "read"), [(FarBehind, 2), (NoCatchUp, 1)])
+def test_only_a_stream_that_is_behind_reads_its_next_batch_while_one_is_decided(
+    session: SparkSession, tmp_path: Path, behind: type[NoCatchUp], read: int
+) -> None:
+    """What was read ahead of a stop isn't decided: it is read again."""
+    source, may_end = CountedTicks(session), threading.Event()
+    batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type,return-value]
+    stream = Stream(batches, SystemClock(), tmp_path / "c", lambda: None, source, behind())  # type: ignore[arg-type]
+    thread = threading.Thread(target=stream.run)
+    thread.start()
+    assert batches.begun.wait(BATCH_S_MAX)
+    wait_for(lambda: source.read > 1, 2.0)
+    assert source.read == read
+    stream.stop()
+    may_end.set()
+    thread.join(BATCH_S_MAX)
+    assert not thread.is_alive()
+    assert batches.done == 1
