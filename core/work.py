@@ -112,8 +112,8 @@ class MissingPredecessor(PayhookError):
 class Handler(Protocol):
     """A work stream's one function. It runs on an executor, serially within an entity.
 
-    One that calls nobody, remembers nothing and answers by its event alone may say so with an attribute ``pure = True``:
-    it is then run where records are read, also on events that turn out to be copies, and in no order.
+    One that calls nobody, remembers nothing and answers by its event alone may say so with an attribute
+    ``pure = True``: it is then run where records are read, also on events that turn out to be copies, and in no order.
     """
 
     version: str

@@ -55,7 +55,7 @@ class Notice:
 
 
 def subscriber_of(event_key: str) -> str:
-    """The receiver that an event's key names (`processor.feed` makes it).
+    """The receiver that an event's key names (`processor.source.feed` makes it).
 
     :raises NoticeUnreadable: the key isn't such a one
     """

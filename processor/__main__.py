@@ -22,13 +22,13 @@ from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES
 from processor.application import Application
-from processor.collector import calm
-from processor.exposition import by_stream
-from processor.metrics import ProcessorMetrics
+from processor.run.collector import calm
 from processor.spark import open_session, with_slots
-from processor.status import StatusFile
 from processor.streams import StreamConfig, taking
-from processor.telling import Telling
+from processor.tell.exposition import by_stream
+from processor.tell.metrics import ProcessorMetrics
+from processor.tell.status import StatusFile
+from processor.tell.telling import Telling
 from processor.wiring import Shared, Starter, Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars

@@ -37,7 +37,7 @@ class Startable(Protocol):
 
 
 class Tells(Protocol):
-    """Where a stream's state is said (`processor.telling.Telling`)."""
+    """Where a stream's state is said (`processor.tell.telling.Telling`)."""
 
     def off(self, why: str) -> None: ...
     def failed(self, failure: BaseException) -> None: ...

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from core.decision import ErrorKind
 from journal.writer import Tenure
-from processor.batch import Batches
+from processor.decide.batch import Batches
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Outage:
 
 
 class Runs(Protocol):
-    """One run of the stream (`processor.stream.Stream`)."""
+    """One run of the stream (`processor.source.stream.Stream`)."""
 
     def run(self) -> None: ...
     def stop(self) -> None: ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from core.event import Mode
-from processor.head_of_line import HeadLimits
-from processor.retry import RetryPolicy
+from processor.decide.head_of_line import HeadLimits
+from processor.judge.retry import RetryPolicy
 from processor.settings import DeadHead
 
 

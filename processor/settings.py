@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from processor.downstream_settings import DownstreamSettings
-from processor.error_rules import Rules
-from processor.payload import BYTES_MAX, PAYLOAD_PATTERN
-from processor.retry import PolicyText
+from processor.calls.downstream_settings import DownstreamSettings
+from processor.judge.error_rules import Rules
+from processor.judge.retry import PolicyText
+from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
 
 
 class DeadHead(StrEnum):

@@ -11,7 +11,7 @@ parameters what it wants (`processor.factories`)::
     def build(settings: GreetSettings) -> Handler      # a model of its own, made from the stream's `settings` table
     def build() -> Handler
 
-A feed (``feed``, where the source is a journal) is named in the same way and returns a `processor.sources.Feed`.
+A feed (``feed``, where the source is a journal) is named in the same way and returns a `processor.source.sources.Feed`.
 
 Files and settings are laid over one another, table by table, the last one wins: the shipped processor/streams.toml, the
 file that ``processor.streams_file`` names, ``[streams.NAME]`` of payhook.toml, ``PAYHOOK_STREAMS__NAME__KEY``. A table
@@ -78,7 +78,7 @@ class StreamConfig(StreamSettings):
     hooks: str = Field(
         "",
         pattern=f"({_FUNCTION}|^$)",
-        description="module:function that builds the hooks around dead-lettering (`processor.hooks`); empty: none",
+        description="module:function that builds the hooks around dead-lettering; empty: none",
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
     modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="traffic that it takes: live, test")

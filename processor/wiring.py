@@ -27,31 +27,31 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
-from processor.admission import ContentHash
-from processor.batch import Batches
-from processor.catch_up import CatchUp
-from processor.classify import Classifier
-from processor.downstreams import Downstreams
-from processor.execute import Executor
+from processor.backlog.catch_up import CatchUp
+from processor.backlog.lag import EndsWatch, JournalEnds, KafkaEnds
+from processor.backlog.pace import Pace, PaceLimits
+from processor.calls.downstreams import Downstreams
+from processor.decide.admission import ContentHash
+from processor.decide.batch import Batches
+from processor.decide.head_of_line import HeadLimits
+from processor.decide.hooks import HookRunner, RecoveryHooks
 from processor.factories import bound, named
-from processor.feed import Feed, FeedRecords, OwnFeed
-from processor.first_pass import FirstPass, Pass
-from processor.head_of_line import HeadLimits
-from processor.hooks import HookRunner, RecoveryHooks
-from processor.journal_source import JournalSource, has_journal
-from processor.lag import EndsWatch, JournalEnds, KafkaEnds
+from processor.judge.classify import Classifier
+from processor.judge.retry import parse_policy
 from processor.lasting import LastingStream
-from processor.metrics import ProcessorMetrics
-from processor.pace import Pace, PaceLimits
-from processor.payload import decoder_of, decoding
-from processor.retry import parse_policy
 from processor.rules import StreamRules
+from processor.run.execute import Executor
+from processor.run.payload import decoder_of, decoding
+from processor.run.worker import Task
 from processor.settings import DeadHead
-from processor.sources import Held, KafkaSource, Source
-from processor.stream import Stream
+from processor.source.feed import Feed, FeedRecords, OwnFeed
+from processor.source.first_pass import FirstPass, Pass
+from processor.source.journal_source import JournalSource, has_journal
+from processor.source.sources import Held, KafkaSource, Source
+from processor.source.stream import Stream
 from processor.streams import StreamConfig
-from processor.telling import Telling
-from processor.worker import Task
+from processor.tell.metrics import ProcessorMetrics
+from processor.tell.telling import Telling
 
 log = logging.getLogger(__name__)
 

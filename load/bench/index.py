@@ -30,10 +30,10 @@ from journal.writer import JournalWriter
 from load.bench.figures import is_short
 from load.bench.history import HistoryEvent
 from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
-from processor.batch import Batches
-from processor.execute import Results
-from processor.retry import parse_policy
+from processor.decide.batch import Batches
+from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
+from processor.run.execute import Results
 from processor.settings import DeadHead
 from stack.layout import Layout, StreamLayout
 

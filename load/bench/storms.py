@@ -26,13 +26,13 @@ from core.work import Applied, Held, Outcome, WorkItem
 from load.bench.figures import is_short
 from load.bench.plot import write_lines
 from load.bench.slow_service import SlowService
-from processor.budget import Budgets
-from processor.classify import Classifier, Failure
-from processor.downstreams import Downstreams
-from processor.execute import Executor
-from processor.left_behind import LeftBehind
-from processor.retry import parse_policy
-from processor.worker import Chunk, Task, run_chunk
+from processor.calls.budget import Budgets
+from processor.calls.downstreams import Downstreams
+from processor.judge.classify import Classifier, Failure
+from processor.judge.retry import parse_policy
+from processor.run.execute import Executor
+from processor.run.left_behind import LeftBehind
+from processor.run.worker import Chunk, Task, run_chunk
 
 AT_ONCE, EACH_S = 4, 0.05
 """Of the service: 80 requests a second at most."""

@@ -14,7 +14,7 @@ import pytest
 from load.client import wait_for
 from load.embedded import embedded_stack
 from load.open_loop import Answer, post_at_rate
-from processor.downstream_settings import DownstreamSettings
+from processor.calls.downstream_settings import DownstreamSettings
 from tests.e2e.conftest import Stack, assert_once
 from tests.merchant_service import MerchantService, found, ill
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from core.work import Applied, WorkItem
-from processor.classify import Classifier, Failure
-from processor.execute import Executor
+from processor.judge.classify import Classifier, Failure
+from processor.run.execute import Executor
+from processor.run.worker import Task
 from processor.spark import open_session
-from processor.worker import Task
 from stack.jars import spark_jars
 from tests.integration.processor.killing_handler import build
 

@@ -21,10 +21,10 @@ from core.event import Dedupe, Event, to_headers
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.application import Application
-from processor.metrics import ProcessorMetrics
-from processor.status import StatusFile
 from processor.streams import load_streams, taking
-from processor.telling import Telling
+from processor.tell.metrics import ProcessorMetrics
+from processor.tell.status import StatusFile
+from processor.tell.telling import Telling
 from processor.wiring import Shared, Starter, wire
 from stack.layout import Layout
 from stack.topics import Topic, make_topics

@@ -34,8 +34,8 @@ from journal.schema import JournalRow
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flat
-from processor.batch import Batches, StreamRules
-from processor.retry import parse_policy
+from processor.decide.batch import Batches, StreamRules
+from processor.judge.retry import parse_policy
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Handler, InlineExecutor, Same, table
 

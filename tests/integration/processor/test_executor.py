@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.work import Applied, Held, WorkItem
-from processor.classify import Classifier, Failure
-from processor.downstream_settings import DownstreamSettings
-from processor.downstreams import Downstreams
-from processor.execute import Executor, Results
+from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstreams import Downstreams
+from processor.judge.classify import Classifier, Failure
+from processor.run.execute import Executor, Results
+from processor.run.worker import Task
 from processor.spark import open_session
-from processor.worker import Task
 from stack.jars import spark_jars
 from tests.integration.processor import calling_handler
 from tests.integration.processor.killing_handler import build

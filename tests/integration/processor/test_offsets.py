@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from processor.offsets import OffsetsLost, TopicMissing, check_marks, starts, watermarks
+from processor.source.offsets import OffsetsLost, TopicMissing, check_marks, starts, watermarks
 
 
 @pytest.fixture

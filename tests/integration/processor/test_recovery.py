@@ -11,7 +11,7 @@ import pytest
 from journal.errors import Fenced, JournalBroken
 from journal.writer import Tenure
 from ledger.postings import PostingsAhead
-from processor.intake import OffsetHole
+from processor.decide.intake import OffsetHole
 from tests.integration.processor.stored import Stored
 from tests.unit.processor.harness import EVENTS
 

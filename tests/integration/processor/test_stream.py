@@ -16,10 +16,10 @@ from core.clock import SystemClock
 from journal.errors import StorageDown
 from journal.marks import Marks
 from load.client import wait_for
-from processor.progress import Progress
-from processor.sources import Held, tick
+from processor.source.sources import Held, tick
+from processor.source.stream import Stream
 from processor.spark import open_session
-from processor.stream import Stream
+from processor.tell.progress import Progress
 from stack.jars import spark_jars
 
 CHECKOUT = Path(__file__).parents[3]
@@ -170,7 +170,7 @@ def test_only_a_stream_that_is_behind_reads_its_next_batch_while_one_is_decided(
 ) -> None:
     """What was read ahead of a stop isn't decided: it is read again."""
     source, may_end = CountedTicks(session), threading.Event()
-    batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type,return-value]
+    batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type]
     stream = Stream(batches, SystemClock(), tmp_path / "c", lambda: None, source, behind())  # type: ignore[arg-type]
     thread = threading.Thread(target=stream.run)
     thread.start()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from cli.downstreams import held_back
 from core.clock import ManualClock
-from processor.budget import Report
-from processor.downstreams import Downstreams
+from processor.calls.budget import Report
+from processor.calls.downstreams import Downstreams
 
 
 def test_only_what_is_not_called_as_usual_is_shown_with_its_reason() -> None:

@@ -19,8 +19,8 @@ from ledger.directory import FileDirectory, Merchant, MerchantClosed, MerchantUn
 from ledger.directory_http import ANSWER_BYTES_MAX, DirectoryRefused, DirectoryUnavailable, HttpDirectory, open_client
 from ledger.handler import open_directory
 from ledger.settings import LedgerSettings
-from processor.budget import Budget, Budgets, Report
-from processor.limiter import Limiter
+from processor.calls.budget import Budget, Budgets, Report
+from processor.calls.limiter import Limiter
 from tests.merchant_service import Answer, MerchantService
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -20,7 +20,7 @@ from journal.writer import JournalWriter
 from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, provider_bugs
 from load.webhooks import stripe_event
-from processor import verdict
+from processor.decide import verdict
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine

@@ -15,7 +15,7 @@ from core.work import Applied, Held
 from load.bench.plot import HEIGHT, WIDTH, write_lines
 from load.bench.slow_service import SlowService
 from load.bench.storms import POLICY, Storm
-from processor.classify import Failure
+from processor.judge.classify import Failure
 
 SVG = "{http://www.w3.org/2000/svg}"
 

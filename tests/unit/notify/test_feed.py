@@ -12,7 +12,7 @@ from notify.errors import SubscribersUnreadable
 from notify.facts import fact_json
 from notify.feed import build
 from notify.settings import NotifySettings
-from processor.feed import Feed
+from processor.source.feed import Feed
 from tests.unit.notify.place import row
 
 SUBSCRIBERS = """

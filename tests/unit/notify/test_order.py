@@ -8,8 +8,8 @@ from typing import Any
 from load.subscriber import Reply, Subscriber
 from notify.feed import build
 from notify.settings import NotifySettings
-from processor.feed import FeedRecords
 from processor.settings import DeadHead
+from processor.source.feed import FeedRecords
 from tests.unit.notify.place import Place, row
 from tests.unit.processor.harness import EVENTS, Engine
 

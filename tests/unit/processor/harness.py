@@ -21,12 +21,12 @@ from journal.marks import Marks
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed
-from processor.batch import Batches, StreamRules
-from processor.classify import Classifier
-from processor.execute import Results
-from processor.retry import parse_policy
+from processor.decide.batch import Batches, StreamRules
+from processor.judge.classify import Classifier
+from processor.judge.retry import parse_policy
+from processor.run.execute import Results
+from processor.run.worker import Task, run_groups
 from processor.settings import DeadHead
-from processor.worker import Task, run_groups
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

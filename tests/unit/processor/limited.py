@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from core.work import Handler
 from journal.schema import JournalRow
-from processor.classify import Classifier
-from processor.downstream_settings import DownstreamSettings
-from processor.downstreams import Downstreams
-from processor.execute import Executor
-from processor.left_behind import LeftBehind
+from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstreams import Downstreams
+from processor.judge.classify import Classifier
+from processor.run.execute import Executor
+from processor.run.left_behind import LeftBehind
+from processor.run.worker import Chunk, Task, run_chunk
 from processor.settings import DeadHead
-from processor.worker import Chunk, Task, run_chunk
 from tests.unit.processor.harness import Engine
 
 

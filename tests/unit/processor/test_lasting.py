@@ -11,7 +11,7 @@ from journal.errors import CommitUnknown, Fenced, IndexBroken, JournalBroken, St
 from journal.writer import Tenure
 from ledger.postings import PostingsRefused
 from processor.lasting import LastingStream, Outage
-from processor.progress import Progress
+from processor.tell.progress import Progress
 
 DOWN = StorageDown("the bodies", "/lake/bodies", "No space left on device")
 

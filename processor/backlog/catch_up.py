@@ -1,0 +1,150 @@
+"""One stream's backlog as it stands: how much a batch may take, how long it will last, what would shorten it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+from core.clock import Clock, to_rfc3339
+from journal.marks import Marks
+from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
+from processor.backlog.lag import Ends
+from processor.backlog.pace import Pace
+from processor.tell.progress import Progress
+
+DRIVER_STEPS = ("read", "lookup", "commit", "derive")
+"""Steps of a batch that the driver does alone; more executors shorten the others."""
+
+
+FULL_SHARE = 0.8
+"""Of its limit: a batch that took so much has left something behind."""
+
+DRAIN_NOTE = "drain_per_s"
+"""The journal's note of how fast the last backlog went, so that the time to recover is known before the next one."""
+
+
+class EndsKnown(Protocol):
+    """Where the source's partitions end, as far as it was told (`processor.backlog.lag.EndsWatch`)."""
+
+    @property
+    def latest(self) -> Ends: ...
+    def of(self, marks: Marks) -> None: ...
+
+
+class CatchUp:
+    """Told of every batch; says what the next one may take and what is published of lag and capacity.
+
+    ``executors`` run now, each with ``cores``.
+    """
+
+    def __init__(self, pace: Pace, ends: EndsKnown, executors: int, cores: int, clock: Clock) -> None:
+        self._pace = pace
+        self._ends = ends
+        self._executors = executors
+        self._cores = cores
+        self._clock = clock
+        self._rates = Rates()
+        self._batches = 0
+        self._meets_limit = False
+        self._advisor: Advisor | None = None
+        self._advice = Advice(executors, 0)
+        self._forecast: Forecast | None = None
+        self._said: dict[str, Any] | None = None
+
+    @property
+    def limit(self) -> int:
+        """Most records of the next batch."""
+        return self._pace.limit
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is a backlog."""
+        return self._rates.behind
+
+    @property
+    def meets_limit(self) -> bool:
+        """Whether the last batch took about as much as it might."""
+        return self._meets_limit
+
+    def knew(self, notes: Mapping[str, str]) -> None:
+        """What the process before this one wrote into the journal (`notes`)."""
+        if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
+            self._rates = Rates(float(notes[DRAIN_NOTE]))
+
+    def notes(self) -> dict[str, str]:
+        """For the journal."""
+        drain_per_s = self._rates.drain_per_s
+        return {} if drain_per_s is None else {DRAIN_NOTE: f"{drain_per_s:.1f}"}
+
+    def after_batch(self, progress: Progress, marks: Marks) -> None:
+        """``marks`` are those after the batch."""
+        if progress.batches != self._batches:
+            self._batches = progress.batches
+            self._meets_limit = progress.taken >= FULL_SHARE * self._pace.limit
+            self._pace.took(progress.taken, progress.fetch_s + progress.read_s + progress.seconds)
+        self._ends.of(marks)
+        ends = self._ends.latest
+        if not ends:
+            return
+        known = {
+            topic: {n: at for n, at in numbers.items() if n in ends.get(topic, {})} for topic, numbers in marks.items()
+        }
+        now_s = self._clock.monotonic()
+        self._rates.read(Reading(now_s, _sum(ends, known), _sum(known, known)))
+        self._advise(now_s, _driver_share(progress.step_s), max(map(len, marks.values()), default=1))
+        self._keep_forecast()
+
+    def _advise(self, now_s: float, driver_share: float, partitions: int) -> None:
+        if self._advisor is None:
+            self._advisor = Advisor(Deployment(self._executors, self._cores, partitions))
+        rates = self._rates
+        self._advice = self._advisor.advise(now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share)
+
+    def status(self) -> dict[str, Any]:
+        """For the status file; rates are records a second, times seconds. ``forecast`` stays as it was first said."""
+        rates = self._rates
+        return {
+            "lag": rates.lag,
+            "behind": rates.behind,
+            "arrival_per_s": round(rates.arrival_per_s, 1),
+            "drain_per_s": None if rates.drain_per_s is None else round(rates.drain_per_s, 1),
+            "recover_s": _rounded(rates.recover_s()),
+            "forecast": self._said,
+            "batch_limit": self._pace.limit,
+            "executors": self._executors,
+            "recommended_executors": self._advice.executors,
+            "recommended_partitions": self._advice.partitions,
+            "driver_bound": self._advice.driver_bound,
+        }
+
+    def _keep_forecast(self) -> None:
+        forecast = self._rates.forecast
+        if forecast is None or forecast is self._forecast:
+            self._forecast = forecast
+            return
+        self._forecast = forecast
+        now = self._clock.now()
+        seconds = forecast.seconds
+        self._said = {
+            "at": to_rfc3339(now),
+            "lag": forecast.lag,
+            "drain_per_s": round(forecast.drain_per_s, 1),
+            "arrival_per_s": round(forecast.arrival_per_s, 1),
+            "seconds": _rounded(seconds),
+            "until": None if seconds is None else to_rfc3339(now + timedelta(seconds=seconds)),
+        }
+
+
+def _sum(counts: Mapping[str, Mapping[int, int]], among: Marks) -> int:
+    """Of the partitions that the marks name."""
+    return sum(counts.get(topic, {}).get(number, 0) for topic, numbers in among.items() for number in numbers)
+
+
+def _driver_share(step_s: Mapping[str, float]) -> float:
+    whole = sum(step_s.values())
+    return sum(step_s.get(step, 0.0) for step in DRIVER_STEPS) / whole if whole > 0 else 0.0
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

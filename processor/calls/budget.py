@@ -1,0 +1,178 @@
+"""What a batch may do with each downstream, and what it did: travels to the executors and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from processor.calls.downstream_settings import pattern_of
+
+CHAIN_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a batch, or one task's share of it, may do with one downstream.
+
+    ``calls``: most calls; ``retries``: most of them for events or tries that failed before; ``at_once``: most at a
+    time; ``failures``: failed calls in a row after which the batch calls no more; ``probing``: they are a half-open
+    breaker's probes, which nobody may make twice.
+    """
+
+    calls: int
+    retries: int
+    at_once: int
+    failures: int
+    probing: bool = False
+
+    def share(self, part: int, parts: int) -> Budget:
+        """One of ``parts`` shares; calls, retries and calls at a time add up to no more than the whole.
+
+        Every share may fail once: what it may not is call.
+        """
+        at_once = _portion(self.at_once, part, parts)
+        return Budget(
+            calls=_portion(self.calls, part, parts) if at_once else 0,
+            retries=_portion(self.retries, part, parts),
+            at_once=at_once,
+            failures=max(1, _portion(self.failures, part, parts)),
+            probing=self.probing,
+        )
+
+    def after(self, report: Report) -> Budget:
+        """What is left of it."""
+        made = report.calls - report.late + report.out
+        return replace(self, calls=max(0, self.calls - made), retries=max(0, self.retries - report.retries))
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the calls to one downstream. Times in seconds.
+
+    ``calls`` have ended, ``late`` of them were left behind by earlier batches; ``out`` are left behind by this one.
+    ``failed_in_a_row`` are the last ones; ``peak`` is how many calls ran at a time; ``waited`` says that a call had to
+    wait for another one; ``quiet_s`` is the longest Retry-After; ``problem`` is the last failure's class.
+    """
+
+    calls: int = 0
+    late: int = 0
+    out: int = 0
+    retries: int = 0
+    failed: int = 0
+    failed_in_a_row: int = 0
+    held: int = 0
+    peak: int = 0
+    seconds: float = 0.0
+    waited: bool = False
+    quiet_s: float = 0.0
+    problem: str = ""
+
+    @property
+    def mean_s(self) -> float:
+        return self.seconds / self.calls if self.calls else 0.0
+
+    def came_back(self, error: BaseException | None) -> None:
+        """One of the calls is back, with an error or without."""
+        if error is None:
+            self.failed_in_a_row = 0
+            return
+        self.failed += 1
+        self.failed_in_a_row += 1
+        self.quiet_s = max(self.quiet_s, _quiet_s(error))
+        self.problem = type(error).__name__
+
+    def add(self, other: Report) -> None:
+        """Takes in what another task did at the same time.
+
+        Failures at the end of both are a row, although a good call of one may have come between those of the other.
+        """
+        self.calls += other.calls
+        self.late += other.late
+        self.out += other.out
+        self.retries += other.retries
+        self.failed += other.failed
+        self.failed_in_a_row += other.failed_in_a_row
+        self.held += other.held
+        self.peak += other.peak
+        self.seconds += other.seconds
+        self.waited |= other.waited
+        self.quiet_s = max(self.quiet_s, other.quiet_s)
+        self.problem = other.problem or self.problem
+
+    def follow(self, later: Report) -> None:
+        """Takes in what came after it: a good call in between ends a row of failures."""
+        before = 0 if later.failed < later.calls else self.failed_in_a_row
+        peak = max(self.peak, later.peak)
+        self.add(later)
+        self.failed_in_a_row, self.peak = before + later.failed_in_a_row, peak
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The budgets of one batch: of the downstreams that are known, and of new ones by their settings' line."""
+
+    by_name: Mapping[str, Budget] = field(default_factory=dict)
+    by_pattern: Mapping[str, Budget] = field(default_factory=dict)
+
+    def of(self, downstream: str) -> Budget | None:
+        """None where nothing limits it."""
+        known = self.by_name.get(downstream)
+        if known is not None:
+            return known
+        pattern = pattern_of(downstream, self.by_pattern)
+        return None if pattern is None else self.by_pattern[pattern]
+
+    def shares(self, parts: int, turn: int) -> list[Budgets]:
+        """One for each of a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
+        return [
+            Budgets(
+                {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
+                {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_pattern.items()},
+            )
+            for part in range(parts)
+        ]
+
+    def after(self, reports: Mapping[str, Report]) -> Budgets:
+        """What is left once a job has come back."""
+        left = {name: budget.after(reports.get(name, Report())) for name, budget in self.by_name.items()}
+        for name, report in reports.items():
+            if name not in left and (fresh := self.of(name)) is not None:
+                left[name] = fresh.after(report)
+        return Budgets(left, self.by_pattern)
+
+    def after_loss(self) -> Budgets:
+        """What is left after a job that was lost with its reports: it may have made the probes."""
+        left = {name: replace(one, calls=0) if one.probing else one for name, one in self.by_name.items()}
+        return Budgets(left, self.by_pattern)
+
+
+def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
+    """The reports of tasks that ran side by side, as one by downstream."""
+    whole: dict[str, Report] = {}
+    for one in reports:
+        for name, report in one.items():
+            whole.setdefault(name, Report()).add(report)
+    return whole
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from."""
+    link: BaseException | None = error
+    for _ in range(CHAIN_MAX):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _quiet_s(error: BaseException) -> float:
+    """Seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call raised."""
+    for link in chain(error):
+        wanted = getattr(link, "retry_after_s", None)
+        if isinstance(wanted, (int, float)):
+            return max(0.0, float(wanted))
+    return 0.0
+
+
+def _portion(whole: int, part: int, parts: int) -> int:
+    return whole // parts + (part < whole % parts)

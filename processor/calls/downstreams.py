@@ -1,0 +1,154 @@
+"""The driver's word on what handlers call: it sees every outcome, and says before each batch what may be called."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Protocol
+
+from core.clock import Clock, SystemClock
+from core.decision import ErrorKind
+from core.work import Held, Outcome
+from processor.calls.breaker import CLOSED
+from processor.calls.budget import Budgets, Report
+from processor.calls.downstream import Downstream
+from processor.calls.downstream_settings import ANY, DownstreamSettings, before_retries_end, pattern_of
+from processor.judge.classify import Failure
+
+log = logging.getLogger(__name__)
+
+NOTE = "breakers"
+"""The name of what is kept with the journal (`JournalState.notes`)."""
+
+NAMES_MAX = 1_000
+NOTE_CHARS_MAX = 32_768
+"""Half of what all notes of a journal may take: some 250 breakers that aren't closed."""
+
+
+class OnRound(Protocol):
+    """Told after each batch about each downstream that was asked for, or whose state changed."""
+
+    def __call__(self, name: str, state: str, at_once: int, report: Report) -> None: ...
+
+
+class Downstreams:
+    """The downstreams of one work stream: a breaker, a concurrency limit and a retry budget for each.
+
+    ``settings`` by name, or by a pattern that ends in ``*``; defaults for the rest. ``tries`` are the retry policy's.
+    ``notes`` are the journal's. Not thread-safe: the driver has one batch at a time.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, DownstreamSettings] | None = None,
+        clock: Clock | None = None,
+        *,
+        tries: int | None = None,
+        notes: Mapping[str, str] | None = None,
+        on_round: OnRound | None = None,
+    ) -> None:
+        every = {ANY: DownstreamSettings(), **(settings or {})}
+        self._settings = {name: before_retries_end(one, tries) for name, one in every.items()}
+        self._clock = clock or SystemClock()
+        self._on_round = on_round
+        self._known: OrderedDict[str, Downstream] = OrderedDict()
+        self._told: dict[str, str] = {}
+        self._turn = 0
+        for name, kept in _read(notes or {}).items():
+            self._known[name] = self._new(name, kept)
+
+    def budgets(self) -> Budgets:
+        """What the next batch may do."""
+        return Budgets(
+            {name: one.budget() for name, one in self._known.items()},
+            {
+                pattern: Downstream(pattern, settings, self._clock).budget()
+                for pattern, settings in self._settings.items()
+            },
+        )
+
+    def turn(self) -> int:
+        """A number that moves on, for dividing what can't be divided (`Budgets.shares`)."""
+        self._turn += 1
+        return self._turn
+
+    def judge(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
+        """Takes in what a batch did, then says of each of its events that was held when it is due again.
+
+        An event whose call failed while its downstream was down is held too: no attempt is spent on an outage.
+        """
+        for name, report in reports.items():
+            self._of(name).learn(report)
+        for name, one in self._known.items():
+            self._tell(name, one, reports.get(name))
+        held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
+        for item_seq in sorted(held):
+            results[item_seq] = self._of(held[item_seq].downstream).hold(held[item_seq])
+        self._excuse(results, reports)
+
+    def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
+        """Log and metrics, of those that were asked for or whose state is another than last time."""
+        state, before = one.state, self._told.get(name, CLOSED)
+        if state != before:
+            log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s", name, one.text())
+        if self._on_round is not None and (report is not None or state != before):
+            self._on_round(name, state, one.at_once, report or Report())
+        self._told[name] = state
+
+    def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
+        """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
+        for item_seq, result in sorted(results.items()):
+            if not isinstance(result, Failure) or result.downstream is None or result.kind is ErrorKind.SBE:
+                continue
+            one = self._of(result.downstream)
+            if one.excuses(reports.get(result.downstream)):
+                results[item_seq] = one.hold(Held(result.downstream, 0.0))
+
+    def notes(self) -> dict[str, str]:
+        """What a later process must know, as the journal keeps it."""
+        kept = {name: state for name, one in self._known.items() if (state := one.kept()) is not None}
+        text = _text(kept)
+        while len(text) > NOTE_CHARS_MAX:
+            for name in list(kept)[: max(1, len(kept) // 10)]:
+                del kept[name]
+            text = _text(kept)
+        return {NOTE: text}
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """By downstream, for the status file."""
+        return {name: one.status() for name, one in self._known.items()}
+
+    def _of(self, name: str) -> Downstream:
+        one = self._known.get(name)
+        if one is None:
+            one = self._known[name] = self._new(name, None)
+            self._forget()
+        self._known.move_to_end(name)
+        return one
+
+    def _new(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
+        return Downstream(name, self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
+
+    def _forget(self) -> None:
+        """The one that was asked for longest ago and is at rest; else the oldest."""
+        if len(self._known) > NAMES_MAX:
+            resting = (name for name, one in self._known.items() if one.kept() is None)
+            forgotten = next(resting, next(iter(self._known)))
+            del self._known[forgotten]
+            self._told.pop(forgotten, None)
+
+
+def _text(kept: Mapping[str, Any]) -> str:
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def _read(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What an earlier process kept; nothing when it can't be read: breakers are learned again."""
+    try:
+        kept = json.loads(notes.get(NOTE, "{}"))
+        return {str(name): dict(state) for name, state in kept.items()}
+    except (ValueError, TypeError, AttributeError):
+        log.warning("the journal's note of breakers can't be read; every breaker begins closed")
+        return {}

@@ -1,0 +1,276 @@
+"""On an executor: the calls that a task's threads make, held to the task's share of the batch's budgets."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from core.work import DownstreamHeld, WorkItem
+from processor.calls.budget import Budget, Budgets, Report, chain
+
+NO_CALLS = "has no call left in this batch"
+NO_RETRIES = "has spent its retry budget"
+TOO_MANY = "has as many calls under way as it takes"
+FAILING = "fails its calls in this batch"
+
+WAIT_S = 0.25
+"""So long a thread waits for a call to come free: several times what a healthy one takes, half a batch's deadline."""
+
+LOOK_S = 0.02
+"""How often it looks whether a call that an earlier batch left behind is back."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call under way; ``began`` is monotonic time."""
+
+    downstream: str
+    item_seq: int
+    began: float
+
+
+class LateCalls:
+    """The calls that batches left behind in this process: the next batch tells what became of them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._out: dict[Call, bool] = {}
+        self._reports: dict[str, Report] = {}
+
+    def left(self, call: Call, *, told: bool) -> None:
+        """A batch ends without it. ``told``: it was reported as failed."""
+        with self._lock:
+            self._out[call] = told
+
+    def back(self, call: Call, seconds: float, error: BaseException | None) -> None:
+        with self._lock:
+            if self._out.pop(call, True) is False:
+                self._tell(call.downstream, seconds, error)
+
+    def out(self, downstream: str) -> int:
+        """How many calls to a downstream are still out."""
+        with self._lock:
+            return sum(call.downstream == downstream for call in self._out)
+
+    def waits_for(self, item_seq: int) -> str | None:
+        """The downstream whose answer an event's earlier call still waits for."""
+        with self._lock:
+            return next((call.downstream for call in self._out if call.item_seq == item_seq), None)
+
+    def take(self, now: float, call_s: float) -> dict[str, Report]:
+        """What is known since the last time; calls that are out for ``call_s`` have failed."""
+        with self._lock:
+            for call, told in self._out.items():
+                if not told and now - call.began >= call_s:
+                    self._out[call] = True
+                    self._tell(call.downstream, now - call.began, TimeoutError())
+            taken, self._reports = self._reports, {}
+            return taken
+
+    def _tell(self, downstream: str, seconds: float, error: BaseException | None) -> None:
+        report = self._reports.setdefault(downstream, Report())
+        report.calls += 1
+        report.late += 1
+        report.seconds += seconds
+        report.came_back(error)
+
+
+class Limiter:
+    """One task's calls, by downstream; its threads share it. Durations in seconds.
+
+    A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is told by
+    ``late``, which outlives the task.
+    """
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        call_s: float,
+        late: LateCalls | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._budgets = budgets
+        self._call_s = call_s
+        self._late = LateCalls() if late is None else late
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._gates: dict[str, Gate] = {}
+        self._tries: dict[int, Try] = {}
+
+    def trying(self, item: WorkItem, *, again: bool) -> Try:
+        """The calls of one try of an event; ``again`` says that it isn't the event's first in this batch."""
+        one = Try(self, item.item_seq, retry=again or item.attempt > 0)
+        with self._lock:
+            self._tries[item.item_seq] = one
+        return one
+
+    def waits_for(self, item_seq: int) -> str | None:
+        """The downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
+        one = self._tries.get(item_seq)
+        return (None if one is None else one.waits_for) or self._late.waits_for(item_seq)
+
+    def queues(self, item_seq: int) -> bool:
+        """Whether an event waits until it may call at all."""
+        one = self._tries.get(item_seq)
+        return one is not None and one.queues
+
+    def reports(self) -> dict[str, Report]:
+        """What became of the calls, and of those that earlier batches left behind. Asked for once, at the end: what
+        waits for a call is told that there is none."""
+        with self._lock:
+            gates = dict(self._gates)
+        reports = {name: gate.end() for name, gate in gates.items()}
+        for name, report in self._late.take(self._monotonic(), self._call_s).items():
+            reports.setdefault(name, Report()).add(report)
+        return reports
+
+    def gate(self, downstream: str) -> Gate | None:
+        """The gate before a downstream; None where nothing limits it."""
+        with self._lock:
+            gate = self._gates.get(downstream)
+            if gate is None:
+                budget = self._budgets.of(downstream)
+                if budget is None:
+                    return None
+                gate = Gate(downstream, budget, self._call_s, self._late, self._monotonic)
+                self._gates[downstream] = gate
+            return gate
+
+
+class Try:
+    """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`)."""
+
+    def __init__(self, limiter: Limiter, item_seq: int, *, retry: bool) -> None:
+        self._limiter = limiter
+        self._item_seq = item_seq
+        self._retry = retry
+        self._failed: list[tuple[str, BaseException]] = []
+        self.queues = False
+        self.waits_for: str | None = None
+
+    @contextlib.contextmanager
+    def calling(self, downstream: str) -> Iterator[None]:
+        """As `core.downstream.calling`."""
+        gate = self._limiter.gate(downstream)
+        if gate is None:
+            yield
+            return
+        call = self._enter(gate)
+        self.waits_for = downstream
+        failed: BaseException | None = None
+        try:
+            yield
+        except DownstreamHeld:
+            raise
+        except BaseException as error:
+            failed = error
+            self._failed.append((downstream, error))
+            raise
+        finally:
+            self.waits_for = None
+            gate.leave(call, failed)
+
+    def _enter(self, gate: Gate) -> Call:
+        self.queues = True
+        try:
+            return gate.enter(self._item_seq, retry=self._retry)
+        finally:
+            self.queues = False
+
+    def blamed_for(self, error: BaseException) -> str | None:
+        """The downstream whose failed call an error is, or comes from."""
+        for link in chain(error):
+            for downstream, failed in self._failed:
+                if failed is link:
+                    return downstream
+        return None
+
+
+class Gate:
+    """One downstream's calls: so many in all, so many at a time, and none after a row of failures."""
+
+    def __init__(
+        self,
+        downstream: str,
+        budget: Budget,
+        call_s: float,
+        late: LateCalls,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._downstream = downstream
+        self._budget = budget
+        self._call_s = call_s
+        self._late = late
+        self._monotonic = monotonic
+        self._free = threading.Condition()
+        self._out: set[Call] = set()
+        self._report = Report()
+        self._ended = False
+
+    def enter(self, item_seq: int, *, retry: bool) -> Call:
+        """Takes a call as soon as one is free.
+
+        :raises DownstreamHeld: none is left, or none came free in time
+        """
+        with self._free:
+            until = time.monotonic() + WAIT_S
+            self._ask(retry=retry)
+            while len(self._out) + self._late.out(self._downstream) >= self._budget.at_once:
+                self._report.waited = True
+                if time.monotonic() >= until:
+                    raise self._held(TOO_MANY)
+                self._free.wait(LOOK_S)
+                self._ask(retry=retry)
+            call = Call(self._downstream, item_seq, self._monotonic())
+            self._out.add(call)
+            self._report.calls += 1
+            self._report.retries += retry
+            self._report.peak = max(self._report.peak, len(self._out))
+            return call
+
+    def leave(self, call: Call, error: BaseException | None) -> None:
+        """Gives a call back with what became of it."""
+        seconds = self._monotonic() - call.began
+        with self._free:
+            if call not in self._out:
+                self._late.back(call, seconds, error)
+                return
+            self._out.remove(call)
+            self._report.seconds += seconds
+            self._report.came_back(error)
+            self._free.notify_all()
+
+    def end(self) -> Report:
+        """The batch is over: what is out long enough has failed, what becomes of the rest is told later."""
+        with self._free:
+            self._ended = True
+            now = self._monotonic()
+            for call in self._out:
+                failed = now - call.began >= self._call_s
+                self._late.left(call, told=failed)
+                if failed:
+                    self._report.seconds += now - call.began
+                    self._report.came_back(TimeoutError())
+                else:
+                    self._report.calls -= 1
+                    self._report.out += 1
+            self._out.clear()
+            self._free.notify_all()
+            return replace(self._report)
+
+    def _ask(self, *, retry: bool) -> None:
+        if self._report.quiet_s > 0 or self._report.failed_in_a_row >= self._budget.failures:
+            raise self._held(FAILING)
+        if self._ended:
+            raise self._held(TOO_MANY)
+        if self._report.calls >= self._budget.calls:
+            raise self._held(NO_CALLS)
+        if retry and self._report.retries >= self._budget.retries:
+            raise self._held(NO_RETRIES)
+
+    def _held(self, reason: str) -> DownstreamHeld:
+        self._report.held += 1
+        return DownstreamHeld(self._downstream, 0.0, reason)

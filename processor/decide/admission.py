@@ -1,0 +1,219 @@
+"""Steps 2 and 3: which events are new, and which of them may run now, in which order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from core.decision import Decision, ErrorKind
+from core.event import POISON_TYPE
+from journal.index import KnownEvent, KnownFact
+from journal.index_changes import Line
+from journal.open_item import OpenItem
+from processor.decide.intake import Item
+from processor.decide.line_up import is_dead, line_up
+from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, park
+from processor.judge.classify import Failure
+from processor.judge.retry import policy_for
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+
+BEHIND = "behind an earlier event of its entity"
+
+
+class Lookup(Protocol):
+    """What admission asks of the index."""
+
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def known_fact(self, fact_key: str) -> KnownFact | None: ...
+    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
+    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
+    def died(self, entity_key: str) -> Iterator[int]: ...
+    def line(self, entity_key: str) -> Line | None: ...
+
+
+class ContentHash(Protocol):
+    """An adapter's content hash by an older version of its list of left-out fields."""
+
+    def content_sha256(self, body: bytes, version: int) -> str: ...
+
+
+@dataclass(slots=True)
+class Group:
+    """One entity's events that may run in this batch, in Kafka order.
+
+    ``holder`` is the first waiting event that may not: newcomers go behind it. ``beyond``: of those that the batch
+    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    holder: OpenItem | None = None
+    beyond: OpenItem | None = None
+    died: int | None = None
+
+
+class Admission:
+    """Sorts a batch's events into those that are decided by a look-up and groups that run."""
+
+    def __init__(
+        self,
+        index: Lookup,
+        adapters: Mapping[str, ContentHash],
+        now: datetime,
+        rules: StreamRules,
+        condemned: Mapping[int, Failure] | None = None,
+    ) -> None:
+        self._index = index
+        self._adapters = adapters
+        self._now = now
+        self._rules = rules
+        self._condemned = condemned or {}
+        self._die_with_it = rules.dead_head is DeadHead.DIE_WITH_IT
+        self._seen: dict[str, Item] = {}
+        self._conflicts: set[tuple[str, str]] = set()
+        self.groups: dict[str, Group] = {}
+        self.settled: list[Item] = []
+
+    def take_up(self, due: Sequence[OpenItem]) -> None:
+        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one."""
+        by_entity: dict[str, list[OpenItem]] = {}
+        for waiting in due:
+            by_entity.setdefault(waiting.row.entity_key or "", []).append(waiting)
+        for entity, its_due in by_entity.items():
+            self._take_up(entity, its_due)
+
+    def _take_up(self, entity: str, due: Sequence[OpenItem]) -> None:
+        drain_max = self._rules.drain_per_entity_max
+        line = line_up(self._index.queue(entity), due, self._now, drain_max, die_with_it=self._die_with_it)
+        run = [item for item in map(again, line.run) if not self._is_refused(item)]
+        mine = {item.seq for item in run}
+        died = next((seq for seq in self._index.died(entity) if seq not in mine), None)
+        group = self.groups[entity] = Group(holder=line.holder, beyond=line.beyond, died=died)
+        applied = self._index.line(entity)
+        for item, waiting in zip(run, [w for w in line.run if w.row.item_seq in mine], strict=True):
+            item.died_before = waiting.died
+            item.row.out_of_order |= applied is not None and applied.applied_upto > item.seq
+            self._join(group, item)
+        for item in map(again, line.behind):
+            park(item, BEHIND)
+            self.settled.append(item)
+        for item in map(again, line.doomed):
+            if line.holder is not None and not self._is_refused(item):
+                self._die_with(item, line.holder)
+
+    def admit(self, item: Item) -> None:
+        """A new event, in the order of Kafka's offsets."""
+        if item.refused is not None:
+            self._dead(item, type(item.refused).__name__, str(item.refused))
+        elif not self._is_known(item):
+            self._seen[item.row.event_key or ""] = item
+            if item.poison is not None:
+                self._dead(item, POISON_CLASS, item.poison)
+            else:
+                self._enqueue(item)
+
+    def _enqueue(self, item: Item) -> None:
+        entity = item.row.entity_key or ""
+        group = self.groups.get(entity)
+        if group is None:
+            holder = next(self._index.queue(entity), None)
+            group = self.groups[entity] = Group(holder=holder, died=next(self._index.died(entity), None))
+        if group.holder is None:
+            self._join(group, item)
+        elif self._die_with_it and is_dead(group.holder):
+            self._die_with(item, group.holder)
+        else:
+            park(item, BEHIND)
+            self.settled.append(item)
+
+    def _join(self, group: Group, item: Item) -> None:
+        if item.row.fact_key is not None:
+            item.known_fact = self._index.known_fact(item.row.fact_key)
+        item.previous_dead = group.died is not None and group.died < item.seq
+        policy = policy_for(item.row.retry_policy, self._rules.policy)
+        item.last_try = policy.delay_s(item.row.attempt + 1, _no_jitter) is None
+        item.condemned = self._condemned.get(item.seq)
+        if item.condemned is not None:
+            item.ends_line = self._rules.dead_head is not DeadHead.CONTINUE
+            group.died = item.seq if group.died is None else min(group.died, item.seq)
+        group.items.append(item)
+
+    def _die_with(self, item: Item, holder: OpenItem) -> None:
+        die_with(item, holder.row)
+        item.row.cause_seq = holder.last_seq
+        self.settled.append(item)
+
+    def _is_known(self, item: Item) -> bool:
+        key, content = item.row.event_key or "", item.row.content_sha256 or ""
+        seen = self._seen.get(key)
+        if seen is not None:
+            same = self._same_content(item, bytes.fromhex(seen.row.content_sha256 or ""), seen.row.content_version)
+        else:
+            known = self._index.known_event(key)
+            if known is None:
+                return False
+            same = self._same_content(item, known.content8, known.content_version)
+        if same:
+            duplicate(item, Decision.DUPLICATE, "an earlier copy holds the event key")
+            item.cause = seen
+            self.settled.append(item)
+        elif (key, content) in self._conflicts or self._index.known_conflict(key, content):
+            duplicate(item, Decision.DUPLICATE, "a redelivery of a conflict that is held already")
+            self.settled.append(item)
+        else:
+            self._conflicts.add((key, content))
+            self._dead(item, CONFLICT_CLASS, conflict_text(key))
+        return True
+
+    def _same_content(self, item: Item, known: bytes, version: int | None) -> bool:
+        content = item.row.content_sha256 or ""
+        if version != item.row.content_version and version is not None:
+            adapter = self._adapters.get(item.row.provider or "")
+            if adapter is not None:
+                content = adapter.content_sha256(item.body, version)
+        return bytes.fromhex(content)[: len(known)] == known
+
+    def _is_refused(self, item: Item) -> bool:
+        """Whether what is taken up dies before it is handled: nobody but its key's holder may be."""
+        key = item.row.event_key
+        if item.row.event_type == POISON_TYPE or key is None:
+            self._dead(item, POISON_CLASS, "it has no identity to be handled under: let the provider send it again")
+            return True
+        known = self._index.known_event(key)
+        if known is None or not self._same_content(item, known.content8, known.content_version):
+            self._dead(item, CONFLICT_CLASS, conflict_text(key))
+            return True
+        return False
+
+    def _dead(self, item: Item, error_class: str, message: str) -> None:
+        die(item, Failure(ErrorKind.NRE, error_class, None, message, stack=""), blocking=False)
+        self.settled.append(item)
+
+
+def conflict_text(event_key: str) -> str:
+    return (
+        f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
+        "holds, and purge the other one."
+    )
+
+
+def _no_jitter() -> float:
+    return 0.0
+
+
+def again(waiting: OpenItem) -> Item:
+    """A waiting event as an item of this batch: its identities stay, what was decided last is cleared.
+
+    One that failed before keeps the policy under which it did.
+    """
+    row = copy.copy(waiting.row)
+    row.seq = 0
+    row.first = False
+    row.due_at = row.reason = row.cause_seq = row.actor = None
+    row.retry_policy = row.retry_policy if row.attempt > 0 else None
+    row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
+    row.log_lines = row.handler_version = row.postings = row.headers = None
+    return Item(row, waiting.body, new=False)

@@ -1,0 +1,288 @@
+"""One micro-batch, in the six steps; the journal commit is the only point at which anything is decided."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from core.clock import Clock
+from core.crash import crash_point
+from core.decision import Decision
+from core.errors import PayhookError
+from journal.bodies import BodyStore
+from journal.index import Index
+from journal.marks import Marks
+from journal.open_item import OpenItem
+from journal.schema import JournalRow
+from journal.state import JournalState
+from journal.writer import JournalWriter
+from processor.decide.admission import Admission, ContentHash
+from processor.decide.commands import CommandDesk
+from processor.decide.head_of_line import HeadFigures, HeadOfLine
+from processor.decide.intake import Item, KafkaRecord, read_table, take
+from processor.decide.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
+from processor.decide.settle import Settling
+from processor.decide.trying import Trying
+from processor.judge.classify import Failure
+from processor.rules import StreamRules
+from processor.run.execute import Executor
+from processor.tell.progress import Progress, Steps
+
+__all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "StreamRules"]
+
+log = logging.getLogger(__name__)
+
+PROBE_S_FIRST = 1.0
+CLOSE_S_MAX = 5.0
+BLOCKED_NOTE = "blocked"
+"""The journal's note of why the whole stream is blocked, so that the next start doesn't fetch into it."""
+
+
+class IndexBehind(PayhookError):
+    """The index doesn't reflect the last committed row: deciding by it could decide twice."""
+
+    def __init__(self, index_seq: int, journal_seq: int) -> None:
+        self.index_seq = index_seq
+        self.journal_seq = journal_seq
+        super().__init__(f"the index is at seq {index_seq}, the journal at {journal_seq}; restart to let it catch up")
+
+
+class Follower(Protocol):
+    """Something derived from the journal's rows, by seq."""
+
+    def follow(self, rows: Sequence[JournalRow]) -> None: ...
+
+
+class DeadLetters(Protocol):
+    """The DLQ topic's publisher; never blocks the caller."""
+
+    @property
+    def published_upto(self) -> int: ...
+    def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
+    def passed(self, seq: int) -> None: ...
+    def poll(self) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
+
+
+class Batches:
+    """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
+
+    After any error it is of no further use: `release` it, and open another one from the journal.
+    ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
+    what handlers call.
+    """
+
+    def __init__(
+        self,
+        rules: StreamRules,
+        state: JournalState,
+        writer: JournalWriter,
+        index: Index,
+        bodies: BodyStore,
+        followers: Sequence[Follower],
+        dead_letters: DeadLetters,
+        executor: Executor,
+        adapters: Mapping[str, ContentHash],
+        clock: Clock,
+        trying: Path,
+        *,
+        on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
+        notes: Callable[[], Mapping[str, str]] = dict,
+        downstreams: Callable[[], Mapping[str, Any]] = dict,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._rules = rules
+        self._writer = writer
+        self._index = index
+        self._bodies = bodies
+        self._followers = followers
+        self._dead_letters = dead_letters
+        self._executor = executor
+        self._adapters = adapters
+        self._clock = clock
+        self._trying = Trying(trying, clock)
+        self._on_rows = on_rows
+        self._notes = notes
+        self._downstreams = downstreams
+        self._jitter = jitter
+        self._epoch = state.epoch
+        self._next_seq = state.next_seq
+        self._marks: Marks = state.marks
+        self._suspect = self._trying.tried(self.seq)
+        self.progress = Progress()
+        self.progress.blocked_reason, self._probe_s = _blocked_before(state.notes)
+        self._heads = HeadOfLine(index, rules.heads, rules.dead_head, clock)
+
+    @property
+    def marks(self) -> Marks:
+        """The next offset of each topic partition."""
+        return self._marks
+
+    @property
+    def seq(self) -> int:
+        """The last committed row's."""
+        return self._next_seq - 1
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the last batch found the whole stream blocked."""
+        return self.progress.blocked_reason is not None
+
+    @property
+    def probe_s(self) -> float:
+        """Seconds until the next probe of a blocked stream."""
+        return self._probe_s
+
+    @property
+    def heads(self) -> HeadFigures:
+        """What waits behind failing events, as of the last look."""
+        return self._heads.figures
+
+    def status(self) -> dict[str, Any]:
+        """Figures for the status file; counts are of open events, times in seconds."""
+        return {
+            "epoch": self._epoch,
+            "seq": self.seq,
+            "marks": self._marks,
+            "open": self._index.open_count(),
+            "dead": self._index.dead_count(),
+            "published_upto": self._dead_letters.published_upto,
+            "heads": self.heads.status(),
+            "downstreams": self._downstreams(),
+            **self.progress.status(),
+        }
+
+    def run(self, table: pa.Table) -> None:
+        """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
+        self._dead_letters.poll()
+        started = self._clock.monotonic()
+        records, marks = take(read_table(table), self._marks)
+        self.progress.read_s = self._clock.monotonic() - started
+        due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
+        condemned = self._heads.look(stream_blocked=self.blocked)
+        known = {item.row.item_seq for item in due}
+        due += [item for item, _ in condemned.values() if item.row.item_seq not in known]
+        crash_point("processor.after_read")
+        if records or due:
+            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()})
+
+    def probe(self) -> None:
+        """Tries one due event of a blocked stream; nothing new is taken. With none due, the next batch is the probe."""
+        self._dead_letters.poll()
+        due = self._index.due(self._clock.now(), 1)
+        if due:
+            self._decide([], self._marks, due)
+        else:
+            self.progress.blocked_reason = None
+
+    def close(self) -> None:
+        """After the last batch: dead letters get their time, and the index is free for the next writer."""
+        self._dead_letters.close(CLOSE_S_MAX)
+        self._index.close()
+
+    def release(self) -> None:
+        """After a failure: lets go of everything without a wait, for the next writer of this process."""
+        self._dead_letters.close(0)
+        self._index.close()
+
+    def _decide(
+        self,
+        records: Sequence[KafkaRecord],
+        marks: Marks,
+        due: Sequence[OpenItem],
+        condemned: Mapping[int, Failure] | None = None,
+    ) -> None:
+        if self._index.seq != self.seq:
+            raise IndexBehind(self._index.seq, self.seq)
+        steps = Steps(self._clock)
+        events, commands = number(records, self._next_seq, self._clock.now(), self._rules)
+        admission = self._admit(events, due, condemned)
+        steps.end("lookup")
+        settling = self._handle(admission)
+        steps.end("handle")
+        every = self._number(admission.settled + settling.decided, commands)
+        if not every:
+            return
+        rows, bodies = [item.row for item in every], bodies_of(every)
+        self._learn(settling)
+        self._commit(rows, bodies, marks)
+        steps.end("commit")
+        self._derive(rows, bodies)
+        steps.end("derive")
+        self.progress.done(len(rows), len(records), steps)
+
+    def _admit(
+        self, events: Sequence[Item], due: Sequence[OpenItem], condemned: Mapping[int, Failure] | None
+    ) -> Admission:
+        admission = Admission(self._index, self._adapters, self._clock.now(), self._rules, condemned)
+        admission.take_up(due)
+        for item in events:
+            admission.admit(item)
+        return admission
+
+    def _handle(self, admission: Admission) -> Settling:
+        work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
+        self._trying.remember(self.seq)
+        results = self._executor.run(work, suspect=self._suspect)
+        take_early(admission.groups.values(), results)
+        self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
+        crash_point("processor.after_handlers")
+        settling = Settling(
+            results, self._rules.policy, self._rules.dead_head, self._clock.now(), self._probe_s, self._jitter
+        )
+        settling.settle(admission.groups.values())
+        return settling
+
+    def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
+        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, self._clock.now(), self._rules.dead_head)
+        return in_order(decided, commands, desk, self._next_seq)
+
+    def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> None:
+        self._bodies.append(fresh_bodies(rows, bodies))
+        crash_point("processor.before_commit")
+        notes = {**self._notes(), BLOCKED_NOTE: self._blocked_note()}
+        committed = self._writer.commit(rows, marks, self._dead_letters.published_upto, notes)
+        crash_point("processor.after_commit")
+        self._marks = marks
+        self._next_seq = committed.last_seq + 1
+        self._suspect = False
+
+    def _derive(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
+        self._index.apply(rows, bodies)
+        crash_point("processor.after_index")
+        for follower in self._followers:
+            follower.follow(rows)
+        crash_point("processor.after_postings")
+        dead = [(row, bodies.get(row.body_sha256 or "", b"")) for row in rows if row.decision is Decision.DEAD]
+        self._dead_letters.publish(dead)
+        self._dead_letters.passed(self.seq)
+        crash_point("processor.after_dlq")
+        self._heads.committed(rows)
+        self._on_rows(rows)
+
+    def _learn(self, settling: Settling) -> None:
+        failure = settling.blocked_by
+        if failure is None:
+            self._probe_s = PROBE_S_FIRST
+            self.progress.blocked_reason = None
+            return
+        self._probe_s = min(self._probe_s * 2, self._rules.probe_s_max)
+        self.progress.blocked_reason = f"{failure.error_class}: {failure.message}"
+        log.warning("the stream is blocked (%s); next probe in %.0f s", failure.error_class, self._probe_s)
+
+    def _blocked_note(self) -> str:
+        return json.dumps({"reason": self.progress.blocked_reason, "probe_s": self._probe_s})
+
+
+def _blocked_before(notes: Mapping[str, str]) -> tuple[str | None, float]:
+    """Why the process before this one had stopped fetching, and how long it waited between probes."""
+    if BLOCKED_NOTE not in notes:
+        return None, PROBE_S_FIRST
+    told = json.loads(notes[BLOCKED_NOTE])
+    return told["reason"], float(told["probe_s"])

@@ -1,0 +1,283 @@
+"""Head of line: whether a few failing events hold back many others, and which of them have done so for too long.
+
+An entity's line is what waits in it, its head first. What is stuck is held against what was done in the last minute:
+many events behind few heads while the rest flows is head-of-line blocking; many heads at once is an outage, which
+breakers and the whole stream's pause are for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import Protocol
+
+from core.clock import Clock, to_rfc3339
+from core.decision import OPEN_DECISIONS, Decision, ErrorKind
+from journal.open_item import OpenItem
+from journal.schema import JournalRow
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
+from processor.settings import DeadHead
+
+BLOCKED_CLASS = "HeadOfLineBlocked"
+
+DONE_WINDOW_S = 60
+STUCK_SHARE_MIN = 0.5
+FEW_HEADS_SHARE = 0.1
+"""Blocked: more events are stuck than were done in the window, and at most every tenth of them is a head."""
+
+LOOK_S = 1.0
+LOOK_COST_SHARE = 0.02
+"""Looks are at least so far apart that they cost no more of the time."""
+STEP_S_MAX = 10.0
+"""Of the time between two looks: what is longer was a pause of the process, and no fault of a head."""
+
+PLACES_MAX = 100_000
+EXAMINED_MAX = 100
+"""Heads whose last row is read in one look: half of them the oldest, half those with the longest lines."""
+RESOLVED_MAX = 20
+SHARE_AGE_S_MIN = 10.0
+"""A head that is younger isn't to blame for the stuck share."""
+
+
+class Lines(Protocol):
+    """What is asked of the index."""
+
+    def open_count(self) -> int: ...
+    def places(self) -> Iterator[tuple[bytes, int]]: ...
+    def open_item(self, item_seq: int) -> OpenItem | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLimits:
+    """Past which a head is dead-lettered. ``age_s``: seconds for which it held others back while it failed; 0: never.
+    ``stuck_share``: see `HeadFigures`; 1: never."""
+
+    age_s: float = 0.0
+    stuck_share: float = 1.0
+
+    @property
+    def any(self) -> bool:
+        return self.age_s > 0 or self.stuck_share < 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An entity's head, by its item, and how many events wait behind it."""
+
+    head_seq: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailingHead:
+    """The head of a line that waits for its next try. ``held_s``: how long it has held others back by failing."""
+
+    item: OpenItem
+    behind: int
+    held_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFigures:
+    """What waits in lines of more than one event. Counts are of events, shares of those that wait or were done.
+
+    ``heads`` hold back ``behind``, ``longest`` is most behind one head. Not among them: ``dead_heads``, which hold back
+    ``behind_dead`` until a person has decided. ``oldest_s``: longest time for which a head has held others back by
+    failing. ``done`` in the last minute.
+    """
+
+    heads: int = 0
+    behind: int = 0
+    dead_heads: int = 0
+    behind_dead: int = 0
+    longest: int = 0
+    oldest_s: float = 0.0
+    done: int = 0
+
+    @property
+    def stuck(self) -> int:
+        return self.heads + self.behind
+
+    @property
+    def stuck_share(self) -> float:
+        return self.stuck / (self.stuck + self.done) if self.stuck else 0.0
+
+    @property
+    def done_share(self) -> float:
+        return 1.0 - self.stuck_share
+
+    @property
+    def few_hold_many(self) -> bool:
+        return 0 < self.heads <= FEW_HEADS_SHARE * self.stuck
+
+    @property
+    def blocked(self) -> bool:
+        return self.few_hold_many and self.stuck_share > STUCK_SHARE_MIN
+
+    def status(self) -> dict[str, float | int | bool]:
+        """As the status file shows it."""
+        shares = {"stuck_share": round(self.stuck_share, 4), "done_share": round(self.done_share, 4)}
+        return {**asdict(self), "oldest_s": round(self.oldest_s, 1), **shares, "head_of_line": self.blocked}
+
+
+def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
+    """The lines of more than one event; ``places`` are (entity, item seq), entity by entity, head first."""
+    by_entity: dict[bytes, list[int]] = {}
+    for entity, item_seq in places:
+        line = by_entity.setdefault(entity, [item_seq, -1])
+        line[1] += 1
+    return [Line(head_seq, behind) for head_seq, behind in by_entity.values() if behind]
+
+
+def to_examine(found: Sequence[Line]) -> list[Line]:
+    """The oldest heads and those with the longest lines, `EXAMINED_MAX` at most."""
+    if len(found) <= EXAMINED_MAX:
+        return list(found)
+    half = EXAMINED_MAX // 2
+    oldest = sorted(found, key=lambda line: line.head_seq)[:half]
+    longest = sorted(found, key=lambda line: -line.behind)[:half]
+    return list(dict.fromkeys(oldest + longest))
+
+
+def past_limits(heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits) -> list[FailingHead]:
+    """The heads that are to be dead-lettered now, `RESOLVED_MAX` at most.
+
+    Those that are past the age, and until the stuck share is no longer past its limit those with the longest lines.
+    """
+    longest_first = sorted(heads, key=lambda head: -head.behind)
+    past = [head for head in longest_first if 0 < limits.age_s <= head.held_s]
+    left = _without(figures, past)
+    for head in longest_first:
+        if not left.few_hold_many or left.stuck_share <= limits.stuck_share:
+            break
+        if head.held_s >= SHARE_AGE_S_MIN and head not in past:
+            past.append(head)
+            left = _without(left, [head])
+    return past[:RESOLVED_MAX]
+
+
+def _without(figures: HeadFigures, heads: Sequence[FailingHead]) -> HeadFigures:
+    behind = sum(head.behind for head in heads)
+    return replace(figures, heads=figures.heads - len(heads), behind=figures.behind - behind)
+
+
+def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
+    """Why a head is dead-lettered, with what its last try said."""
+    row = head.item.row
+    then = {
+        DeadHead.CONTINUE: "They go on without it",
+        DeadHead.DIE_WITH_IT: "They die with it",
+        DeadHead.WAIT: "They wait for a person's verdict on it",
+    }[dead_head]
+    text = (
+        f"{row.event_key} held back {head.behind} later events of its entity for {head.held_s:.0f} s. {then}. It "
+        f"failed {row.attempt} times, last at {to_rfc3339(row.decided_at)}: {row.reason}. Mend that, then replay it."
+    )
+    return Failure(
+        kind=ErrorKind.NRE,
+        error_class=BLOCKED_CLASS,
+        error_code=row.error_code,
+        message=clean(text, MESSAGE_CHARS_MAX),
+        stack=row.error_stack or "",
+        log_lines=row.log_lines,
+    )
+
+
+class DoneWindow:
+    """How many events were done in the last `DONE_WINDOW_S` seconds, counted second by second."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int, now_s: float) -> None:
+        self.count(now_s)
+        second = int(now_s)
+        if self._seconds and self._seconds[-1][0] == second:
+            count += self._seconds.pop()[1]
+        self._seconds.append((second, count))
+
+    def count(self, now_s: float) -> int:
+        """Forgets what is older."""
+        while self._seconds and self._seconds[0][0] <= now_s - DONE_WINDOW_S:
+            self._seconds.popleft()
+        return sum(count for _, count in self._seconds)
+
+
+class HeadOfLine:
+    """Looks at one stream's lines now and then, and names the heads that are past its limits."""
+
+    def __init__(self, index: Lines, limits: HeadLimits, dead_head: DeadHead, clock: Clock) -> None:
+        self._index = index
+        self._limits = limits
+        self._dead_head = dead_head
+        self._clock = clock
+        self._done = DoneWindow()
+        self._held_s: dict[int, float] = {}
+        self._dead: set[int] = set()
+        self._looked_at = self._look_at = clock.monotonic()
+        self.figures = HeadFigures()
+
+    def committed(self, rows: Sequence[JournalRow]) -> None:
+        """Takes in what a batch decided."""
+        done = sum(row.decision not in OPEN_DECISIONS for row in rows)
+        if done:
+            self._done.add(done, self._clock.monotonic())
+        if self._dead:
+            self._dead.difference_update(row.item_seq for row in rows)
+
+    def look(self, *, stream_blocked: bool) -> Mapping[int, tuple[OpenItem, Failure]]:
+        """By item: the heads that are to be dead-lettered in this batch, and why.
+
+        None while the whole stream is blocked: what a head does then is no fault of its own.
+        """
+        began = self._clock.monotonic()
+        if began < self._look_at:
+            return {}
+        step_s, self._looked_at = min(began - self._looked_at, STEP_S_MAX), began
+        heads = self._examine(0.0 if stream_blocked else step_s, began)
+        self._look_at = began + max(LOOK_S, (self._clock.monotonic() - began) / LOOK_COST_SHARE)
+        if stream_blocked or not self._limits.any:
+            return {}
+        past = past_limits(heads, self.figures, self._limits)
+        return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
+
+    def _examine(self, step_s: float, now_s: float) -> list[FailingHead]:
+        found = lines(islice(self._index.places(), PLACES_MAX)) if self._index.open_count() else []
+        self._forget({line.head_seq for line in found})
+        heads = [
+            FailingHead(item, line.behind, self._hold(line.head_seq, step_s))
+            for line in to_examine([line for line in found if line.head_seq not in self._dead])
+            if (item := self._failing(line.head_seq)) is not None
+        ]
+        waiting = [line for line in found if line.head_seq not in self._dead]
+        behind = sum(line.behind for line in waiting)
+        self.figures = HeadFigures(
+            heads=len(waiting),
+            behind=behind,
+            dead_heads=len(found) - len(waiting),
+            behind_dead=sum(line.behind for line in found) - behind,
+            longest=max((line.behind for line in waiting), default=0),
+            oldest_s=max((head.held_s for head in heads), default=0.0),
+            done=self._done.count(now_s),
+        )
+        return heads
+
+    def _failing(self, head_seq: int) -> OpenItem | None:
+        """The head if it waits because it failed; not one that is dead, or whose downstream isn't called now."""
+        item = self._index.open_item(head_seq)
+        if item is None:
+            return None
+        if item.row.decision is Decision.DEAD:
+            self._dead.add(head_seq)
+        return item if item.row.decision is Decision.RETRY else None
+
+    def _hold(self, head_seq: int, step_s: float) -> float:
+        before = self._held_s.get(head_seq)
+        self._held_s[head_seq] = 0.0 if before is None else before + step_s
+        return self._held_s[head_seq]
+
+    def _forget(self, heads: set[int]) -> None:
+        self._dead &= heads
+        self._held_s = {seq: held for seq, held in self._held_s.items() if seq in heads}

@@ -1,0 +1,139 @@
+"""A stream's own code around dead-lettering: told before a dead event goes to its topic, and after.
+
+A stream names ``module:function``; in the driver that builds an object with the two methods of `RecoveryHooks`.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from core.decision import ErrorKind
+from journal.schema import JournalRow
+from processor.judge.classify import Failure
+
+log = logging.getLogger(__name__)
+
+BEFORE_S_MAX = 1.0
+"""A dead letter waits so long for ``before``, then it goes without; while that call hangs, later ones don't wait."""
+
+CALLS_WAITING_MAX = 10_000
+"""About 20 MB of rows; what comes beyond is skipped, and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where the dead-letter topic holds an event."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class RecoveryHooks(Protocol):
+    """What a stream may be told of its dead letters.
+
+    Both are called on one thread of the driver, in order, after the death is in the journal: nothing that they do,
+    raise or take time for changes what was decided. Both may come again for the same ``row.seq`` after a crash.
+    """
+
+    def before(self, row: JournalRow, error: Failure) -> None:
+        """The event is about to go to its dead-letter topic. ``row`` is its journal row, ``error`` what it died of."""
+
+    def after(self, row: JournalRow, outcome: Published | Exception) -> None:
+        """It is there; or a try to put it there failed, and another one follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    stage: str
+    row: JournalRow
+    make: Callable[[], None]
+    done: threading.Event
+
+
+class HookRunner:
+    """Calls a stream's hooks and bears what they do (`dlq.publisher.Watcher`).
+
+    ``count`` is told each call that went wrong: ``before`` or ``after``, and ``error``, ``timeout`` or ``skipped``.
+    """
+
+    def __init__(
+        self, hooks: RecoveryHooks, count: Callable[[str, str], None], before_s_max: float = BEFORE_S_MAX
+    ) -> None:
+        self._hooks = hooks
+        self._count = count
+        self._before_s_max = before_s_max
+        self._calls: queue.Queue[_Call | None] = queue.Queue(CALLS_WAITING_MAX)
+        self._hangs = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recovery-hooks", daemon=True)
+        self._thread.start()
+
+    def taken(self, row: JournalRow) -> None:
+        """A dead row is about to be produced for the first time in this process."""
+        call = self._put("before", row, lambda own: self._hooks.before(own, died_of(own)))
+        if call is not None and not self._hangs.is_set() and not call.done.wait(self._before_s_max):
+            self._hangs.set()
+            self._failed(
+                call, "timeout", f"isn't back after {self._before_s_max:g} s; dead letters no longer wait for it"
+            )
+
+    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
+        """Kafka acknowledged it."""
+        where = Published(topic, partition, offset)
+        self._put("after", row, lambda own: self._hooks.after(own, where))
+
+    def refused(self, row: JournalRow, error: Exception) -> None:
+        """A try to produce it failed."""
+        self._put("after", row, lambda own: self._hooks.after(own, error))
+
+    def close(self, timeout_s: float) -> None:
+        """Lets the calls that wait be made, for so long."""
+        try:
+            self._calls.put_nowait(None)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _put(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> _Call | None:
+        # A copy: what a hook changes of a row stays its own.
+        own = replace(row)
+        call = _Call(stage, row, partial(make, own), threading.Event())
+        try:
+            self._calls.put_nowait(call)
+        except queue.Full:
+            self._failed(call, "skipped", f"is skipped: {CALLS_WAITING_MAX} calls wait already")
+            return None
+        return call
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call.make()
+            except BaseException:  # sys.exit() in a hook too: it must not end the thread
+                self._failed(call, "error", "failed")
+                log.exception("the hook %s of row %d", call.stage, call.row.seq)
+            finally:
+                call.done.set()
+                self._hangs.clear()
+
+    def _failed(self, call: _Call, problem: str, told: str) -> None:
+        self._count(call.stage, problem)
+        log.error("the recovery hook %s of row %d %s; the event's decision stands", call.stage, call.row.seq, told)
+
+
+def died_of(row: JournalRow) -> Failure:
+    """What a dead row says of its error."""
+    return Failure(
+        kind=row.error_kind or ErrorKind.NRE,
+        error_class=row.error_class or "",
+        error_code=row.error_code,
+        message=row.error_message or "",
+        stack=row.error_stack or "",
+        log_lines=row.log_lines,
+    )

@@ -1,0 +1,122 @@
+"""Each row of a batch gets its seq; within an entity that is the order in which Kafka held its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from core.decision import Decision
+from core.work import Ignored, WorkItem
+from journal.schema import JournalRow
+from processor.decide.admission import Group
+from processor.decide.commands import CommandDesk
+from processor.decide.intake import Item, KafkaRecord, new_item
+from processor.decide.verdict import Booked
+from processor.rules import StreamRules
+from processor.run.execute import Results
+
+Commands = Sequence[tuple[KafkaRecord, int]]
+"""Control records, each with its provisional seq."""
+
+
+def number(
+    records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules
+) -> tuple[list[Item], Commands]:
+    """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
+    events: list[Item] = []
+    commands: list[tuple[KafkaRecord, int]] = []
+    for seq, record in enumerate(records, next_seq):
+        if record.topic == rules.control_topic:
+            commands.append((record, seq))
+        else:
+            events.append(new_item(record, seq, now, rules.mode))
+    return events, commands
+
+
+def in_order(decided: Sequence[Item], commands: Commands, desk: CommandDesk, next_seq: int) -> list[Item]:
+    """Every item with a row in this batch, in seq order; the rows get their final seq.
+
+    Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows
+    follow one another as its events do; what commands did to items comes last.
+    """
+    again = [item for item in decided if not item.new]
+    new = [item for item in decided if item.new]
+    for item in new:
+        _shift(item, len(again))
+    desk.saw(decided)
+    for record, seq in commands:
+        desk.decide(record, seq + len(again))
+    new = sorted(new + desk.decided, key=lambda item: item.seq)
+    every = again + new + desk.rows
+    for seq, item in enumerate(every, next_seq):
+        item.row.seq = seq
+        item.row.decided_at = desk.now
+    for item in every:
+        if item.cause is not None:
+            item.row.cause_seq = item.cause.row.seq
+    return every
+
+
+def bodies_of(every: Sequence[Item]) -> dict[str, bytes]:
+    """The batch's bodies by hash."""
+    return {item.row.body_sha256: item.body for item in every if item.row.body_sha256 is not None}
+
+
+def fresh_bodies(rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+    """The bodies that no earlier batch has written: of first rows that aren't another's copy."""
+    fresh = {row.body_sha256 for row in rows if row.first and row.decision is not Decision.DUPLICATE}
+    return [(sha256, body) for sha256, body in bodies.items() if sha256 in fresh]
+
+
+def work_of(group: Group) -> list[WorkItem]:
+    """The events of a group that a handler must see, in order."""
+    return [
+        WorkItem(
+            item_seq=item.seq,
+            event_key=item.row.event_key or "",
+            entity_key=item.row.entity_key or "",
+            provider=item.row.provider or "",
+            account=item.row.account or "",
+            event_type=item.row.event_type or "",
+            body=item.body,
+            fact_key=item.row.fact_key,
+            attempt=item.row.attempt,
+            tenant=item.row.tenant,
+            previous_dead=item.previous_dead,
+            last_try=item.last_try,
+            died_before=item.died_before,
+        )
+        for item in _to_run(group)
+        if answered(item) is None
+    ]
+
+
+def _to_run(group: Group) -> Iterator[Item]:
+    """The group's items that a handler is to see, down to the one that ends the line."""
+    for item in group.items:
+        if item.known_fact is None and item.condemned is None:
+            yield item
+        if item.ends_line:
+            return
+
+
+def take_early(groups: Iterable[Group], results: Results) -> None:
+    """Adds what the first pass answered to what the batch's own job did."""
+    for item in (item for group in groups for item in _to_run(group)):
+        early = answered(item)
+        if early is not None and item.early is not None:
+            results.by_item[item.seq] = early
+            results.handler_version = item.early[0]
+
+
+def answered(item: Item) -> Booked | Ignored | None:
+    """What the first pass answered, if it holds for the event as it stands now."""
+    if item.early is None or item.previous_dead or item.died_before:
+        return None
+    _, postings, reason = item.early
+    return Booked(text=postings) if reason is None else Ignored(reason)
+
+
+def _shift(item: Item, count: int) -> None:
+    """Moves a new item's provisional number past the rows of those taken up again."""
+    item.row.item_seq += count

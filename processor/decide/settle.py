@@ -1,0 +1,125 @@
+"""Between steps 4 and 5: results become decisions, and nothing is decided past what holds its entity back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from core.decision import Decision, ErrorKind
+from core.work import Held, Outcome
+from journal.open_item import OpenItem
+from processor.decide.admission import BEHIND, Group, again
+from processor.decide.intake import Item
+from processor.decide.verdict import FACT_CONFLICT_CLASS, die, die_with, duplicate, fail, finish, park
+from processor.judge.classify import Failure
+from processor.judge.retry import RetryPolicy
+from processor.run.execute import Results
+from processor.settings import DeadHead
+
+
+@dataclass(slots=True)
+class Settling:
+    """Decides the groups of one batch. ``decided`` are the items that get a row from it.
+
+    ``blocked_by`` is the failure that blocks the whole stream, if one did.
+    """
+
+    results: Results
+    policy: RetryPolicy
+    dead_head: DeadHead
+    now: datetime
+    probe_s: float
+    random: Callable[[], float]
+    decided: list[Item] = field(default_factory=list)
+    blocked_by: Failure | None = None
+
+    def settle(self, groups: Iterable[Group]) -> None:
+        """Decides every group, then lets each fact go to one event only."""
+        self.blocked_by = next(filter(_blocks_all, self.results.by_item.values()), None)  # type: ignore[assignment]
+        for group in groups:
+            self._settle_group(group)
+        self._one_event_a_fact()
+
+    def _settle_group(self, group: Group) -> None:
+        held, dead_head = False, None
+        for item in group.items:
+            if dead_head is not None:
+                die_with(item, dead_head.row)
+                item.cause = dead_head
+            elif not held:
+                held = self._settle_item(item)
+                if held and item.row.decision is Decision.DEAD and self.dead_head is DeadHead.DIE_WITH_IT:
+                    dead_head = item
+            elif item.new:
+                park(item, BEHIND)
+            else:
+                continue
+            self.decided.append(item)
+        if not held or dead_head is not None:
+            self._wake(group.beyond)
+
+    def _wake(self, waiting: OpenItem | None) -> None:
+        """The batch had no room for it, and nothing else would take it up: the next one does."""
+        if waiting is not None and waiting.row.due_at is None and waiting.row.decision is not Decision.DEAD:
+            following = again(waiting)
+            park(following, "more wait than one batch takes", self.now)
+            self.decided.append(following)
+
+    def _settle_item(self, item: Item) -> bool:
+        """Fills in the item's row; true when its followers must wait."""
+        if item.known_fact is not None:
+            self._fact_is_taken(item, item.known_fact.fact8)
+            return False
+        if item.condemned is not None:
+            item.row.retry_policy = self.policy.text
+            die(item, item.condemned, blocking=item.ends_line)
+            return item.ends_line
+        result = self.results.by_item.get(item.seq)
+        if result is None or _blocks_all(result):
+            self._park_head(item)
+            return True
+        if isinstance(result, Held):
+            park(item, f"{result.downstream} {result.reason}", self.now + timedelta(seconds=result.retry_after_s))
+            return True
+        if not isinstance(result, Failure):
+            finish(item, result, self.results.handler_version)
+            return False
+        item.row.handler_version = self.results.handler_version
+        fail(item, result, self.policy, self.dead_head, self.now, self.random)
+        return item.row.blocking
+
+    def _park_head(self, item: Item) -> None:
+        """Nothing holds it back but the batch itself: it is due again, its attempts unspent."""
+        if self.blocked_by is None:
+            park(item, "the batch's deadline passed before its turn", self.now)
+        else:
+            reason = f"the stream is blocked: {self.blocked_by.error_class}: {self.blocked_by.message}"
+            park(item, reason[:500], self.now + timedelta(seconds=self.probe_s))
+
+    def _fact_is_taken(self, item: Item, fact8: bytes) -> None:
+        mine = bytes.fromhex(item.row.fact_sha256 or "")[:8]
+        if not mine or not fact8 or mine == fact8:
+            duplicate(item, Decision.DUPLICATE_FACT, f"{item.row.fact_key} was applied under another event key")
+            return
+        text = (
+            f"{item.row.fact_key} was applied with another amount, currency or account under another event key. "
+            "Ask the provider which report holds."
+        )
+        die(item, Failure(ErrorKind.NRE, FACT_CONFLICT_CLASS, None, text, stack=""), blocking=False)
+
+    def _one_event_a_fact(self) -> None:
+        taken: dict[str, bytes] = {}
+        for item in sorted(self.decided, key=lambda item: item.seq):
+            fact = item.row.fact_key
+            if fact is None or item.row.decision is not Decision.APPLIED:
+                continue
+            if fact not in taken:
+                taken[fact] = bytes.fromhex(item.row.fact_sha256 or "")[:8]
+                continue
+            item.row.postings = item.row.handler_version = None
+            self._fact_is_taken(item, taken[fact])
+
+
+def _blocks_all(result: Outcome | Failure) -> bool:
+    return isinstance(result, Failure) and result.kind is ErrorKind.SBE

@@ -1,0 +1,236 @@
+"""What a handler raised, sorted into the four error kinds by `processor.judge.error_rules`."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias, cast
+
+from core.card_numbers import without_card_numbers
+from core.decision import ErrorKind
+from core.errors import OfKind, SettingError
+from core.work import MissingPredecessor, WorkItem
+from processor.factories import named
+from processor.judge.error_rules import Rules, by_class
+
+log = logging.getLogger(__name__)
+
+MESSAGE_CHARS_MAX = 2_000
+STACK_CHARS_MAX = 4_096
+CODE_CHARS_MAX = 100
+LINKS_MAX = 64
+"""Errors looked at within one: its causes, contexts, members and what it carries."""
+RETRY_AFTER_S_MAX = 86_400.0
+"""A downstream that asks for more is asked once a day."""
+
+DEFAULT_KINDS: Mapping[str, ErrorKind] = {
+    "ConnectionError": ErrorKind.SNBE,
+    "TimeoutError": ErrorKind.SNBE,
+    "HandlerTimeout": ErrorKind.SNBE,
+    "DownstreamHeld": ErrorKind.SNBE,
+    "socket.gaierror": ErrorKind.SNBE,
+    "httpx.TransportError": ErrorKind.SNBE,
+}
+"""By class; asked when nothing is configured or said for any error of the chain."""
+
+CODE_NAMES = ("code", "status_code", "status", "sqlstate", "pgcode", "errno")
+"""Attributes under which errors, or the answers (``response``) in them, carry a code."""
+
+GRAVEST_FIRST = (ErrorKind.SBE, ErrorKind.NRE, ErrorKind.SNBE, ErrorKind.SLE)
+"""Of several errors at once: a blocked stream must not use attempts up, and what no retry helps isn't retried."""
+
+Hook: TypeAlias = Callable[[BaseException, WorkItem | None], ErrorKind | str | None]
+"""Decides by code: an error, and the event that it failed on (None outside a handler). None leaves it to the rules."""
+
+Known: TypeAlias = Callable[[BaseException], ErrorKind | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name.
+
+    ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
+    ``downstream``: whose failed call it came from, if it came from one. ``missing_predecessor``: its followers may be
+    tried before it (`core.work.MissingPredecessor`).
+    """
+
+    kind: ErrorKind
+    error_class: str
+    error_code: str | None
+    message: str
+    stack: str
+    log_lines: str | None = None
+    retry_after_s: float | None = None
+    downstream: str | None = None
+    missing_predecessor: bool = False
+
+
+class Classifier:
+    """Decides an error's kind. Made on the driver, once a stream; it travels to the executors with each task.
+
+    1. The hook, if it answers.
+    2. The outermost error that is known: by the stream's `Rules`, or by its own attribute ``kind``. What is unknown is
+       looked through: its cause, its context (hidden by ``from None`` too), errors that it carries in arguments and
+       attributes. Of a group's members the gravest that is known counts.
+    3. In the same way by `DEFAULT_KINDS`.
+    4. The stream's default.
+    """
+
+    def __init__(self, rules: Rules | None = None, *, setting: str = "errors") -> None:
+        """
+        :param setting: how the rules are named in a message
+        :raises SettingError: the hook isn't there
+        """
+        self._rules = rules or Rules()
+        self._hook: Hook | None = _hook(f"{setting}.hook", self._rules.hook) if self._rules.hook else None
+
+    def kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
+        """``item`` is the event whose handling raised it."""
+        return self._judge(error, item)[0]
+
+    def failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
+        """The error as it is written down."""
+        kind, hook_problem = self._judge(error, item)
+        lines = [line for line in (log_lines, hook_problem) if line is not None]
+        code = next((code for link in links(error) for code in _codes(link)), None)
+        stack = "".join([*traceback.format_exception(error), *_hidden(error)])
+        return Failure(
+            kind=kind,
+            error_class=_class_name(error),
+            error_code=None if code is None else clean(without_card_numbers(code), CODE_CHARS_MAX),
+            message=_text(error),
+            stack=clean(without_card_numbers(stack), STACK_CHARS_MAX, keep_end=True),
+            log_lines="\n".join(lines) or None,
+            retry_after_s=_retry_after_s(error),
+            missing_predecessor=any(isinstance(link, MissingPredecessor) for link in links(error)),
+        )
+
+    def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:
+        """The kind, and what went wrong with the hook if something did."""
+        kind, problem = self._ask_hook(error, item)
+        for known in (self._configured, _built_in):
+            kind = kind or _search(error, known, set())
+        return kind or self._rules.default, problem
+
+    def _ask_hook(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind | None, str | None]:
+        """A hook that fails says nothing: were its events to die of it, an outage would take them all."""
+        if self._hook is None:
+            return None, None
+        try:
+            answer = self._hook(error, item)
+            return (None if answer is None else ErrorKind(answer)), None
+        except Exception as wrong:
+            told = f"the hook {self._rules.hook} failed, the rules decided: {type(wrong).__name__}: {_text(wrong)}"
+            log.error("%s", told)
+            return None, told
+
+    def _configured(self, error: BaseException) -> ErrorKind | None:
+        kind = self._rules.fitting(error, _text(error), list(_codes(error)))
+        if kind is not None:
+            return kind
+        own = _attribute(error, "kind")
+        return own if isinstance(own, ErrorKind) else None
+
+
+def _hook(setting: str, name: str) -> Hook:
+    hook = named(setting, name)
+    if not callable(hook):
+        raise SettingError(setting, f"{name} isn't a function")
+    return cast(Hook, hook)
+
+
+def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
+    """Text that every store takes: valid UTF-8, no NUL, bounded."""
+    if len(text) > chars_max:
+        text = "…" + text[1 - chars_max :] if keep_end else text[: chars_max - 1] + "…"
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def links(error: BaseException) -> Iterator[BaseException]:
+    """The error and all within it, outermost first, each once, `LINKS_MAX` at most."""
+    waiting, seen = [error], set[int]()
+    while waiting and len(seen) < LINKS_MAX:
+        link = waiting.pop()
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            waiting += reversed([*_members(link), *_within(link)])
+
+
+def _search(error: BaseException, known: Known, seen: set[int]) -> ErrorKind | None:
+    if id(error) in seen or len(seen) >= LINKS_MAX:
+        return None
+    seen.add(id(error))
+    kind = known(error)
+    if kind is not None:
+        return kind
+    found = {_search(member, known, seen) for member in _members(error)}
+    gravest = next((kind for kind in GRAVEST_FIRST if kind in found), None)
+    if gravest is not None:
+        return gravest
+    return next((kind for inner in _within(error) if (kind := _search(inner, known, seen)) is not None), None)
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
+def _within(error: BaseException) -> list[BaseException]:
+    """What it was raised from or over, and what libraries put into it (``URLError.reason``, ``DBAPIError.orig``)."""
+    carried = [*error.args, *getattr(error, "__dict__", {}).values()]
+    return [one for one in (error.__cause__, error.__context__, *carried) if isinstance(one, BaseException)]
+
+
+def _built_in(error: BaseException) -> ErrorKind | None:
+    return by_class(error, DEFAULT_KINDS)
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    wanted = [_attribute(link, "retry_after_s") for link in links(error)]
+    told_s = [float(one) for one in wanted if isinstance(one, (int, float)) and one > 0]
+    return min(max(told_s), RETRY_AFTER_S_MAX) if told_s else None
+
+
+def _hidden(error: BaseException) -> Iterator[str]:
+    """What `from None` leaves out of a printed stack, and may have decided the kind."""
+    for link in links(error):
+        if link.__suppress_context__ and link.__cause__ is None and link.__context__ is not None:
+            behind = link.__context__
+            yield f"(hidden behind {type(link).__name__}: {type(behind).__name__}: {_text(behind)[:300]})\n"
+
+
+def _class_name(error: BaseException) -> str:
+    """An `OfKind` says only what to make of the error that it was raised from."""
+    if isinstance(error, OfKind) and error.__cause__ is not None:
+        return _class_name(error.__cause__)
+    return type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    """The error's message as it is kept and matched: bounded, without card numbers."""
+    try:
+        text = str(error)
+    except Exception as unprintable:
+        text = f"its text can't be had: __str__ raised {type(unprintable).__name__}"
+    return clean(without_card_numbers(text), MESSAGE_CHARS_MAX)
+
+
+def _codes(error: BaseException) -> Iterator[str]:
+    for bearer in (error, _attribute(error, "response")):
+        for name in CODE_NAMES:
+            code = _attribute(bearer, name)
+            if isinstance(code, Enum):
+                code = code.value if isinstance(code.value, (int, str)) else code.name
+            if isinstance(code, (int, str)) and not isinstance(code, bool):
+                yield str(code)
+
+
+def _attribute(bearer: object, name: str) -> object:
+    """None where there is none, or where a property of somebody else's raises."""
+    try:
+        return getattr(bearer, name, None)
+    except Exception:
+        return None

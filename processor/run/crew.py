@@ -1,0 +1,266 @@
+"""The threads of one chunk: entities side by side, each one's events in order, nobody behind a call that hangs."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+from core.work import Handler, Outcome, WorkItem
+from processor.decide.passing import is_passed_dead
+from processor.judge.classify import Failure
+from processor.run.deadlines import Deadlines
+from processor.run.left_behind import GivenUp, LeftBehind, LeftCall
+
+LOOK_EVERY_S = 0.01
+SPARE_AFTER_S = 0.02
+SPARE_AFTER_USUAL = 4
+"""A thread whose call takes longer, and so many times longer than calls that come back, is given a spare one beside it,
+for the entities behind. A spare that wasn't needed costs 60 µs; too many of them would call more at a time than
+``concurrency`` says."""
+
+USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
+"""Before a call has come back. A stream that runs several at a time has calls that wait for somebody."""
+
+Result: TypeAlias = Outcome | Failure
+
+
+class Work(Protocol):
+    """What a chunk's threads do with an event."""
+
+    def run(self, item: WorkItem) -> Result:
+        """Calls the handler; never raises an `Exception`."""
+
+    def holds_back(self, item: WorkItem, result: Result) -> bool:
+        """Whether the entity's later events mustn't run after this result."""
+
+    def blocks_all(self, result: Result) -> bool:
+        """Whether no other event should run after this result."""
+
+    def queues(self, item: WorkItem) -> bool:
+        """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
+
+    def timed_out(self, item: WorkItem, seconds: float) -> Result:
+        """The result of an event whose call was out so long."""
+
+
+@dataclass(slots=True, eq=False)
+class GroupRun:
+    """One entity's events and how far they got; what has no result was not run, or not to its end."""
+
+    items: list[WorkItem]
+    results: list[Result] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Runner:
+    """A thread of the chunk; while ``began`` is set it is in a call. ``left`` is that call once it is left behind."""
+
+    thread: threading.Thread | None = None
+    run: GroupRun | None = None
+    item: WorkItem | None = None
+    began: float | None = None
+    left: LeftCall | None = None
+
+
+class Crew:
+    """Runs the groups of one chunk.
+
+    It is done when every call is back; or when nothing but calls that are out is left and each had its time
+    (`Deadlines.patience_s`); or when it works for too long. ``waited_s`` is how long nothing else was left to do.
+
+    ``still_out``: events whose calls it left behind or found still out, and for how long; their time isn't over.
+    ``threads_max``: most threads in this process, those of calls left behind included.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        handler: Handler,
+        groups: Sequence[list[WorkItem]],
+        deadlines: Deadlines,
+        left_behind: LeftBehind,
+        concurrency: int,
+        threads_max: int,
+    ) -> None:
+        self._work = work
+        self._handler = handler
+        self._runs = [GroupRun(items) for items in groups]
+        self._deadlines = deadlines
+        self._left_behind = left_behind
+        self._concurrency = concurrency
+        self._threads_max = max(1, threads_max - left_behind.count())
+        self._waiting = deque(self._runs)
+        self._lock = threading.Lock()
+        self._active: set[Runner] = set()
+        self._wanted = concurrency
+        self._closed = False
+        self._done = threading.Event()
+        self._usual_s = left_behind.usual_s or (USUAL_S_ALONE if concurrency == 1 else USUAL_S_SEVERAL)
+        self._back, self._took_s = 0, 0.0
+        self._stop_at = 0.0
+        self._waits_since: float | None = None
+        self._left_at = 0.0
+        self.still_out: dict[int, float] = {}
+
+    def run(self) -> list[tuple[int, Result]]:
+        """Results by ``item_seq``, in the groups' order; an event without one is due again, its attempts unspent."""
+        if not self._runs:
+            return []
+        self._stop_at = time.monotonic() + self._deadlines.work_s
+        with self._lock:
+            self._start(min(self._concurrency, len(self._runs)))
+        while not self._done.wait(LOOK_EVERY_S):
+            with self._lock:
+                now = time.monotonic()
+                if self._must_leave(now):
+                    break
+                self._start_spares(now)
+        with self._lock:
+            self._leave(time.monotonic())
+        return [
+            (item.item_seq, result) for run in self._runs for item, result in zip(run.items, run.results, strict=False)
+        ]
+
+    @property
+    def waited_s(self) -> float:
+        return 0.0 if self._waits_since is None else self._left_at - self._waits_since
+
+    # What the threads do.
+
+    def _main(self, me: Runner) -> None:
+        result = None
+        try:
+            while (run := self._next(me)) is not None:
+                passed_dead = False
+                for waiting in run.items:
+                    item = replace(waiting, previous_dead=True) if passed_dead else waiting
+                    if not self._begin(me, item):
+                        return
+                    result = self._result(item)
+                    if not self._end(me, run, result):
+                        return
+                    if result is None or self._work.holds_back(item, result):
+                        break
+                    passed_dead = passed_dead or is_passed_dead(item, result)
+        except GivenUp:
+            result = None
+        finally:
+            self._gone(me, result)
+
+    def _next(self, me: Runner) -> GroupRun | None:
+        with self._lock:
+            surplus = len(self._active) > self._wanted
+            if self._closed or surplus or not self._waiting or time.monotonic() >= self._stop_at:
+                return None
+            me.run = self._waiting.popleft()
+            return me.run
+
+    def _begin(self, me: Runner, item: WorkItem) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if self._closed or now >= self._stop_at:
+                return False
+            me.item, me.began = item, now
+            return True
+
+    def _result(self, item: WorkItem) -> Result | None:
+        before = self._left_behind.find(self._handler, item) if self._left_behind else None
+        return self._work.run(item) if before is None else self._of_earlier(item, before)
+
+    def _of_earlier(self, item: WorkItem, before: LeftCall) -> Result | None:
+        """The event has an earlier call here: no second one runs beside it. None while it is out and has time."""
+        if before.out:
+            seconds = time.monotonic() - before.began
+            if seconds < before.call_s:
+                with self._lock:
+                    if not self._closed:
+                        self.still_out[item.item_seq] = seconds
+                return None
+            before.time_out()
+            return self._work.timed_out(item, seconds)
+        if before.is_good and before.item == item:
+            return before.result
+        return self._work.run(item)
+
+    def _end(self, me: Runner, run: GroupRun, result: Result | None) -> bool:
+        with self._lock:
+            if me.left is not None or self._closed:
+                return False
+            self._back += 1
+            self._took_s += time.monotonic() - (me.began or 0.0)
+            me.began = None
+            if result is not None:
+                run.results.append(result)
+                if self._work.blocks_all(result):
+                    self._waiting.clear()
+            return True
+
+    def _gone(self, me: Runner, result: Result | None) -> None:
+        if me.left is not None:
+            me.left.end(result)
+        with self._lock:
+            self._active.discard(me)
+            if not self._active:
+                self._done.set()
+
+    # What the thread that called `run` does; it holds the lock.
+
+    def _start(self, count: int) -> None:
+        for _ in range(min(count, self._threads_max - len(self._active))):
+            me = Runner()
+            me.thread = threading.Thread(target=contextvars.copy_context().run, args=(self._main, me), daemon=True)
+            self._active.add(me)
+            me.thread.start()
+
+    def _start_spares(self, now: float) -> None:
+        """As many threads that aren't stuck as there should be, and one more for each that is."""
+        after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._usual())
+        stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
+        self._wanted = self._concurrency + 2 * stuck
+        if stuck:
+            self._start(min(self._wanted - len(self._active), len(self._waiting)))
+
+    def _usual(self) -> float:
+        return self._took_s / self._back if self._back else self._usual_s
+
+    def _must_leave(self, now: float) -> bool:
+        """Whether all that is left are calls that are out and had their time."""
+        if self._waiting and len(self._active) < self._threads_max and now < self._stop_at:
+            self._waits_since = None
+            return False
+        if not all(_is_out(runner, now, SPARE_AFTER_S) for runner in self._active):
+            self._waits_since = None
+            return False
+        self._waits_since = self._waits_since or now
+        return all(_is_out(runner, now, self._deadlines.patience_s) for runner in self._active)
+
+    def _leave(self, now: float) -> None:
+        """From here on nothing begins and no result is taken; calls that are out are left behind."""
+        self._closed, self._left_at = True, now
+        self._left_behind.usual_s = self._usual()
+        for runner in self._active:
+            if runner.began is not None:
+                self._leave_behind(runner, now - runner.began)
+
+    def _leave_behind(self, runner: Runner, seconds: float) -> None:
+        assert runner.run is not None and runner.item is not None and runner.thread is not None
+        item, call_s = runner.item, self._deadlines.call_s
+        call = LeftCall(self._handler, item, time.monotonic() - seconds, call_s, runner.thread)
+        runner.left = call
+        self._left_behind.add(call)
+        if self._work.queues(item):
+            return
+        if seconds < call_s:
+            self.still_out[item.item_seq] = seconds
+        else:
+            runner.run.results.append(self._work.timed_out(item, seconds))
+            call.time_out()
+
+
+def _is_out(runner: Runner, now: float, seconds: float) -> bool:
+    return runner.began is not None and now - runner.began >= seconds

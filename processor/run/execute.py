@@ -1,0 +1,222 @@
+"""Step 4, the driver's side: groups of events go to the executors and their results come back."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from core.decision import ErrorKind
+from core.errors import PayhookError
+from core.work import Held, Outcome, WorkItem
+from processor.calls.budget import Budgets, Report, merged
+from processor.calls.downstreams import Downstreams
+from processor.decide.passing import holds_back, is_passed_dead
+from processor.judge.classify import Failure
+from processor.run.deadlines import OutSince, Patience
+from processor.run.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, run_chunks, timed_out
+
+log = logging.getLogger(__name__)
+
+WORKER_GONE_TEXTS = ("Python worker exited unexpectedly", "Python worker failed to connect back", "EOFException")
+"""How Spark words that a Python worker died; whatever else a job fails with is the engine's bug."""
+
+WARM_ROUNDS = 8
+"""A second's worth: the first round takes 2 s, the eighth a tenth of one, and later ones are no faster for long."""
+
+GROUPS_PER_CHUNK_MIN = 64
+"""Below this a second task costs more than it saves."""
+
+
+WORKERS_OF = "PAYHOOK_WORKERS_OF"
+"""Spark shares Python workers between functions of the same environment. With the stream's name in it each stream has
+its own: calls that hang in one stream's slow down no other, and where it has one task a call that was left behind is
+found again."""
+
+_environment = threading.Lock()
+"""Held while a frame is made: Spark copies the environment there."""
+
+
+class WorkerLost(PayhookError):
+    """This event ended the Python worker that handled it, alone and repeatedly."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, event_key: str | None) -> None:
+        self.event_key = event_key
+        super().__init__(f"handling {event_key} ends the Python worker; look for a crash in native code or memory")
+
+
+@dataclass(slots=True)
+class Results:
+    """What the executors answered, by item_seq; an item without one was not run.
+
+    ``reports``: the calls to each downstream. ``left``: what the batch may still do. ``waited_s``: how long it waited
+    for nothing but calls that were out. ``still_out``: events that wait for such a call. ``hung``: how many such calls
+    there are, by Python worker.
+    """
+
+    handler_version: str = ""
+    by_item: dict[int, Outcome | Failure] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
+    left: Budgets = field(default_factory=Budgets)
+    waited_s: float = 0.0
+    still_out: dict[int, StillOut] = field(default_factory=dict)
+    hung: dict[str, int] = field(default_factory=dict)
+
+    def called(self, reports: dict[str, Report]) -> None:
+        """Takes in the calls of a job that came after those before."""
+        self.left = self.left.after(reports)
+        for name, report in reports.items():
+            self.reports.setdefault(name, Report()).follow(report)
+
+
+class Executor:
+    """Runs entity groups on Spark and survives the events that kill their worker.
+
+    ``suspect`` (after a crash of the driver on the same offsets) skips the first try as a whole. Each run asks
+    ``downstreams`` what its handlers may call, and tells it what became of the calls.
+    """
+
+    def __init__(
+        self, spark: SparkSession, task: Task, parallelism: int, downstreams: Downstreams | None = None
+    ) -> None:
+        self._spark = spark
+        self._task = task
+        self._parallelism = parallelism
+        self._downstreams = downstreams or Downstreams()
+        self._patience = Patience(task.batch_deadline_s)
+        self._out = OutSince(task.deadline_s)
+
+    def warm(self) -> None:
+        """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
+        for _ in range(WARM_ROUNDS):
+            self._run_chunks([Chunk([]) for _ in range(self._parallelism)])
+
+    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
+        """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
+        results = Results(left=self._downstreams.budgets())
+        if not groups:
+            return results
+        if suspect or not (self._job(groups, results) or self._job(groups, results)):
+            self._bisect(list(groups), results)
+        waiting = self._time_out(groups, results)
+        self._downstreams.judge(results.by_item, results.reports)
+        results.by_item.update(waiting)
+        self._patience.waited(results.waited_s)
+        return results
+
+    def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
+        """Calls that are out: those whose time is over become timeouts; the others' events wait, no attempt spent."""
+        now = time.monotonic()
+        self._out.forget(results.by_item, now)
+        if not results.still_out:
+            return {}
+        waiting: dict[int, Held] = {}
+        for item in (item for group in groups for item in group if item.item_seq in results.still_out):
+            known = results.still_out[item.item_seq]
+            seconds = self._out.seen(item.item_seq, known.seconds, now)
+            if seconds >= self._task.deadline_s:
+                late = timed_out(self._task, item, replace(known, seconds=seconds))
+                results.by_item[item.item_seq] = late
+            else:
+                waiting[item.item_seq] = Held("its call", self._out.look_again_s(seconds), "hasn't come back yet")
+        self._out.forget(results.by_item, now)
+        return waiting
+
+    def _bisect(self, groups: list[list[WorkItem]], results: Results) -> None:
+        if len(groups) == 1:
+            self._one_by_one(groups[0], results)
+            return
+        middle = len(groups) // 2
+        for half in (groups[:middle], groups[middle:]):
+            if not self._job(half, results):
+                self._bisect(half, results)
+
+    def _one_by_one(self, group: list[WorkItem], results: Results) -> None:
+        passed_dead = False
+        for waiting in group:
+            item = replace(waiting, previous_dead=True) if passed_dead else waiting
+            if not self._job([[item]], results) and not self._job([[item]], results):
+                log.error("event %s ends its Python worker", item.event_key)
+                results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
+            result = results.by_item.get(item.item_seq)
+            if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):
+                return
+            passed_dead = passed_dead or is_passed_dead(item, result)
+
+    def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
+        """One Spark job over the groups; False when a worker died of it."""
+        try:
+            table = self._run_chunks(with_budgets(split(groups, self._parallelism), results.left, self._downstreams))
+        except Exception as error:
+            if not worker_gone(error):
+                raise
+            log.warning("a Python worker was lost while it handled %d events", sum(map(len, groups)))
+            results.left = results.left.after_loss()
+            return False
+        reports = []
+        for packed in table.column("results").to_pylist():
+            answer: Answer = pickle.loads(packed)  # noqa: S301 - from this job's own executors
+            results.handler_version = answer.handler_version
+            results.by_item.update(answer.results)
+            results.waited_s = max(results.waited_s, answer.waited_s)
+            results.still_out.update(answer.still_out)
+            results.hung[answer.worker] = answer.hung
+            reports.append(answer.reports)
+        results.called(merged(reports))
+        return True
+
+    def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
+        packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
+        task = replace(self._task, hasty=self._patience.hasty)
+        with on_workers_of(self._spark, self._task.stream):
+            frame = self._spark.createDataFrame(packed).mapInArrow(_on_executor(task), RESULT_SCHEMA)
+        return frame.toArrow()
+
+
+@contextlib.contextmanager
+def on_workers_of(spark: SparkSession, stream: str) -> Iterator[None]:
+    """Frames with Python functions that are made within are run by the Python workers of a stream."""
+    with _environment:
+        spark.sparkContext.environment[WORKERS_OF] = stream
+        yield
+
+
+def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
+    """Groups in at most ``chunks_max`` chunks of about the same number of events."""
+    count = max(1, min(chunks_max, len(groups) // GROUPS_PER_CHUNK_MIN + 1))
+    chunks: list[list[list[WorkItem]]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for group in groups:
+        lightest = sizes.index(min(sizes))
+        chunks[lightest].append(group)
+        sizes[lightest] += len(group)
+    return [chunk for chunk in chunks if chunk]
+
+
+def with_budgets(chunks: Sequence[list[list[WorkItem]]], budgets: Budgets, downstreams: Downstreams) -> list[Chunk]:
+    """Divides a job's budgets between its tasks, so that what they do adds up to no more."""
+    shares = budgets.shares(len(chunks), downstreams.turn())
+    return [Chunk(groups, share) for groups, share in zip(chunks, shares, strict=True)]
+
+
+def worker_gone(error: BaseException) -> bool:
+    """Whether a failed Spark job says that its Python worker died."""
+    if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
+        return False
+    return any(text in str(error) for text in WORKER_GONE_TEXTS)
+
+
+def _on_executor(task: Task) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    return partial(run_chunks, task)

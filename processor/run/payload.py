@@ -1,0 +1,279 @@
+"""Payloads that aren't JSON, decoded at a stream's edge: the handler gets JSON, the journal keeps the exact bytes.
+
+``json``: the bytes go to the handler as they came. ``avro:FILE.avsc``: one datum in Avro's binary encoding, plain or as
+a single object (Avro 1.11 specification, "Single-object encoding"). ``protobuf:FILE.desc#package.Message``: one
+message; FILE is a FileDescriptorSet (``protoc --include_imports --descriptor_set_out=FILE``).
+
+JSON made of Avro: bytes and fixed are base64, decimals texts (no amount passes through a float), times ISO 8601. JSON
+made of Protobuf is Protobuf's own mapping ("ProtoJSON"), with the fields' names as they are in the .proto file.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from core.decision import ErrorKind
+from core.errors import PayhookError, SettingError
+from core.strict_json import DEPTH_MAX
+from core.work import Handler, Outcome, WorkItem
+from processor.run.avro_schema import DECIMAL, check_bounds, read_decimal, with_bounded_decimals
+
+BYTES_MAX = 1 << 20
+"""As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
+
+JSON_BYTES_MAX = 16 << 20
+"""A decoded payload repeats its fields' names; what grows beyond this is meant to."""
+
+PAYLOAD_PATTERN = r"^(json|avro:.+|protobuf:.+#.+)$"
+
+SCHEMA_BYTES_MAX = 256 << 10
+"""The schema travels with every task."""
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""As Protobuf's mapping has them; JSON has no numbers for these."""
+
+SINGLE_OBJECT = b"\xc3\x01"
+FINGERPRINT_BYTES = 8
+
+
+class PayloadTooLarge(PayhookError):
+    """A payload beyond the stream's limit, as it came or once it is decoded."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, what: str, size_bytes: int, bytes_max: int) -> None:
+        self.what = what
+        self.size_bytes = size_bytes
+        self.bytes_max = bytes_max
+        super().__init__(
+            f"{what} has {size_bytes} bytes, {bytes_max} is the most that the stream takes; raise payload_bytes_max "
+            "and replay the event, or resolve it by hand"
+        )
+
+    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
+        return PayloadTooLarge, (self.what, self.size_bytes, self.bytes_max)
+
+
+class PayloadUndecodable(PayhookError):
+    """Bytes that aren't of the stream's payload format."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, payload: str, problem: str) -> None:
+        self.payload = payload
+        self.problem = problem
+        super().__init__(
+            f"the payload isn't {payload}: {problem}. Compare the writer's schema with the stream's; with the right "
+            "one configured, replay the event"
+        )
+
+    def __reduce__(self) -> tuple[type[PayloadUndecodable], tuple[str, str]]:
+        return PayloadUndecodable, (self.payload, self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Makes JSON of a payload. Picklable: it carries its schema, so that executors need no file.
+
+    ``name`` tells format, file and the schema's hash.
+    """
+
+    name: str
+    decode: Callable[[bytes], Any] | None
+    bytes_max: int
+
+    def __call__(self, body: bytes) -> bytes:
+        """
+        :raises PayloadTooLarge: more than ``bytes_max``, or more than `JSON_BYTES_MAX` of JSON
+        :raises PayloadUndecodable: not of this format, or nested deeper than `DEPTH_MAX`
+        """
+        if len(body) > self.bytes_max:
+            raise PayloadTooLarge("the payload", len(body), self.bytes_max)
+        if self.decode is None:
+            return body
+        try:
+            document = self.decode(body)
+            _check_depth(document)
+            text = orjson.dumps(document)
+        except Exception as wrong:
+            # The libraries answer wrong bytes with whatever error they come upon first.
+            raise PayloadUndecodable(self.name, f"{type(wrong).__name__}: {str(wrong)[:300]}") from wrong
+        if len(text) > JSON_BYTES_MAX:
+            raise PayloadTooLarge("the payload's JSON", len(text), JSON_BYTES_MAX)
+        return text
+
+
+class Decoding:
+    """A handler behind a decoder: it sees JSON where the event holds something else.
+
+    ``version`` tells the handler's and the schema by which its payloads were read.
+    """
+
+    def __init__(self, handler: Handler, decoder: Decoder) -> None:
+        self._handler = handler
+        self._decoder = decoder
+        self.version = f"{handler.version} {decoder.name}" if decoder.decode is not None else handler.version
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        """
+        :raises PayloadTooLarge, PayloadUndecodable: from the decoder
+        """
+        body = self._decoder(item.body)
+        return self._handler(item if body is item.body else replace(item, body=body))
+
+
+def decoder_of(text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload") -> Decoder:
+    """The decoder that a stream's ``payload`` names; its schema is read now, once.
+
+    :param setting: how ``payload`` is named in a message
+    :raises SettingError: no such format, or its file can't be used
+    """
+    form, _, named = text.partition(":")
+    if text == "json":
+        return Decoder("json", None, bytes_max)
+    if form == "avro" and named:
+        content = _content(named, setting)
+        return Decoder(_name("avro", named, content), _avro_decode(content, setting), bytes_max)
+    file, mark, message = named.rpartition("#")
+    if form == "protobuf" and mark and file and message:
+        content = _content(file, setting)
+        name = _name("protobuf", f"{file}#{message}", content)
+        return Decoder(name, _protobuf_decode(content, message, setting), bytes_max)
+    told = f"{text!r} isn't known; json, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
+    raise SettingError(setting, told)
+
+
+def decoding(build_handler: Callable[[], Handler], decoder: Decoder) -> Callable[[], Handler]:
+    """``build_handler`` with the decoder in front of what it builds; picklable where it is."""
+    return partial(_build, build_handler, decoder)
+
+
+def _build(build_handler: Callable[[], Handler], decoder: Decoder) -> Handler:
+    return Decoding(build_handler(), decoder)
+
+
+def _name(form: str, named: str, content: bytes) -> str:
+    return f"{form}:{Path(named).name}@{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def _content(file: str, setting: str) -> bytes:
+    try:
+        content = Path(file).read_bytes()
+    except OSError as unreadable:
+        raise SettingError(setting, f"{file} can't be read: {unreadable.strerror}") from unreadable
+    if len(content) > SCHEMA_BYTES_MAX:
+        raise SettingError(setting, f"{file} has {len(content)} bytes, at most {SCHEMA_BYTES_MAX} are wanted")
+    return content
+
+
+def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
+    try:
+        check_bounds(orjson.loads(content), DEPTH_MAX)
+        _avro(content)
+    except Exception as wrong:
+        raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
+    return partial(_decode_avro, content)
+
+
+@lru_cache(maxsize=32)
+def _avro(content: bytes) -> tuple[Any, bytes]:
+    """The parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
+    import fastavro.read
+    import fastavro.schema
+
+    fastavro.read.LOGICAL_READERS[f"bytes-{DECIMAL}"] = read_decimal
+    fastavro.read.LOGICAL_READERS[f"fixed-{DECIMAL}"] = read_decimal
+    schema = orjson.loads(content)
+    canonical = fastavro.schema.to_parsing_canonical_form(schema)
+    fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+    return fastavro.schema.parse_schema(with_bounded_decimals(schema)), fingerprint
+
+
+def _decode_avro(content: bytes, body: bytes) -> Any:
+    import fastavro
+
+    schema, fingerprint = _avro(content)
+    whole = io.BytesIO(body)
+    if body.startswith(SINGLE_OBJECT + fingerprint):
+        whole.seek(len(SINGLE_OBJECT) + FINGERPRINT_BYTES)
+    document = fastavro.schemaless_reader(whole, schema, None)
+    if whole.tell() != len(body):
+        raise ValueError(f"{len(body) - whole.tell()} bytes follow the datum")
+    return _as_json(document)
+
+
+def _as_json(value: Any) -> Any:
+    """A value as fastavro gives it, of JSON's types. Recursion ends: the schema isn't recursive."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else _NOT_FINITE[str(value)]
+        case dict():
+            return {name: _as_json(one) for name, one in value.items()}
+        case list():
+            return [_as_json(one) for one in value]
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Decimal() | UUID():
+            return str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[bytes], Any]:
+    try:
+        _protobuf(content, message)
+    except Exception as wrong:
+        told = f"{message} can't be made of the descriptors: {wrong}; write them with protoc --include_imports"
+        raise SettingError(setting, told) from wrong
+    return partial(_decode_protobuf, content, message)
+
+
+@lru_cache(maxsize=32)
+def _protobuf(content: bytes, message: str) -> tuple[Any, Any]:
+    """The message's class, and the pool of all descriptors."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(message)), pool
+
+
+def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
+    from google.protobuf import json_format
+
+    message_class, pool = _protobuf(content, message)
+    read = message_class.FromString(body)
+    if body and not read.ListFields():
+        raise ValueError("it holds none of the message's fields")
+    return json_format.MessageToDict(read, preserving_proto_field_name=True, descriptor_pool=pool)
+
+
+def _check_depth(document: Any) -> None:
+    level = [document]
+    for _ in range(DEPTH_MAX + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {DEPTH_MAX}")

@@ -1,0 +1,243 @@
+"""What runs on an executor: entities side by side, each one's events in order, under deadlines."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from core.decision import ErrorKind
+from core.downstream import limited_by
+from core.errors import PayhookError
+from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
+from processor.calls.budget import Budgets, Report
+from processor.calls.limiter import LateCalls, Limiter
+from processor.decide.passing import holds_back
+from processor.judge.classify import Classifier, Failure
+from processor.run.crew import Crew
+from processor.run.deadlines import Deadlines
+from processor.run.left_behind import GivenUp, LeftBehind
+from processor.run.log_tails import LogTails
+
+IN_PLACE_WAIT_S = 0.02
+RESULT_SCHEMA = "results binary"
+END_AFTER_S = 0.05
+"""A Python worker that is to be replaced ends so long after its results were taken; Spark starts another one."""
+
+
+class HandlerTimeout(PayhookError):
+    """A handler call wasn't back in time."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, event_key: str, seconds: float) -> None:
+        self.event_key = event_key
+        self.seconds = seconds
+        super().__init__(
+            f"handling {event_key} wasn't back after {seconds:.2f} s; what comes of that call isn't taken any more. "
+            "Find what it waits for, or give its stream a longer handler_deadline_s"
+        )
+
+    def __reduce__(self) -> tuple[type[HandlerTimeout], tuple[str, float]]:
+        return HandlerTimeout, (self.event_key, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """How to run a chunk; travels to the executor with it.
+
+    ``build_handler`` is called once per Python worker and must be picklable by reference. ``deadline_s``,
+    ``batch_deadline_s`` and ``hasty`` are as in `Deadlines`. ``hung_max``: a Python worker in which so many calls were
+    left behind and are still out is replaced.
+    """
+
+    stream: str
+    build_handler: Callable[[], Handler]
+    classifier: Classifier
+    deadline_s: float
+    concurrency: int
+    in_place_tries: int
+    stop_on_dead: bool
+    batch_deadline_s: float = 0.5
+    hung_max: int = 256
+    hasty: bool = False
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return Deadlines(self.deadline_s, self.batch_deadline_s, self.hasty)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One executor task's share of a batch: entity groups, and what their handlers may do with each downstream."""
+
+    groups: list[list[WorkItem]]
+    budgets: Budgets = field(default_factory=Budgets)
+
+
+@dataclass(frozen=True, slots=True)
+class StillOut:
+    """A call that isn't back and whose time isn't over: since when, and which downstream's answer it waits for."""
+
+    seconds: float
+    downstream: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What comes back of a chunk. ``results`` are by ``item_seq``; events after one that holds their entity back are
+    left out.
+
+    ``reports``: the calls to each downstream. ``waited_s``: how long it waited for nothing but calls that were out.
+    ``still_out``: events that wait for a call that was left behind. ``hung``: calls that were left behind in
+    ``worker``, by this chunk or earlier ones, and aren't back.
+    """
+
+    handler_version: str
+    results: list[tuple[int, Outcome | Failure]]
+    reports: dict[str, Report]
+    still_out: dict[int, StillOut]
+    waited_s: float
+    hung: int
+    worker: str
+
+
+_handlers: dict[str, tuple[bytes, Handler]] = {}
+_late: dict[str, LateCalls] = {}
+_left_behind = LeftBehind()
+_tasks_begun = 0
+
+
+def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `Answer` out."""
+    global _tasks_begun
+    _tasks_begun += 1
+    handler = handler_of(task)
+    for batch in batches:
+        for chunk in batch.column(0).to_pylist():
+            answer = _frozen_ends(task, handler, pickle.loads(chunk))  # noqa: S301 - from this job's own driver
+            packed = pickle.dumps(answer, protocol=5)
+            yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
+    if _left_behind.count() >= task.hung_max:
+        threading.Thread(target=_end_process, args=(_tasks_begun,), daemon=True).start()
+
+
+def run_groups(
+    task: Task, handler: Handler, groups: list[list[WorkItem]], left_behind: LeftBehind | None = None
+) -> list[tuple[int, Outcome | Failure]]:
+    """Runs the groups in this process, nobody limiting their calls; results by ``item_seq``."""
+    return run_chunk(task, handler, Chunk(groups), LeftBehind() if left_behind is None else left_behind).results
+
+
+def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
+    """A chunk in a Python worker of its own: a call that never lets go of the interpreter ends that worker."""
+    faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)
+    try:
+        return run_chunk(task, handler, chunk, _left_behind)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def run_chunk(task: Task, handler: Handler, chunk: Chunk, left_behind: LeftBehind) -> Answer:
+    """Runs a chunk in this process; calls that it doesn't wait for go to ``left_behind``, which is the process's."""
+    left_behind.tidy()
+    deadlines = task.deadlines
+    late = _late.setdefault(task.stream, LateCalls())
+    limiter = Limiter(chunk.budgets, deadlines.call_s, late)
+    with LogTails() as tails:
+        limited = bool(chunk.budgets.by_name or chunk.budgets.by_pattern)
+        calls = Calls(task, handler, tails, limiter, limited)
+        threads_max = task.hung_max + task.concurrency
+        crew = Crew(calls, handler, chunk.groups, deadlines, left_behind, task.concurrency, threads_max)
+        results = crew.run()
+    still_out = {seq: StillOut(seconds, limiter.waits_for(seq)) for seq, seconds in crew.still_out.items()}
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    return Answer(handler.version, results, limiter.reports(), still_out, crew.waited_s, left_behind.count(), worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls a handler for the threads of a chunk (`processor.run.crew.Work`). ``limited``: some downstream is."""
+
+    task: Task
+    handler: Handler
+    tails: LogTails
+    limiter: Limiter
+    limited: bool
+
+    def run(self, item: WorkItem) -> Outcome | Failure:
+        """Several tries where the error is likely gone in a moment."""
+        result = self._try(item, again=False)
+        if isinstance(result, Failure) and result.kind is ErrorKind.SLE:
+            return self._again(item, result)
+        return result
+
+    def _again(self, item: WorkItem, result: Outcome | Failure) -> Outcome | Failure:
+        until = time.monotonic() + self.task.deadlines.patience_s
+        for _ in range(self.task.in_place_tries - 1):
+            if time.monotonic() + IN_PLACE_WAIT_S >= until:
+                break
+            time.sleep(IN_PLACE_WAIT_S)
+            result = self._try(item, again=True)
+            if not isinstance(result, Failure) or result.kind is not ErrorKind.SLE:
+                break
+        return result
+
+    def _try(self, item: WorkItem, *, again: bool) -> Outcome | Failure:
+        self.tails.begin()
+        one = None
+        try:
+            if not self.limited:
+                return self.handler(item)
+            one = self.limiter.trying(item, again=again)
+            with limited_by(one):
+                return self.handler(item)
+        except DownstreamHeld as held:
+            return Held(held.downstream, held.retry_after_s, held.reason)
+        except GivenUp:
+            raise
+        except BaseException as error:  # sys.exit() in a handler too: a thread that it ended would hold up the chunk
+            failure = self.task.classifier.failure(error, self.tails.text(), item)
+            return failure if one is None else replace(failure, downstream=one.blamed_for(error))
+
+    def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
+        return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)
+
+    def blocks_all(self, result: Outcome | Failure) -> bool:
+        return isinstance(result, Failure) and result.kind is ErrorKind.SBE
+
+    def queues(self, item: WorkItem) -> bool:
+        return self.limiter.queues(item.item_seq)
+
+    def timed_out(self, item: WorkItem, seconds: float) -> Failure:
+        return timed_out(self.task, item, StillOut(seconds, self.limiter.waits_for(item.item_seq)))
+
+
+def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
+    """The result of an event whose call's time is over."""
+    late = task.classifier.failure(HandlerTimeout(item.event_key, call.seconds), item=item)
+    return replace(late, downstream=call.downstream)
+
+
+def handler_of(task: Task) -> Handler:
+    """The handler of a stream in this process, built once."""
+    key = pickle.dumps(task.build_handler)
+    known = _handlers.get(task.stream)
+    if known is None or known[0] != key:
+        known = (key, task.build_handler())
+        _handlers[task.stream] = known
+    return known[1]
+
+
+def _end_process(task_number: int) -> None:
+    """Ends this Python worker, and with it all calls that hang, unless the next task was quicker."""
+    time.sleep(END_AFTER_S)
+    if _tasks_begun == task_number:
+        os._exit(0)

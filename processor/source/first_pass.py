@@ -1,0 +1,158 @@
+"""The first pass: where records are read, their events are named and, if the handler is pure, handled right away.
+
+One Spark job instead of two: what a batch takes from Kafka isn't sent back to the executors to be handled. A handler is
+pure if it says so (``pure = True``): it calls nobody, remembers nothing, and what it answers depends on its event
+alone. So it does no harm that it also runs for events that turn out to be duplicates, or that must wait: such answers
+are thrown away. Answers other than `Applied` and `Ignored` are thrown away too: failures belong to the batch's own job,
+with its retries, deadlines and budgets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from core.event import Mode
+from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
+from processor.decide.intake import PACKED, Early, Item, KafkaRecord, new_item, packed, read_batch
+from processor.run.collector import uncollected
+from processor.run.execute import on_workers_of, worker_gone
+from processor.run.worker import Task, handler_of
+
+log = logging.getLogger(__name__)
+
+PASS_SCHEMA = f"{PACKED} binary"
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+CALL_S_MAX = 0.01
+"""Seconds that a pure call may take on average; what isn't handled when a chunk's time is over is left to the batch's
+own job, where a call that hangs costs its own event alone."""
+
+
+class _TimeOver(BaseException):
+    """Raised within a handler's call when the chunk's time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What executors need to know; travels to them with each job."""
+
+    task: Task
+    mode: Mode
+    control_topic: str
+
+
+class FirstPass:
+    """The driver's side. Where a Python worker dies of it, the batch is read again without a pass."""
+
+    def __init__(self, told: Pass) -> None:
+        self._told = told
+        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(first_pass, told)
+
+    def collect(self, frame: DataFrame) -> pa.Table:
+        """A batch's records, as `processor.decide.intake.read_table` takes them."""
+        try:
+            with on_workers_of(frame.sparkSession, self._told.task.stream):
+                passing = frame.mapInArrow(self._function, PASS_SCHEMA)
+            return passing.toArrow()
+        except Exception as error:
+            if not worker_gone(error):
+                raise
+            log.warning(
+                "%s: a Python worker was lost in the first pass: this batch goes without", self._told.task.stream
+            )
+            return frame.toArrow()
+
+
+def first_pass(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
+    handler = handler_of(told.task)
+    for batch in batches:
+        with uncollected():
+            packed_rows = _pass(told, handler, batch)
+        yield pa.RecordBatch.from_arrays([pa.array([packed_rows], pa.binary())], names=[PACKED])
+
+
+def _pass(told: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
+    records = read_batch(batch)
+    items = [_item(told, record) for record in records]
+    answers = _answers(told, handler, items) if getattr(handler, "pure", False) else [None] * len(items)
+    rows = [packed(record, item, early) for record, item, early in zip(records, items, answers, strict=True)]
+    return pickle.dumps(rows, protocol=5)
+
+
+def _item(told: Pass, record: KafkaRecord) -> Item | None:
+    """None of what the driver must see as it came: commands, and what isn't an event of this stream."""
+    if record.topic == told.control_topic:
+        return None
+    item = new_item(record, 0, _NO_TIME, told.mode)
+    return None if item.refused is not None else item
+
+
+def _answers(told: Pass, handler: Handler, items: Sequence[Item | None]) -> list[Early | None]:
+    answers: list[Early | None] = []
+    with contextlib.suppress(_TimeOver), _limited(told.task.deadline_s + CALL_S_MAX * len(items), told.task):
+        for item in items:
+            answers.append(None if item is None or item.poison is not None else _answer(handler, item))
+    return answers + [None] * (len(items) - len(answers))
+
+
+def _answer(handler: Handler, item: Item) -> Early | None:
+    row = item.row
+    try:
+        outcome = handler(
+            WorkItem(
+                item_seq=0,
+                event_key=row.event_key or "",
+                entity_key=row.entity_key or "",
+                provider=row.provider or "",
+                account=row.account or "",
+                event_type=row.event_type or "",
+                body=item.body,
+                fact_key=row.fact_key,
+                attempt=0,
+                tenant=row.tenant,
+            )
+        )
+    except Exception:
+        return None
+    if isinstance(outcome, Applied):
+        return handler.version, postings_to_json(outcome.postings), None
+    return (handler.version, None, outcome.reason) if isinstance(outcome, Ignored) else None
+
+
+@contextlib.contextmanager
+def _limited(seconds: float, task: Task) -> Iterator[None]:
+    """Ends the block with `_TimeOver` after so long; where native code hears no signal, the Python worker ends.
+
+    Only the main thread hears signals: elsewhere (in tests) nothing limits the block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _time_is_over)
+    faulthandler.dump_traceback_later(seconds + task.deadlines.frozen_s, exit=True)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)
+
+
+def _time_is_over(_number: int, _frame: FrameType | None) -> None:
+    raise _TimeOver

@@ -1,0 +1,131 @@
+"""What another stream applied, as a source: its journal, read with Spark's Delta source from this stream's marks on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from core.decision import Decision
+from core.errors import PayhookError
+from core.routing import is_sparse
+from journal.marks import Marks
+from journal.scan import last_seq, scan
+from journal.schema import from_arrow
+from processor.source.feed import RECORD_SCHEMA, FeedRecords
+from processor.source.sources import COLUMNS, Held, KafkaSource, tick
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.2
+"""Each look lists the journal's log. Five a second cost little, and nobody waits for a fifth of one."""
+
+FILES_PER_BATCH_MAX = 8
+"""Commits of the source that one batch takes: at four a second it falls behind by none."""
+
+BESIDE = "journal_"
+"""Begins the names of the journal's columns beside Kafka's."""
+
+
+class JournalGone(PayhookError):
+    """The journal that a stream reads holds less than this stream has taken from it."""
+
+    def __init__(self, path: str, topic: str, mark: int, next_seq: int) -> None:
+        self.path = path
+        self.topic = topic
+        self.mark = mark
+        self.next_seq = next_seq
+        super().__init__(
+            f"{topic}: seq {mark} is next, the journal {path} ends before seq {next_seq}. It was made anew, or cut. "
+            "Restore it; or, if it is meant, move the journal of the reading stream away so that it begins anew."
+        )
+
+    def __reduce__(self) -> tuple[type[JournalGone], tuple[str, str, int, int]]:
+        return JournalGone, (self.path, self.topic, self.mark, self.next_seq)
+
+
+class JournalSource:
+    """A record for each applied row and receiver; and Kafka's ``control`` topic, for operators' commands.
+
+    At each start the rows since the marks are read in seq order up to one version, however the table's files are laid
+    out and whatever the log has forgotten; only what is committed after that comes from the streaming source, which
+    gives commits in their order. So nothing above a mark is passed over and nothing below it is taken twice.
+    """
+
+    every_s = LOOK_EVERY_S
+
+    def __init__(
+        self, session: SparkSession, journal: Path, records: FeedRecords, control: KafkaSource, rows_per_batch_max: int
+    ) -> None:
+        self._session = session
+        self._path = str(journal)
+        self._records = records
+        self._control = control
+        self._rows_max = max(1, rows_per_batch_max // max(1, len(records.topics)))
+        self._version: int | None = None
+
+    def held(self) -> Held:
+        """A receiver's part of the journal begins with seq 1 and ends before the one to come."""
+        following = last_seq(DeltaTable(self._path)) + 1
+        return {**self._control.held(), **{topic: {0: (1, following)} for topic in self._records.topics}}
+
+    def starts(self, held: Held) -> Marks:
+        """A new receiver begins with what is applied from now on."""
+        control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
+        journal: Marks = {topic: {0: ends[0][1]} for topic, ends in held.items() if is_sparse(topic)}
+        return {**self._control.starts(control), **journal}
+
+    def check(self, marks: Marks, held: Held) -> None:
+        """A mark of a receiver that is no longer named stays as it is: named again, it goes on there.
+
+        :raises OffsetsLost: of the control topic
+        :raises JournalGone: the journal ends before a receiver's mark
+        """
+        for topic, ends in held.items():
+            if is_sparse(topic) and marks[topic][0] > ends[0][1]:
+                raise JournalGone(self._path, topic, marks[topic][0], ends[0][1])
+        self._control.check({topic: marks[topic] for topic in self._control.topics}, held)
+
+    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+        """What was applied since the slowest receiver's mark, and pins the version after which `frame` begins."""
+        table = DeltaTable(self._path)
+        self._version = table.version()
+        for window in scan(table, self._lowest(marks) - 1, self._records.columns):
+            applied = window.filter(pc.equal(window["decision"], Decision.APPLIED.value))
+            for at in range(0, applied.num_rows, self._rows_max):
+                yield self._records.table(from_arrow(applied.slice(at, self._rows_max)))
+
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        assert self._version is not None, "the backlog is asked for first"
+        columns = [f"`{name}` AS {BESIDE}{name}" for name in self._records.columns]
+        journal = (
+            self._session.readStream.format("delta")
+            .option("startingVersion", self._version)
+            .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
+            .load(self._path)
+            .where(f"decision = '{Decision.APPLIED.value}' AND seq >= {self._lowest(marks)}")
+            .selectExpr(*columns)
+        )
+        control = self._control.topic_frame(marks, records_max).unionByName(tick(self._session, self._control.tick_s))
+        return control.unionByName(journal, allowMissingColumns=True)
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Kafka's records as they are, the journal's rows as records, in seq order."""
+        kafka = table.filter(pc.is_valid(table["topic"])).select(COLUMNS)
+        names = self._records.columns
+        found = table.filter(pc.is_valid(table[f"{BESIDE}seq"])).select([BESIDE + name for name in names])
+        rows = from_arrow(found.rename_columns(names).sort_by("seq"))
+        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), self._records.table(rows)])
+
+    def _lowest(self, marks: Marks) -> int:
+        return min(marks[topic][0] for topic in self._records.topics)
+
+
+def has_journal(journal: Path) -> bool:
+    """Whether the source stream has begun its journal."""
+    return DeltaTable.is_deltatable(str(journal))

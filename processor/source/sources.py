@@ -1,0 +1,119 @@
+"""Where a work stream's records come from: a streaming frame from the journal's marks on, and the records in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from journal.marks import Marks
+from processor.source import offsets
+
+COLUMNS = ("topic", "partition", "offset", "value", "headers")
+_COLUMN_TYPES = (
+    "string",
+    "int",
+    "bigint",
+    "binary",
+    "array<struct<key:string,value:binary>>",
+)
+
+Held: TypeAlias = dict[str, dict[int, tuple[int, int]]]
+"""First offset held and next offset to come, by topic and partition."""
+
+
+class Source(Protocol):
+    """What a work stream reads."""
+
+    @property
+    def every_s(self) -> float:
+        """Seconds from one look for records to the next at least; 0: one right after the other."""
+
+    def held(self) -> Held:
+        """What there is to read now.
+
+        :raises TopicMissing: there is nothing of that name
+        """
+
+    def starts(self, held: Held) -> Marks:
+        """Where a journal begins that knows nothing of a partition."""
+
+    def check(self, marks: Marks, held: Held) -> None:
+        """
+        :raises OffsetsLost: what comes next at a mark isn't held any more, or never was
+        """
+
+    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+        """Tables of records that are taken before the first of `frame`, in order; none where `frame` gives all."""
+
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        """A streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a batch.
+
+        A row of NULLs comes now and then, so that batches happen although nothing arrives.
+        """
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """What a batch of `frame` holds, as records of `COLUMNS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """Topics of Kafka, with a tick every ``tick_s`` seconds."""
+
+    session: SparkSession
+    bootstrap: str
+    topics: Sequence[str]
+    tick_s: int
+    every_s: float = 0.0
+
+    def held(self) -> Held:
+        return offsets.watermarks(self.bootstrap, self.topics)
+
+    def starts(self, held: Held) -> Marks:
+        return offsets.starts(held)
+
+    def check(self, marks: Marks, held: Held) -> None:
+        offsets.check_marks(marks, held)
+
+    def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
+        return iter(())
+
+    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+        return self.topic_frame(marks, records_max).unionByName(tick(self.session, self.tick_s))
+
+    def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
+        """The topics' records alone, without the tick."""
+        return (
+            self.session.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("subscribe", ",".join(sorted(self.topics)))
+            .option("startingOffsets", starting_offsets({topic: marks[topic] for topic in self.topics}))
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .option("maxOffsetsPerTrigger", records_max)
+            .option("kafka.fetch.max.wait.ms", "20")
+            .option("kafka.isolation.level", "read_committed")
+            .load()
+            .select(*COLUMNS)
+        )
+
+    def records(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+def tick(session: SparkSession, tick_s: int) -> DataFrame:
+    """A streaming frame of a row of NULLs every ``tick_s`` seconds."""
+    nothing = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
+    rate = session.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    return rate.where(f"value % {tick_s} = 0").selectExpr(*nothing)
+
+
+def starting_offsets(marks: Marks) -> str:
+    """The marks as the Kafka source takes them: ``{"topic": {"0": 17}}``."""
+    return json.dumps(
+        {topic: {str(number): until for number, until in partitions.items()} for topic, partitions in marks.items()}
+    )

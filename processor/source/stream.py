@@ -1,0 +1,209 @@
+"""A work stream's batches, fed by Spark from the journal's marks on until told to stop; it ends on any doubt."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from core.clock import Clock
+from core.errors import PayhookError
+from journal.errors import StorageDown
+from processor.backlog.catch_up import CatchUp
+from processor.decide.batch import Batches
+from processor.source.ahead import Ahead
+from processor.source.first_pass import FirstPass
+from processor.source.read_limit import ReadLimit
+from processor.source.sources import Source
+
+log = logging.getLogger(__name__)
+
+IDLE_CHECK_S = 0.05
+STOP_WAIT_S_MAX = 30.0
+PROBLEM_CHARS_MAX = 500
+
+_NO_ROOM = re.compile(
+    r"No space left on device|Read-only file system|Disk quota exceeded|Input/output error|Permission denied"
+    r"|FileNotFoundException.*checkpoints|ParentNotDirectoryException"
+)
+"""How the JVM words that Spark's checkpoint or scratch files can't be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a batch took, and in how many seconds."""
+
+    table: pa.Table
+    seconds: float
+
+
+class Stream:
+    """Feeds a `Batches` engine from Spark.
+
+    The checkpoint is made anew at every start: the marks in the journal say where to begin.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        clock: Clock,
+        checkpoint: Path,
+        on_batch: Callable[[], None],
+        source: Source,
+        catch_up: CatchUp,
+        first_pass: FirstPass | None = None,
+    ) -> None:
+        self._first_pass = first_pass
+        self._catch_up = catch_up
+        self._read_limit: ReadLimit | None = None
+        self._source = source
+        self._batches = batches
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._on_batch = on_batch
+        self._stop = threading.Event()
+        self._in_batch = threading.Lock()
+        self._failure: BaseException | None = None
+        self._ahead: Ahead[Read | None] = Ahead(self._decide)
+
+    def stop(self) -> None:
+        """Asks for a stop after the batch under way."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Runs until `stop`; when it returns or raises, no batch runs any more.
+
+        :raises StorageDown: Spark's own files can't be written
+        :raises BaseException: whatever else ended the stream
+        """
+        self._take_backlog()
+        if self._stop.is_set():
+            return
+        query = self._start()
+        self._ahead.start(InheritableThread)
+        while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
+            self._stop.wait(IDLE_CHECK_S)
+        self._end(query)
+
+    def _take_backlog(self) -> None:
+        """What the source gives before its stream begins, a batch a table."""
+        for table in self._source.backlog(self._batches.marks):
+            self._probe_while_blocked()
+            if self._stop.is_set():
+                return
+            self._run(table)
+
+    def _run(self, table: pa.Table) -> None:
+        self._batches.run(table)
+        self._catch_up.after_batch(self._batches.progress, self._batches.marks)
+        self._on_batch()
+
+    def _start(self) -> StreamingQuery:
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        limit = self._catch_up.limit
+        stream = self._source.frame(self._batches.marks, limit)
+        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
+        if self._source.every_s > 0:
+            writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")
+        try:
+            query = writer.start()
+        except (PySparkException, Py4JError) as failed:
+            raise self._told(failed) from failed
+        self._read_limit = ReadLimit(stream.sparkSession, query, limit)
+        return query
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
+        if not self._ahead.close(STOP_WAIT_S_MAX):
+            log.error("the batch under way isn't decided after %.0f s; it is left to itself", STOP_WAIT_S_MAX)
+        failed = self._ahead.failure
+        if failed is not None and self._failure is None:
+            self._failure = self._told(failed) if isinstance(failed, Exception) else failed
+        if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
+            self._in_batch.release()
+        if self._failure is not None:
+            self._await_end(query)
+            raise self._failure
+        if query.isActive:
+            query.stop()
+            return
+        own = query.exception()
+        if own is not None:
+            raise self._told(own) from own
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log."""
+        until = time.monotonic() + STOP_WAIT_S_MAX
+        while query.isActive and time.monotonic() < until:
+            time.sleep(IDLE_CHECK_S)
+        if query.isActive:
+            query.stop()
+
+    def _told(self, failed: Exception) -> Exception:
+        """The failure as what it is: a full disk is no bug of the engine's."""
+        problem = str(failed)
+        if isinstance(failed, PayhookError) or _NO_ROOM.search(problem) is None:
+            return failed
+        return StorageDown("Spark's checkpoint", str(self._checkpoint), problem[:PROBLEM_CHARS_MAX])
+
+    def _batch(self, frame: DataFrame, _batch_id: int) -> None:
+        """Reads what a batch took. A stream that is behind reads its next batch while this one is decided."""
+        with self._in_batch:
+            if self._ahead.failure is not None:
+                raise self._ahead.failure
+            try:
+                self._wait_while_blocked()
+                if self._stop.is_set() or self._failure is not None:
+                    return
+                started = self._clock.monotonic()
+                table = self._source.records(self._collected(frame))
+                read = Read(table, self._clock.monotonic() - started)
+                if self._ahead.hand_over(read) and not self._catch_up.meets_limit:
+                    self._ahead.wait()
+                if self._read_limit is not None:
+                    self._read_limit.set(self._catch_up.limit)
+            except Exception as failed:
+                self._failure = self._told(failed)
+                raise
+            except BaseException as failed:
+                self._failure = failed
+                raise
+
+    def _decide(self, read: Read | None) -> None:
+        """On the thread that decides; nothing read: only the probes of a stream that is blocked."""
+        self._probe_while_blocked()
+        if read is None or self._stop.is_set():
+            return
+        self._batches.progress.fetch_s = read.seconds
+        self._run(read.table)
+        self._probe_while_blocked()
+
+    def _wait_while_blocked(self) -> None:
+        """Nothing is fetched while the whole stream is blocked."""
+        if self._batches.blocked and self._ahead.hand_over(None):
+            self._ahead.wait()
+
+    def _collected(self, frame: DataFrame) -> pa.Table:
+        return frame.toArrow() if self._first_pass is None else self._first_pass.collect(frame)
+
+    def _probe_while_blocked(self) -> None:
+        """The whole stream is blocked: nothing more is fetched until a probe gets through."""
+        while self._batches.blocked and not self._stop.is_set():
+            until = time.monotonic() + self._batches.probe_s
+            while time.monotonic() < until and not self._stop.wait(IDLE_CHECK_S):
+                self._on_batch()
+            if not self._stop.is_set():
+                self._batches.probe()
+                self._on_batch()

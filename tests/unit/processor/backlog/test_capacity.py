@@ -1,0 +1,167 @@
+"""Rates, time to recover, and what is recommended."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.backlog.capacity import (
+    EXECUTORS_MAX,
+    HOLD_S,
+    RECOVER_S_WANTED,
+    UTILISATION_MAX,
+    Advisor,
+    Deployment,
+    Forecast,
+    Rates,
+    Reading,
+    recover_s,
+)
+
+ONE = Deployment(executors=1, cores=2, partitions=4)
+
+
+def drained(
+    rates: Rates, backlog: int, drain_per_s: float, arrival_per_s: float, every_s: float
+) -> tuple[float, list[Forecast]]:
+    """Readings after each batch until nothing is left: the seconds that it took, and what was forecast meanwhile."""
+    at_s, written, decided = 0.0, float(backlog), 0.0
+    forecasts: list[Forecast] = []
+    rates.read(Reading(at_s, round(written), round(decided)))
+    while decided < written:
+        if rates.forecast is not None:
+            forecasts.append(rates.forecast)
+        at_s += every_s
+        written += arrival_per_s * every_s
+        decided = min(written, decided + drain_per_s * every_s)
+        rates.read(Reading(at_s, round(written), round(decided)))
+    return at_s, forecasts
+
+
+@given(
+    backlog=st.integers(100_000, 1_000_000),
+    drain_per_s=st.floats(3_000, 20_000),
+    share=st.floats(0.0, 0.8),
+    every_s=st.floats(0.5, 2.0),
+)
+def test_a_backlog_is_gone_when_it_was_said_to_be(backlog: int, drain_per_s: float, share: float, every_s: float):
+    took, forecasts = drained(Rates(drain_per_s), backlog, drain_per_s, share * drain_per_s, every_s)
+    assert len(set(forecasts)) == 1, "a forecast stays as it was said"
+    said = forecasts[0]
+    assert said.at_s == 0.0
+    assert said.seconds == pytest.approx(backlog / drain_per_s), "nothing is known yet of what arrives"
+    recovers = recover_s(backlog, drain_per_s, share * drain_per_s)
+    assert recovers == pytest.approx(took, rel=0.01, abs=2 * every_s)
+
+
+def test_a_stream_that_was_never_behind_knows_no_drain_rate_and_no_time():
+    rates = Rates()
+    for second in range(30):
+        rates.read(Reading(float(second), 120 * second, max(0, 120 * second - 60)))
+    assert rates.drain_per_s is None
+    assert rates.recover_s() is None
+    assert not rates.behind
+    assert rates.arrival_per_s == pytest.approx(120, rel=0.01)
+
+
+def test_the_drain_rate_of_the_first_backlog_is_believed_after_some_seconds():
+    rates = Rates()
+    said_at = None
+    written = 300_000
+    for second in range(20):
+        rates.read(Reading(float(second), written, 10_000 * second))
+        if rates.forecast is not None and said_at is None:
+            said_at = second
+    assert said_at == 5
+    assert rates.forecast is not None
+    assert rates.forecast.drain_per_s == pytest.approx(10_000)
+    assert rates.forecast.seconds == pytest.approx(25)
+
+
+def test_what_arrives_while_the_stream_keeps_up_is_no_drain_rate():
+    rates = Rates(known_drain_per_s=9_000)
+    for second in range(60):
+        rates.read(Reading(float(second), 100 * second, max(0, 100 * second - 50)))
+    assert rates.drain_per_s == 9_000
+
+
+def test_a_backlog_that_grows_has_no_end():
+    assert recover_s(1_000, 500, 500) is None
+    assert recover_s(0, 0, 500) == 0.0
+    assert recover_s(1_000, 600, 500) == 10.0
+
+
+def test_a_forecast_without_an_end_is_made_again_when_there_is_one():
+    rates = Rates(known_drain_per_s=1_000)
+    rates.read(Reading(0.0, 0, 0))
+    for second in range(1, 11):
+        rates.read(Reading(float(second), 5_000 * second, 1_000 * second))
+    assert rates.forecast is not None
+    assert rates.forecast.seconds is None
+    for second in range(11, 60):
+        rates.read(Reading(float(second), 50_000, min(50_000, 1_000 * second)))
+        if not rates.behind:
+            break
+        if rates.arrival_per_s < 500:
+            assert rates.forecast is not None
+            assert rates.forecast.seconds is not None
+
+
+@given(
+    readings=st.lists(
+        st.tuples(st.floats(0.0, 10.0), st.integers(0, 100_000), st.floats(0.0, 1.0), st.floats(0.0, 1.0)), max_size=60
+    )
+)
+def test_more_is_recommended_at_once_and_less_only_after_a_while_and_by_one(
+    readings: list[tuple[float, int, float, float]],
+):
+    advisor = Advisor(ONE)
+    at_s, before, changed_at = 0.0, ONE.executors, 0.0
+    for wait_s, lag, load, driver_share in readings:
+        at_s += wait_s * HOLD_S / 10
+        advice = advisor.advise(at_s, lag, load * 10_000, 10_000.0, driver_share)
+        assert 1 <= advice.executors <= EXECUTORS_MAX
+        assert advice.partitions >= max(ONE.partitions, advice.executors * ONE.cores)
+        if advice.executors < before:
+            assert advice.executors == before - 1
+            assert at_s - changed_at >= HOLD_S
+        if advice.executors != before:
+            changed_at = at_s
+        before = advice.executors
+
+
+@given(arrival=st.floats(1.0, 50_000.0), lag=st.integers(0, 10_000_000), share=st.floats(0.0, 0.9))
+def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reached(
+    arrival: float, lag: int, share: float
+):
+    drain = 9_000.0
+    advice = Advisor(ONE).advise(0.0, lag, arrival, drain, share)
+    if advice.driver_bound:
+        assert drain / share < max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED) * 1.000001
+        return
+    reached = drain / (share + (1 - share) / advice.executors)
+    needed = max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED)
+    assert reached >= needed * 0.999 or advice.executors == EXECUTORS_MAX
+
+
+def test_fewer_executors_come_one_at_a_time_after_a_quiet_while():
+    advisor = Advisor(ONE)
+    most = advisor.advise(0.0, 0, 30_000, 9_000.0).executors
+    assert most == 5
+    assert advisor.advise(1.0, 0, 1_000, 9_000.0).executors == most
+    assert advisor.advise(HOLD_S, 0, 1_000, 9_000.0).executors == most
+    assert advisor.advise(HOLD_S + 1.0, 0, 1_000, 9_000.0).executors == most - 1
+    assert advisor.advise(HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most - 1
+
+
+def test_a_burst_within_the_quiet_while_begins_it_anew():
+    advisor = Advisor(ONE)
+    most = advisor.advise(0.0, 0, 30_000, 9_000.0).executors
+    advisor.advise(1.0, 0, 1_000, 9_000.0)
+    advisor.advise(HOLD_S - 1.0, 0, 30_000, 9_000.0)
+    assert advisor.advise(HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
+
+
+def test_where_the_driver_is_what_is_slow_more_executors_are_not_recommended():
+    advice = Advisor(ONE).advise(0.0, 0, 20_000, 9_000.0, driver_share=0.6)
+    assert advice.driver_bound
+    assert advice.executors == 1

@@ -1,0 +1,109 @@
+"""A stream's backlog as its status tells it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from core.clock import ManualClock
+from journal.marks import Marks
+from processor.backlog.catch_up import DRAIN_NOTE, CatchUp
+from processor.backlog.lag import Ends
+from processor.backlog.pace import Pace, PaceLimits
+from processor.tell.progress import Progress
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000)
+STEPS = {"fetch": 0.3, "read": 0.1, "lookup": 0.1, "handle": 0.3, "commit": 0.1, "derive": 0.1}
+
+
+class Known:
+    """Ends as the test says."""
+
+    def __init__(self, ends: Ends) -> None:
+        self.latest = ends
+        self.asked: Marks | None = None
+
+    def of(self, marks: Marks) -> None:
+        self.asked = marks
+
+
+class World:
+    """One stream on one topic of two partitions, and the batches it decides."""
+
+    def __init__(self, written: int, notes: dict[str, str] | None = None) -> None:
+        self.clock = ManualClock(NOW)
+        self.ends = Known({"t": {0: written, 1: 0}})
+        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)
+        self.catch_up.knew(notes or {})
+        self.progress = Progress()
+        self.decided = 0
+
+    def batch(self, taken: int, seconds: float = 1.0) -> None:
+        self.clock.advance(seconds)
+        self.decided += taken
+        self.progress.batches += 1
+        self.progress.taken, self.progress.seconds, self.progress.step_s = taken, seconds, STEPS
+        self.catch_up.after_batch(self.progress, {"t": {0: self.decided, 1: 0}})
+
+
+def test_nothing_is_said_of_lag_before_kafka_has_answered():
+    world = World(0)
+    world.ends.latest = {}
+    world.batch(10)
+    assert world.catch_up.status()["lag"] == 0
+    assert world.ends.asked == {"t": {0: 10, 1: 0}}
+
+
+def test_the_time_to_recover_is_known_at_once_where_the_last_process_wrote_how_fast_it_drains():
+    world = World(300_000, {DRAIN_NOTE: "10000.0"})
+    world.batch(1_000)
+    told = world.catch_up.status()
+    assert told["behind"]
+    assert told["lag"] == 299_000
+    assert told["recover_s"] == pytest.approx(29.9)
+    assert told["forecast"]["seconds"] == pytest.approx(29.9)
+    assert told["forecast"]["until"] == "2026-01-31T12:00:30.900000Z"
+
+
+def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
+    world = World(100_000, {DRAIN_NOTE: "10000.0"})
+    world.batch(1_000)
+    said = world.catch_up.status()["forecast"]
+    for _ in range(11):
+        world.batch(9_000)
+    told = world.catch_up.status()
+    assert not told["behind"]
+    assert told["forecast"] == said
+
+
+def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
+    world = World(100_000)
+    assert world.catch_up.notes() == {}
+    for _ in range(8):
+        world.batch(9_000)
+    assert float(world.catch_up.notes()[DRAIN_NOTE]) == pytest.approx(9_000)
+
+
+def test_batches_grow_while_the_stream_is_behind():
+    world = World(100_000)
+    before = world.catch_up.limit
+    world.batch(before, seconds=0.3)
+    assert world.catch_up.limit > before
+    assert world.catch_up.status()["batch_limit"] == world.catch_up.limit
+
+
+def test_the_same_batch_seen_twice_counts_once():
+    world = World(100_000)
+    world.batch(2_000, seconds=9.0)
+    limit = world.catch_up.limit
+    world.catch_up.after_batch(world.progress, {"t": {0: world.decided, 1: 0}})
+    assert world.catch_up.limit == limit
+
+
+def test_partitions_whose_end_is_not_known_do_not_count():
+    world = World(1_000)
+    world.ends.latest = {"t": {0: 1_000}}
+    world.batch(400)
+    assert world.catch_up.status()["lag"] == 600

@@ -1,0 +1,80 @@
+"""Batch sizes that follow what batches cost."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.backlog.pace import GROW_MAX, Pace, PaceLimits
+
+LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=50_000, first=2_000)
+
+
+def drain(pace: Pace, fixed_s: float, each_s: float, batches: int, noise: float = 0.0, seed: int = 1) -> list[float]:
+    """Full batches one after the other; returns how long each took."""
+    random, took = Random(seed), []
+    for _ in range(batches):
+        records = pace.limit
+        seconds = (fixed_s + each_s * records) * (1 + noise * random.random())
+        took.append(seconds)
+        pace.took(records, seconds)
+    return took
+
+
+@given(
+    fixed_s=st.floats(0.0, 0.24),
+    each_s=st.floats(1 / 40_000, 1 / 200),
+)
+def test_batches_of_a_backlog_come_to_take_as_long_as_they_should(fixed_s: float, each_s: float):
+    pace = Pace(LIMITS)
+    took = drain(pace, fixed_s, each_s, 40)
+    assert all(0.7 < seconds < 1.35 for seconds in took[-5:]), took
+
+
+@given(fixed_s=st.floats(0.0, 0.2), each_s=st.floats(1 / 20_000, 1 / 1_000), seed=st.integers(0, 1_000))
+def test_batches_whose_times_vary_stay_near_it(fixed_s: float, each_s: float, seed: int):
+    pace = Pace(LIMITS)
+    took = drain(pace, fixed_s, each_s, 60, noise=0.3, seed=seed)
+    assert 0.6 < sum(took[-20:]) / 20 < 2.5, took
+
+
+@given(fixed_s=st.floats(0.5, 5.0), each_s=st.floats(1 / 10_000, 1 / 1_000))
+def test_a_large_fixed_cost_makes_batches_longer_so_that_a_backlog_still_drains(fixed_s: float, each_s: float):
+    pace = Pace(LIMITS)
+    drain(pace, fixed_s, each_s, 30)
+    fixed_share = fixed_s / (fixed_s + each_s * pace.limit)
+    assert fixed_share < 0.7 or pace.limit == LIMITS.records_max
+
+
+@given(batches=st.lists(st.tuples(st.integers(0, 100_000), st.floats(0.0, 1_000.0)), max_size=100))
+def test_the_limit_keeps_its_bounds_whatever_batches_cost(batches: list[tuple[int, float]]):
+    pace = Pace(LIMITS)
+    for records, seconds in batches:
+        before = pace.limit
+        changed = pace.took(records, seconds)
+        assert LIMITS.records_min <= pace.limit <= LIMITS.records_max
+        assert pace.limit <= before * GROW_MAX
+        assert changed == (pace.limit != before)
+
+
+@given(sizes=st.lists(st.integers(1, 1_000), min_size=1, max_size=200))
+def test_a_stream_that_keeps_up_never_gets_a_larger_limit(sizes: list[int]):
+    pace = Pace(LIMITS)
+    for records in sizes:
+        pace.took(records, 0.2 + records / 50_000)
+    assert pace.limit <= LIMITS.first
+
+
+def test_a_handler_that_becomes_slow_gets_smaller_batches_at_once():
+    pace = Pace(LIMITS)
+    drain(pace, 0.2, 1 / 10_000, 20)
+    before = pace.limit
+    pace.took(before, 60.0)
+    pace.took(pace.limit, pace.limit / 200)
+    assert pace.limit <= before / 8
+
+
+def test_an_empty_batch_says_nothing():
+    pace = Pace(LIMITS)
+    assert not pace.took(0, 5.0)
+    assert pace.limit == LIMITS.first

@@ -1,0 +1,80 @@
+"""A minute without the merchant directory, over real HTTP and on a clock that is moved: nothing dies, few calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.work import Applied, Outcome, WorkItem
+from ledger.directory_http import DOWNSTREAM, HttpDirectory, open_client
+from ledger.settings import LedgerSettings
+from processor.calls.downstream_settings import DownstreamSettings
+from tests.merchant_service import MerchantService, found, ill
+from tests.unit.processor.limited import LimitedEngine
+
+SETTINGS = DownstreamSettings(failures_to_open=5, reset_s=5.0, probes=3, concurrency_start=4)
+OUTAGE_S, STEP_S, EVENTS_A_STEP = 60, 1.0, 3
+CALLS_MAX = (
+    SETTINGS.failures_to_open + SETTINGS.concurrency_start + math.ceil(OUTAGE_S / SETTINGS.reset_s) * SETTINGS.probes
+)
+"""Those that open the breaker, those under way meanwhile, and the probes."""
+
+
+@pytest.fixture
+def service() -> Iterator[MerchantService]:
+    running = MerchantService()
+    yield running
+    running.stop()
+
+
+class Traffic:
+    """Events of merchants that nobody remembers, each an entity of its own."""
+
+    def __init__(self, engine: LimitedEngine, directory: HttpDirectory) -> None:
+        self._engine = engine
+        self._directory = directory
+        self.keys: list[str] = []
+
+    def step(self) -> None:
+        for _ in range(EVENTS_A_STEP):
+            number = len(self.keys)
+            key = self._engine.post(f"evt_{number}", f"e{number}")
+            self._engine.handler.script[key] = self._handle
+            self.keys.append(key)
+        self._engine.advance(STEP_S)
+
+    def _handle(self, item: WorkItem) -> Outcome:
+        self._directory.lookup("stripe", item.event_key)
+        return Applied()
+
+
+@pytest.mark.parametrize("how", ["ill", "silent"])
+def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of_times(
+    service: MerchantService, tmp_path: Path, how: str
+) -> None:
+    engine = LimitedEngine(tmp_path, {DOWNSTREAM: SETTINGS})
+    settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=0.05)
+    traffic = Traffic(engine, HttpDirectory(settings, open_client(settings), engine.clock))
+    for _ in range(4):
+        traffic.step()
+    before = len(service.asked)
+    assert before == len(traffic.keys)
+
+    service.answer, service.silent = ill, how == "silent"
+    for _ in range(int(OUTAGE_S / STEP_S)):
+        traffic.step()
+    calls = len(service.asked) - before
+    assert SETTINGS.failures_to_open <= calls <= CALLS_MAX
+    assert engine.dead_letters.published == []
+
+    service.answer = found
+    service.speak()
+    for _ in range(20):
+        engine.advance(STEP_S)
+    assert engine.dead_letters.published == []
+    applied = [row.event_key or "" for row in engine.journal.rows if row.decision == "applied"]
+    assert sorted(applied) == sorted(traffic.keys)
+    assert max(row.attempt for row in engine.journal.rows) <= 1

@@ -1,0 +1,213 @@
+"""A task's threads and their calls: never more than the budget, never more at a time, none after a row of failures."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.downstream import calling, limited_by
+from core.work import DownstreamHeld, WorkItem
+from processor.calls.budget import Budget, Budgets, Report
+from processor.calls.limiter import FAILING, NO_CALLS, NO_RETRIES, TOO_MANY, LateCalls, Limiter
+
+USUAL = Budget(calls=100, retries=100, at_once=100, failures=100)
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def item(seq: int = 1, attempt: int = 0) -> WorkItem:
+    return WorkItem(seq, f"key-{seq}", f"entity-{seq}", "stripe", "acct", "t", b"{}", None, attempt)
+
+
+def limiter(call_s: float = 1.0, late: LateCalls | None = None, time: Time | None = None, **budget: Any) -> Limiter:
+    return Limiter(Budgets({"merchants": replace(USUAL, **budget)}), call_s, late, time or Time())
+
+
+def call(subject: Limiter, error: Exception | None = None, *, attempt: int = 0, again: bool = False) -> str:
+    """What becomes of one call: good, failed, or why it wasn't made."""
+    try:
+        with limited_by(subject.trying(item(attempt=attempt), again=again)), calling("merchants"):
+            if error is not None:
+                raise error
+        return "good"
+    except DownstreamHeld as held:
+        return held.reason
+    except Exception:
+        return "failed"
+
+
+def test_no_more_calls_are_made_than_the_budget_has() -> None:
+    subject = limiter(calls=3)
+    assert [call(subject) for _ in range(5)] == ["good"] * 3 + [NO_CALLS] * 2
+    report = subject.reports()["merchants"]
+    assert (report.calls, report.held) == (3, 2)
+
+
+def test_threads_share_the_budget() -> None:
+    subject = limiter(calls=20, at_once=4)
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: call(subject), range(50)))
+    assert answers.count("good") == 20
+    report = subject.reports()["merchants"]
+    assert (report.calls, report.held) == (20, 30)
+    assert report.peak <= 4
+
+
+def test_after_a_row_of_failures_nothing_more_is_called() -> None:
+    subject = limiter(failures=2)
+    down = ConnectionError()
+    assert [call(subject, down), call(subject), call(subject, down), call(subject, down)] == ["failed", "good"] + [
+        "failed"
+    ] * 2
+    assert call(subject) == FAILING
+    report = subject.reports()["merchants"]
+    assert (report.calls, report.failed, report.failed_in_a_row, report.problem) == (4, 3, 2, "ConnectionError")
+
+
+def test_retry_after_ends_the_batchs_calls_at_once() -> None:
+    class Busy(Exception):
+        retry_after_s = 30.0
+
+    subject = limiter()
+    assert [call(subject, Busy()), call(subject)] == ["failed", FAILING]
+    assert subject.reports()["merchants"].quiet_s == 30.0
+
+
+@pytest.mark.parametrize(("attempt", "again"), [(1, False), (0, True)])
+def test_retries_have_a_budget_of_their_own(attempt: int, again: bool) -> None:
+    subject = limiter(retries=1)
+    assert [call(subject, attempt=attempt, again=again) for _ in range(2)] == ["good", NO_RETRIES]
+    assert call(subject) == "good"
+    assert subject.reports()["merchants"].retries == 1
+
+
+def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
+    subject = limiter(at_once=1)
+    inside, leave = threading.Event(), threading.Event()
+
+    def long_call() -> None:
+        with limited_by(subject.trying(item(2), again=False)), calling("merchants"):
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=long_call)
+    thread.start()
+    inside.wait(10)
+    assert subject.waits_for(2) == "merchants"
+    assert call(subject) == TOO_MANY
+    with ThreadPoolExecutor(1) as waiting:
+        patient = limiter(at_once=1)
+        holder = patient.trying(item(3), again=False).calling("merchants")
+        holder.__enter__()
+        answer = waiting.submit(call, patient)
+        while not patient.queues(1):
+            pass
+        holder.__exit__(None, None, None)
+        assert answer.result(10) == "good"
+    leave.set()
+    thread.join(10)
+
+
+def test_when_the_batch_ends_nobody_begins_a_call_any_more() -> None:
+    subject = limiter(at_once=1)
+    holder = subject.trying(item(3), again=False).calling("merchants")
+    holder.__enter__()
+    with ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(call, subject)
+        while not subject.queues(1):
+            pass
+        subject.reports()
+        assert answer.result(10) == TOO_MANY
+
+
+def test_an_error_is_the_downstreams_when_it_is_its_failed_calls_or_comes_from_it() -> None:
+    one = limiter().trying(item(), again=False)
+    own = ZeroDivisionError()
+    with pytest.raises(LookupError) as raised:
+        try:
+            with one.calling("merchants"):
+                raise ConnectionError
+        except ConnectionError as down:
+            raise LookupError from down
+    assert one.blamed_for(raised.value) == "merchants"
+    assert one.blamed_for(own) is None
+
+
+def test_what_is_held_within_a_call_is_no_failure_of_the_outer_one() -> None:
+    subject = Limiter(Budgets({"a": USUAL, "b": Budget(0, 0, 0, 1)}), 1.0)
+    with (
+        pytest.raises(DownstreamHeld),
+        limited_by(subject.trying(item(), again=False)),
+        calling("a"),
+        calling("b"),
+    ):
+        raise AssertionError("b isn't to be called")
+    assert subject.reports()["a"].failed == 0
+
+
+def test_without_a_budget_nothing_limits() -> None:
+    subject = Limiter(Budgets(), 1.0)
+    assert [call(subject) for _ in range(3)] == ["good"] * 3
+    assert subject.reports() == {}
+
+
+def test_a_call_that_is_out_too_long_has_failed_and_is_told_once() -> None:
+    time, late = Time(), LateCalls()
+    subject = limiter(call_s=1.0, late=late, time=time)
+    out = subject.trying(item(7), again=False).calling("merchants")
+    out.__enter__()
+    time.now += 1.5
+    report = subject.reports()["merchants"]
+    assert (report.calls, report.failed, report.failed_in_a_row, report.seconds) == (1, 1, 1, 1.5)
+    following = limiter(late=late, time=time)
+    assert following.waits_for(7) == "merchants"
+    out.__exit__(None, None, None)
+    assert following.reports() == {}
+    assert following.waits_for(7) is None
+
+
+def test_a_younger_one_is_told_by_a_later_batch_when_it_is_back() -> None:
+    time, late = Time(), LateCalls()
+    subject = limiter(call_s=1.0, late=late, time=time)
+    out = subject.trying(item(), again=False).calling("merchants")
+    out.__enter__()
+    time.now += 0.2
+    assert subject.reports()["merchants"].calls == 0
+    time.now += 0.3
+    out.__exit__(None, None, None)
+    assert limiter(late=late, time=time).reports()["merchants"] == Report(calls=1, late=1, seconds=0.5)
+
+
+def test_one_that_never_comes_back_is_told_as_failed_by_a_later_batch() -> None:
+    time, late = Time(), LateCalls()
+    subject = limiter(call_s=1.0, late=late, time=time)
+    out = subject.trying(item(), again=False).calling("merchants")
+    out.__enter__()
+    time.now += 0.2
+    subject.reports()
+    time.now += 2.0
+    report = limiter(late=late, time=time).reports()["merchants"]
+    assert (report.calls, report.failed) == (1, 1)
+    assert limiter(late=late, time=time).reports() == {}
+
+
+def test_a_call_that_an_earlier_batch_left_behind_still_counts_among_those_at_a_time() -> None:
+    time, late = Time(), LateCalls()
+    following = limiter(late=late, time=time, at_once=1)
+    first = limiter(late=late, time=time)
+    out = first.trying(item(7), again=False).calling("merchants")
+    out.__enter__()
+    assert first.reports()["merchants"].out == 1
+    assert call(following) == TOO_MANY
+    out.__exit__(None, None, None)
+    assert call(following) == "good"

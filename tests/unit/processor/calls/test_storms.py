@@ -1,0 +1,106 @@
+"""How many calls at a time, and how many retries: more after good rounds, far fewer after bad ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from core.clock import ManualClock
+from processor.calls.budget import Report
+from processor.calls.storms import ConcurrencyLimit, RetryBudget
+
+
+def limit(least: int = 1, start: int = 8, most: int = 12) -> ConcurrencyLimit:
+    return ConcurrencyLimit(least, start, most, slow_ratio=2.0)
+
+
+def a_round(calls: int = 20, each_s: float = 0.1, failed: int = 0, peak: int = 99, waited: bool = True) -> Report:
+    return Report(calls=calls, failed=failed, seconds=calls * each_s, peak=peak, waited=waited)
+
+
+def test_a_good_round_that_used_the_limit_raises_it_by_one_up_to_the_most() -> None:
+    subject = limit(most=10)
+    seen = [subject.at_once]
+    for _ in range(4):
+        subject.learn(a_round())
+        seen.append(subject.at_once)
+    assert seen == [8, 9, 10, 10, 10]
+
+
+def test_a_round_that_did_not_need_it_leaves_it() -> None:
+    subject = limit()
+    subject.learn(a_round(peak=3, waited=False))
+    assert subject.at_once == 8
+
+
+def test_failures_halve_it_down_to_the_least_but_single_ones_do_not() -> None:
+    subject = limit(least=3)
+    subject.learn(a_round(failed=2))
+    assert subject.at_once == 9
+    subject.learn(a_round(failed=3))
+    assert subject.at_once == 4
+    subject.learn(a_round(failed=20))
+    subject.learn(a_round(failed=20))
+    assert subject.at_once == 3
+
+
+def test_calls_that_take_twice_their_best_time_lower_it() -> None:
+    subject = limit()
+    subject.learn(a_round(each_s=0.1))
+    subject.learn(a_round(each_s=0.19))
+    assert subject.at_once == 10
+    subject.learn(a_round(each_s=0.21))
+    assert subject.at_once == 7
+
+
+def test_a_few_slow_calls_say_nothing() -> None:
+    subject = limit()
+    subject.learn(a_round(each_s=0.1))
+    subject.learn(a_round(calls=4, each_s=5.0, peak=4, waited=False))
+    assert subject.at_once == 9
+
+
+def test_a_downstream_that_has_become_slower_for_good_is_believed_at_the_least_limit() -> None:
+    subject = limit(start=2)
+    for seconds in (0.1, 1.0, 1.0, 1.0, 1.0):
+        subject.learn(a_round(each_s=seconds))
+    assert subject.at_once == 3
+
+
+def test_calls_that_fit_a_time_follow_from_their_duration_and_their_number_at_a_time() -> None:
+    subject = limit()
+    assert subject.calls_within(1.0) is None
+    subject.learn(a_round(each_s=0.1, peak=8, waited=False))
+    assert subject.calls_within(1.0) == pytest.approx(8 / 0.1, abs=1)
+    for _ in range(40):
+        subject.learn(a_round(each_s=0.1, peak=2, waited=False))
+    assert subject.calls_within(1.0) == pytest.approx(2 / 0.1, abs=1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+
+
+def test_retries_are_a_share_of_first_tries_with_a_floor(clock: ManualClock) -> None:
+    budget = RetryBudget(0.2, 10, 10.0, clock)
+    assert budget.left == 10
+    budget.learn(Report(calls=1_000, retries=0))
+    assert budget.left == 200
+    budget.learn(Report(calls=150, retries=150))
+    assert budget.left == 50
+    budget.learn(Report(calls=60, retries=60))
+    assert budget.left == 0
+
+
+def test_the_window_moves_on(clock: ManualClock) -> None:
+    budget = RetryBudget(0.2, 10, 10.0, clock)
+    budget.learn(Report(calls=1_000, retries=0))
+    clock.advance(6)
+    budget.learn(Report(calls=40, retries=40))
+    assert (budget.left, budget.per_s) == (160, 20)
+    clock.advance(5)
+    assert (budget.left, budget.per_s) == (0, 1)
+    clock.advance(6)
+    assert budget.left == 10

@@ -1,0 +1,221 @@
+"""A few failing events that hold back many others are seen, and past configured limits dead-lettered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.decision import ErrorKind
+from processor.decide.head_of_line import (
+    BLOCKED_CLASS,
+    EXAMINED_MAX,
+    DoneWindow,
+    HeadFigures,
+    HeadLimits,
+    HeadOfLine,
+    Line,
+    lines,
+    to_examine,
+)
+from processor.judge.retry import parse_policy as parse
+from processor.settings import DeadHead
+from tests.unit.processor.harness import Down, Engine, Stuck
+
+FOREVER = "forever(1s, x2, max 60s)"
+AGE_S = 20.0
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Callable[..., Engine]:
+    def made(dead_head: DeadHead = DeadHead.CONTINUE, **limits: float) -> Engine:
+        one = Engine(tmp_path, dead_head=dead_head)
+        one.rules = replace(one.rules, heads=HeadLimits(**limits))
+        one.start()
+        return one
+
+    return made
+
+
+def run_for(engine: Engine, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        engine.advance(1.0)
+
+
+def stuck_with_followers(engine: Engine, followers: int = 3, entity: str = "e1") -> tuple[str, list[str]]:
+    head = engine.post(f"{entity}_0", entity)
+    behind = [engine.post(f"{entity}_{n}", entity) for n in range(1, followers + 1)]
+    engine.handler.fails(head, Stuck("no answer"))
+    return head, behind
+
+
+def test_a_line_is_an_entitys_head_and_what_waits_behind_it():
+    places = [(b"a", 5), (b"a", 9), (b"a", 11), (b"b", 6), (b"c", 2), (b"c", 30)]
+    assert lines(places) == [Line(5, 2), Line(2, 1)]
+
+
+def test_the_oldest_heads_and_those_with_the_longest_lines_are_looked_at():
+    found = [Line(seq, 1 + seq % 997) for seq in range(10_000)]
+    some = to_examine(found)
+    assert len(some) <= EXAMINED_MAX
+    assert Line(0, 1) in some and max(found, key=lambda line: line.behind) in some
+
+
+def test_stuck_is_held_against_what_was_done_in_the_last_minute():
+    done = DoneWindow()
+    done.add(100, now_s=1_000.2)
+    done.add(50, now_s=1_000.9)
+    done.add(25, now_s=1_030.0)
+    assert [done.count(now_s) for now_s in (1_030.0, 1_059.9, 1_061.0, 1_090.0)] == [175, 175, 25, 0]
+    figures = HeadFigures(heads=1, behind=74, done=25)
+    assert (figures.stuck_share, figures.done_share) == (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("heads", "behind", "done", "blocked"),
+    [(1, 199, 100, True), (1, 99, 900, False), (100, 100, 10, False), (0, 0, 0, False), (0, 0, 9, False)],
+)
+def test_it_is_head_of_line_when_few_hold_back_most_of_all(heads: int, behind: int, done: int, blocked: bool):
+    assert HeadFigures(heads=heads, behind=behind, done=done).blocked is blocked
+
+
+def test_a_failing_head_its_line_and_its_time_are_published(engine):
+    stream = engine()
+    stuck_with_followers(stream, followers=3)
+    stuck_with_followers(stream, followers=1, entity="e2")
+    stream.post("alone", "e3")
+    stream.batch()
+    run_for(stream, 12)
+    told = stream.batches.status()["heads"]
+    assert (told["heads"], told["behind"], told["longest"], told["done"]) == (2, 4, 3, 1)
+    assert told["oldest_s"] == pytest.approx(11.0)
+    assert told["stuck_share"] == pytest.approx(6 / 7, abs=1e-4)
+
+
+def test_by_default_no_head_is_dead_lettered_for_those_behind_it(engine):
+    stream = engine()
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    head, _ = stuck_with_followers(stream, followers=50)
+    stream.batch()
+    run_for(stream, 600)
+    assert "dead" not in stream.decisions(head)
+
+
+def test_past_the_limit_the_head_dies_between_two_tries_with_its_whole_story(engine):
+    stream = engine(age_s=AGE_S)
+    stream.rules = replace(stream.rules, policy=parse("fixed(5s x1, 1000s x9)"))
+    stream.start()
+    head, _ = stuck_with_followers(stream)
+    stream.batch()
+    run_for(stream, AGE_S + 2)
+    [dead] = [row for row in stream.dead_letters.published if row.event_key == head]
+    assert (dead.decision, dead.error_class, dead.error_kind) == ("dead", BLOCKED_CLASS, ErrorKind.NRE)
+    assert "held back 3 later events" in (dead.error_message or "")
+    assert "Stuck: no answer" in (dead.error_message or "") and "failed 2 times" in (dead.error_message or "")
+    assert "Stuck" in (dead.error_stack or "")
+    assert stream.handler.calls.count(head) == 2
+
+
+def test_where_followers_continue_they_are_handled_in_order_and_see_that_one_before_them_is_dead(engine):
+    stream = engine(DeadHead.CONTINUE, age_s=AGE_S)
+    head, behind = stuck_with_followers(stream)
+    stream.batch()
+    run_for(stream, AGE_S + 2)
+    assert stream.decisions(head)[-1] == "dead"
+    assert [stream.decisions(key)[-1] for key in behind] == ["applied"] * 3
+    last = [call for call in stream.handler.log if call.event_key in behind]
+    assert [call.event_key for call in last] == behind and all(call.previous_dead for call in last)
+
+
+def test_where_followers_die_with_their_head_they_do(engine):
+    stream = engine(DeadHead.DIE_WITH_IT, age_s=AGE_S)
+    head, behind = stuck_with_followers(stream)
+    stream.batch()
+    run_for(stream, AGE_S + 2)
+    later = stream.post("later", "e1")
+    stream.batch()
+    assert [stream.decisions(key)[-1] for key in (head, *behind, later)] == ["dead"] * 5
+    assert not set(stream.handler.calls) & {*behind, later}
+
+
+def test_where_followers_wait_for_a_person_they_wait_on_and_the_head_is_not_tried_any_more(engine):
+    stream = engine(DeadHead.WAIT, age_s=AGE_S)
+    head, behind = stuck_with_followers(stream)
+    stream.batch()
+    run_for(stream, AGE_S + 2)
+    new = stream.post("new", "e1")
+    calls = list(stream.handler.calls)
+    run_for(stream, 120)
+    assert stream.decisions(head)[-1] == "dead"
+    assert [stream.decisions(key)[-1] for key in (*behind, new)] == ["parked"] * 4
+    assert stream.handler.calls == calls
+    told = stream.batches.status()["heads"]
+    assert (told["heads"], told["dead_heads"], told["behind_dead"]) == (0, 1, 4)
+    [dead] = stream.dead_letters.published
+    stream.handler.script.clear()
+    stream.command(dead.item_seq, dead.seq)
+    stream.batch()
+    run_for(stream, 2)
+    assert [stream.decisions(key)[-1] for key in (head, *behind, new)] == ["applied"] * 5
+
+
+def test_a_failing_event_that_holds_back_nobody_is_tried_as_its_policy_says(engine):
+    stream = engine(age_s=5.0)
+    key = stream.post("alone", "e1")
+    stream.handler.fails(key, Stuck("no answer"))
+    stream.batch()
+    run_for(stream, 40)
+    assert [row.error_class for row in stream.dead_letters.published] == ["Stuck"]
+
+
+def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine):
+    stream = engine(age_s=AGE_S)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    head, _ = stuck_with_followers(stream)
+    down = stream.post("down", "e9")
+    stream.batch()
+    stream.handler.fails(down, Down("the bank is away"), times=1)
+    stream.handler.fails(head, Down("the bank is away"))
+    for _ in range(100):
+        stream.advance(1.0)
+    assert stream.batches.blocked
+    assert "dead" not in stream.decisions(head)
+
+
+def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_blocked(engine):
+    stream = engine()
+    head, _ = stuck_with_followers(stream)
+    stream.batch()
+    heads = HeadOfLine(stream.index, HeadLimits(age_s=5.0), DeadHead.CONTINUE, stream.clock)
+    seen = []
+    for blocked in (False, False, True, False):
+        stream.clock.advance(6.0)
+        seen.append([item.row.event_key for item, _ in heads.look(stream_blocked=blocked).values()])
+    assert seen == [[], [head], [], [head]]
+
+
+def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_bring_it_down(engine):
+    stream = engine(stuck_share=0.4)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    long, _ = stuck_with_followers(stream, followers=60, entity="long")
+    short, _ = stuck_with_followers(stream, followers=1, entity="short")
+    stream.batch()
+    run_for(stream, 30)
+    assert [(row.event_key, row.error_class) for row in stream.dead_letters.published] == [(long, BLOCKED_CLASS)]
+    assert stream.decisions(short)[-1] == "retry"
+
+
+def test_a_share_past_its_limit_is_no_reason_when_every_line_is_short(engine):
+    stream = engine(stuck_share=0.4)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    for number in range(20):
+        stuck_with_followers(stream, followers=1, entity=f"e{number}")
+    stream.batch()
+    run_for(stream, 60)
+    assert stream.dead_letters.published == []

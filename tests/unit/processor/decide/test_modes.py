@@ -1,0 +1,91 @@
+"""A ledger holds events of its own mode only, whoever writes to its topic."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.event import Mode
+from core.work import Outcome, WorkItem
+from processor.decide.intake import WrongMode
+from tests.unit.processor.harness import CONTROL, Engine, booked
+
+OTHER: dict[Mode, Mode] = {"live": "test", "test": "live"}
+
+
+@pytest.fixture(params=["live", "test"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    chosen: Mode = request.param
+    return chosen
+
+
+@pytest.fixture
+def engine(tmp_path: Path, mode: Mode) -> Engine:
+    made = Engine(tmp_path)
+    made.rules = replace(made.rules, mode=mode)
+    made.start()
+    return made
+
+
+def test_a_record_of_the_other_mode_dies_with_a_class_of_its_own_and_is_never_handled(engine: Engine, mode: Mode):
+    engine.post("evt_1", mode=OTHER[mode])
+    [row] = engine.batch()
+    assert (row.decision, row.error_class) == ("dead", "WrongMode")
+    assert f"its mode is '{OTHER[mode]}', this stream decides {mode} events" in (row.error_message or "")
+    assert engine.handler.calls == []
+
+
+def test_it_takes_neither_key_nor_fact_nor_entity_from_the_event_that_it_looks_like(engine: Engine, mode: Mode):
+    engine.post("evt_1", fact="stripe:ch_1:capture", mode=OTHER[mode])
+    key = engine.post("evt_1", fact="stripe:ch_1:capture", mode=mode)
+    engine.batch()
+    assert engine.decisions(key) == ["applied"]
+
+
+def test_no_row_of_it_has_its_mode_and_its_bytes_and_headers_stay_for_the_person_who_asks(engine: Engine, mode: Mode):
+    key = engine.post("evt_1", mode=OTHER[mode])
+    [row] = engine.batch()
+    assert (row.mode, row.event_key, row.fact_key, row.provider) == (None, None, None, "stripe")
+    assert json.loads(row.headers or "")["event_key"] == key
+    assert engine.bodies.by_hash[row.body_sha256 or ""] == b"evt_1"
+
+
+def test_a_replay_changes_nothing_about_it(engine: Engine, mode: Mode):
+    engine.post("evt_1", mode=OTHER[mode])
+    engine.batch()
+    engine.command(item_seq=1, seen_seq=1)
+    engine.batch()
+    engine.advance(1)
+    assert engine.journal.rows[-1].decision == "dead"
+    assert engine.handler.calls == []
+
+
+def test_every_other_row_of_a_stream_has_its_mode_commands_too(engine: Engine, mode: Mode):
+    engine.post("evt_1", mode=mode)
+    engine.command(item_seq=1, seen_seq=1)
+    engine.batch()
+    assert {(row.topic == CONTROL, row.mode) for row in engine.journal.rows} == {(False, mode), (True, mode)}
+
+
+def test_the_error_travels_from_process_to_process():
+    error = WrongMode("stripe:evt_1:t", "x" * 99, "live")
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), str(back)) == (WrongMode, str(error))
+    assert len(str(back)) < 250
+
+
+def test_a_handler_is_told_whose_event_it_is(engine: Engine, mode: Mode):
+    seen: list[str | None] = []
+
+    def note(item: WorkItem) -> Outcome:
+        seen.append(item.tenant)
+        return booked()
+
+    for event_id, tenant in (("evt_1", None), ("evt_2", "shop-a")):
+        engine.handler.script[engine.post(event_id, mode=mode, tenant=tenant)] = note
+    engine.batch()
+    assert seen == [None, "shop-a"]

@@ -1,0 +1,396 @@
+"""Which kind an error is: by the stream's rules, by its own word, through what it hides."""
+
+from __future__ import annotations
+
+import http.client
+import pickle
+import socket
+import urllib.error
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.decision import ErrorKind
+from core.errors import OfKind, SettingError
+from core.work import DownstreamHeld, MissingPredecessor, WorkItem
+from processor.judge.classify import LINKS_MAX, MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, STACK_CHARS_MAX, Classifier
+from processor.judge.error_rules import Rules
+from processor.streams import StreamConfig, StreamInvalid, load_streams
+from tests.unit.processor.hook_of_kinds import Odd
+
+NRE, SLE, SNBE, SBE = ErrorKind.NRE, ErrorKind.SLE, ErrorKind.SNBE, ErrorKind.SBE
+
+
+class Busy(Exception):
+    kind = SLE
+
+
+class Closed(Exception):
+    kind = NRE
+
+
+class DriverError(Exception):
+    """As a database driver has them: one class for all, told apart by text and code."""
+
+    def __init__(self, text: str, sqlstate: str | None = None, orig: Exception | None = None) -> None:
+        self.sqlstate = sqlstate
+        self.orig = orig
+        super().__init__(text)
+
+
+class OperationalDriverError(DriverError):
+    pass
+
+
+class Refused(Exception):
+    def __init__(self, status_code: int) -> None:
+        self.response = httpx.Response(status_code)
+        super().__init__(f"answered {status_code}")
+
+
+class Grpc(Enum):
+    UNAVAILABLE = (14, "unavailable")
+
+
+def raised(error: BaseException, *, over: BaseException | None = None, cause: BaseException | None = None) -> Any:
+    """``error`` as it is after it was raised: while ``over`` was handled, from ``cause``."""
+    try:
+        try:
+            if over is not None:
+                raise over
+        finally:
+            if cause is not None:
+                raise error from cause
+            raise error
+    except BaseException as caught:
+        return caught
+
+
+def hidden(error: BaseException, over: BaseException) -> BaseException:
+    """``raise error from None`` while ``over`` was handled."""
+    try:
+        try:
+            raise over
+        except BaseException:
+            raise error from None
+    except BaseException as caught:
+        return caught
+
+
+def with_code(name: str, code: object) -> Exception:
+    error = ValueError("with a code")
+    setattr(error, name, code)
+    return error
+
+
+@dataclass(frozen=True)
+class Case:
+    says: str
+    rules: dict[str, Any]
+    error: Callable[[], BaseException]
+    kind: ErrorKind
+
+
+def rule(**one: Any) -> dict[str, Any]:
+    return {"rules": {"one": one}}
+
+
+TIMED_OUT = {"kind": "SBE", "error": "DriverError", "message": "statement timeout|connection attempt failed"}
+
+CASES = [
+    # what nobody configured
+    Case("an unknown error is a handler's bug", {}, lambda: ZeroDivisionError(), NRE),
+    Case("an error may say its kind itself", {}, lambda: Busy(), SLE),
+    Case("a refused connection is the event's own trouble", {}, lambda: ConnectionRefusedError(), SNBE),
+    Case("a name that can't be resolved", {}, lambda: socket.gaierror(-2, "unknown"), SNBE),
+    Case("a timeout", {}, lambda: TimeoutError(), SNBE),
+    Case("a server that hangs up", {}, lambda: httpx.RemoteProtocolError("gone"), SNBE),
+    Case("an event that another one must precede", {}, lambda: MissingPredecessor("a", "b"), SNBE),
+    Case("a downstream that is held, wrapped by its caller", {}, lambda: raised(
+        RuntimeError("no answer"), cause=DownstreamHeld("merchants", 2.0)), SNBE),
+    # by class
+    Case("a class", {"kinds": {"LookupError": "SNBE"}}, lambda: LookupError(), SNBE),
+    Case("its base", {"kinds": {"LookupError": "SNBE"}}, lambda: KeyError("a"), SNBE),
+    Case("the nearest base counts", {"kinds": {"LookupError": "SNBE", "KeyError": "SLE"}}, lambda: KeyError("a"), SLE),
+    Case("in whatever order", {"kinds": {"KeyError": "SLE", "LookupError": "SNBE"}}, lambda: KeyError("a"), SLE),
+    Case("a class of a module", {"kinds": {"socket.gaierror": "SBE"}}, lambda: socket.gaierror(), SBE),
+    Case("a class of a package", {"kinds": {"http.HTTPException": "SLE"}}, lambda: http.client.HTTPException(), SLE),
+    Case("not another module's", {"kinds": {"httpx.TimeoutError": "SBE"}}, lambda: TimeoutError(), SNBE),
+    Case("not a module that begins alike", {"kinds": {"htt.ReadError": "SBE"}}, lambda: httpx.ReadError(""), SNBE),
+    Case("a name with its module comes first", {"kinds": {"gaierror": "NRE", "socket.gaierror": "SBE"}},
+         lambda: socket.gaierror(), SBE),
+    Case("configured before the error's own word", {"kinds": {"Busy": "SBE"}}, lambda: Busy(), SBE),
+    Case("configured before the built-in", {"kinds": {"TimeoutError": "SBE"}}, lambda: TimeoutError(), SBE),
+    # by message
+    Case("a text", rule(**TIMED_OUT), lambda: DriverError("canceling statement due to statement timeout"), SBE),
+    Case("of a class that is derived", rule(**TIMED_OUT), lambda: OperationalDriverError("statement timeout"), SBE),
+    Case("another text of that class", rule(**TIMED_OUT), lambda: DriverError("duplicate key"), NRE),
+    Case("that text of another class", rule(**TIMED_OUT), lambda: ValueError("statement timeout"), NRE),
+    Case("a text of any class", rule(kind="SLE", message="(?i)deadlock"), lambda: ValueError("DEADLOCK found"), SLE),
+    Case("a text in which letters matter", rule(kind="SLE", message="deadlock"), lambda: ValueError("DEADLOCK"), NRE),
+    # by code
+    Case("a SQLSTATE", rule(kind="SLE", code="40001"), lambda: DriverError("x", "40001"), SLE),
+    Case("a class of SQLSTATEs", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "08006"), SBE),
+    Case("another SQLSTATE", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "23505"), NRE),
+    Case("a status of the answer", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(503), SNBE),
+    Case("a status that isn't listed", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(404), NRE),
+    Case("a code that is a number", rule(kind="SBE", code=[111]), lambda: OSError(111, "refused"), SBE),
+    Case("a code by name", rule(kind="SBE", code="UNAVAILABLE"), lambda: with_code("code", Grpc.UNAVAILABLE), SBE),
+    Case("a code that is a method isn't called", rule(kind="SBE", code="*"), lambda: with_code("code", print), NRE),
+    Case("all that a rule names must fit", rule(kind="SBE", code="08*", message="gone"),
+         lambda: DriverError("still there", "08006"), NRE),
+    Case("and on one error", rule(kind="SBE", code="08*", message="gone"),
+         lambda: raised(ValueError("gone"), cause=DriverError("still there", "08006")), NRE),
+    # rules among themselves
+    Case("the last rule that fits counts",
+         {"rules": {"all": {"kind": "SBE", "error": "DriverError"}, "some": {"kind": "SLE", "code": "40001"}}},
+         lambda: DriverError("x", "40001"), SLE),
+    Case("a rule comes before a class",
+         {"kinds": {"DriverError": "NRE"}, **rule(kind="SLE", code="40001")}, lambda: DriverError("x", "40001"), SLE),
+    # wrapped and masked
+    Case("the cause", {}, lambda: raised(RuntimeError("wrapped"), cause=Busy()), SLE),
+    Case("the cause's cause", {}, lambda: raised(
+        RuntimeError("a"), cause=raised(RuntimeError("b"), cause=ConnectionResetError())), SNBE),
+    Case("the context", {}, lambda: raised(RuntimeError("while handling"), over=Busy()), SLE),
+    Case("the context of the cause", {}, lambda: raised(
+        RuntimeError("a"), cause=raised(RuntimeError("b"), over=Busy())), SLE),
+    Case("the cause before the context", {}, lambda: raised(RuntimeError("a"), over=Closed(), cause=Busy()), SLE),
+    Case("a context beside an unknown cause", {}, lambda: raised(
+        RuntimeError("a"), over=Busy(), cause=ValueError("b")), SLE),
+    Case("a context that `from None` hides", {}, lambda: hidden(RuntimeError("it failed"), Busy()), SLE),
+    Case("an outer error that is known masks the inner one", {"kinds": {"KeyError": "NRE"}},
+         lambda: raised(Busy(), cause=KeyError("a")), SLE),
+    Case("as a rule for it does", {"kinds": {"RuntimeError": "SNBE", "Busy": "SBE"}},
+         lambda: raised(RuntimeError("a"), cause=Busy()), SNBE),
+    Case("a handler names the kind of an error whose class says too little", {"kinds": {"KeyError": "NRE"}},
+         lambda: raised(OfKind(SNBE, "not there yet"), cause=KeyError("a")), SNBE),
+    Case("what is configured of an inner error comes before what is built in of an outer one",
+         {"kinds": {"DriverError": "SBE"}}, lambda: raised(TimeoutError("slow"), cause=DriverError("x")), SBE),
+    Case("an error that is carried as an attribute", rule(kind="SBE", code="08*"),
+         lambda: DriverError("wrapped", orig=DriverError("gone", "08006")), SBE),
+    Case("an error that is carried as an argument", {}, lambda: urllib.error.URLError(TimeoutError("slow")), SNBE),
+    # several at once
+    Case("a group's member", {}, lambda: ExceptionGroup("two", [ValueError("a"), Busy()]), SLE),
+    Case("of several the gravest", {}, lambda: ExceptionGroup("two", [Busy(), TimeoutError(), Closed()]), NRE),
+    Case("a blocked stream is graver than a bug", {"kinds": {"TimeoutError": "SBE"}},
+         lambda: ExceptionGroup("two", [Closed(), TimeoutError()]), SBE),
+    Case("a member of a member", {}, lambda: ExceptionGroup("a", [ExceptionGroup("b", [raised(
+        RuntimeError("c"), cause=Busy())])]), SLE),
+    Case("a group as a cause", {}, lambda: raised(RuntimeError("a"), cause=ExceptionGroup("b", [Busy()])), SLE),
+    Case("a group's own cause", {}, lambda: raised(ExceptionGroup("a", [ValueError("b")]), cause=Busy()), SLE),
+    # the default
+    Case("a default for the unlisted", {"default": "SLE"}, lambda: ZeroDivisionError(), SLE),
+    Case("only for them", {"default": "SLE"}, lambda: Closed(), NRE),
+    Case("and after the built-in", {"default": "SLE"}, lambda: raised(ValueError("a"), cause=TimeoutError()), SNBE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.says)
+def test_each_rule(case: Case) -> None:
+    assert Classifier(Rules.model_validate(case.rules)).kind(case.error()) is case.kind
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = RuntimeError("a"), RuntimeError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert Classifier().kind(first) is NRE
+    assert Classifier().failure(first).kind is NRE
+
+
+def test_an_endless_chain_is_looked_at_for_so_long_only() -> None:
+    def chain(length: int) -> Exception:
+        error: Exception = Busy()
+        for _ in range(length):
+            error = raised(RuntimeError("wrapped"), cause=error)
+        return error
+
+    assert Classifier().kind(chain(LINKS_MAX - 1)) is SLE
+    assert Classifier().kind(chain(LINKS_MAX)) is NRE
+
+
+# the hook
+
+HOOKED = Rules.model_validate(
+    {"hook": "tests.unit.processor.hook_of_kinds:decide", "kinds": {"LookupError": "SLE", "Odd": "SNBE"}}
+)
+
+
+def item(provider: str) -> WorkItem:
+    return WorkItem(1, "k", "e", provider, "acct", "t", b"{}", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "provider", "kind"),
+    [
+        (KeyError("all of it"), "any", SBE),
+        (KeyError("a"), "slow", SNBE),
+        (KeyError("a"), "any", SLE),
+        (Closed("all of it"), "any", SBE),
+    ],
+)
+def test_a_hook_is_asked_first_and_may_leave_it_to_the_rules(error: Exception, provider: str, kind: ErrorKind) -> None:
+    assert Classifier(HOOKED).failure(error, item=item(provider)).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(Odd("x"), "the hook's own bug"), (ValueError("no such kind"), "'XYZ' is not a valid")]
+)
+def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Exception, told: str) -> None:
+    failure = Classifier(HOOKED).failure(error, "a line of the handler's", item("any"))
+    assert failure.kind is (SNBE if isinstance(error, Odd) else NRE)
+    assert failure.log_lines is not None and failure.log_lines.startswith("a line of the handler's\nthe hook")
+    assert told in failure.log_lines
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        ("tests.unit.processor.no_such:decide", "no module"),
+        ("tests.unit.processor.hook_of_kinds:no_such", "has no no_such"),
+        ("tests.unit.processor.hook_of_kinds:NOT_A_FUNCTION", "isn't a function"),
+    ],
+)
+def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, told: str) -> None:
+    with pytest.raises(SettingError, match=told) as refused:
+        Classifier(Rules(hook=hook), setting="[ledger] errors")
+    assert refused.value.setting == "[ledger] errors.hook"
+
+
+def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
+    travelled = pickle.loads(pickle.dumps(Classifier(HOOKED)))
+    assert travelled.kind(KeyError("all of it")) is SBE
+    assert travelled.kind(KeyError("a")) is SLE
+
+
+# what is wrong with rules
+
+
+@pytest.mark.parametrize(
+    ("errors", "key", "told"),
+    [
+        ({"rules": {"gone": {"kind": "SBE"}}}, "errors.rules.gone", "error, message or code is wanted"),
+        ({"rules": {"ok": {"kind": "SBE", "code": "1"}, "gone": {"kind": "BSE", "code": "1"}}},
+         "errors.rules.gone.kind", "'BSE' isn't a kind: NRE, SLE, SNBE, SBE"),
+        ({"rules": {"gone": {"kind": "SBE", "message": "(a"}}}, "errors.rules.gone.message", "missing )"),
+        ({"rules": {"gone": {"kind": "SBE", "message": ""}}}, "errors.rules.gone.message", "1 to 500 characters"),
+        ({"rules": {"gone": {"kind": "SBE", "error": "no class"}}}, "errors.rules.gone.error", "'no class' isn't"),
+        ({"rules": {"gone": {"kind": "SBE", "error": "Exception"}}}, "errors.rules.gone.error", "set `default`"),
+        ({"rules": {"gone": {"kind": "SBE", "code": [""]}}}, "errors.rules.gone.code.0", "at least 1"),
+        ({"rules": {"gone": {"kind": "SBE", "codes": "1"}}}, "errors.rules.gone.codes", "no such key"),
+        ({"kinds": {"KeyError": "SBE", "LookupError": "sbe"}}, "errors.kinds.LookupError", "'sbe' isn't a kind"),
+        ({"kinds": {"Key Error": "SBE"}}, "errors.kinds.Key Error", "isn't a class's name"),
+        ({"hook": "decide"}, "errors.hook", "match pattern"),
+        ({"default": "never"}, "errors.default", "isn't a kind"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_the_rule_it_stands_in(errors: dict[str, Any], key: str, told: str) -> None:
+    with pytest.raises(StreamInvalid) as refused:
+        load_streams(settings={"ledger": {"errors": errors}})
+    assert refused.value.key.startswith(key)
+    assert told in str(refused.value)
+
+
+GLOBAL_AND_OWN = """
+[defaults.errors]
+default = "SNBE"
+kinds = { KeyError = "SLE", ValueError = "NRE" }
+rules.gone = { kind = "SNBE", message = "gone" }
+rules.code = { kind = "SLE", code = "40001" }
+
+[ledger.errors]
+kinds = { ValueError = "SBE" }
+rules.gone = { kind = "SBE", message = "all gone" }
+rules.mine = { kind = "NRE", code = "40*" }
+
+[other]
+handler = "shop.handler:build"
+source = "kafka:orders"
+"""
+
+
+def test_a_streams_own_rules_are_over_the_global_ones(tmp_path: Path) -> None:
+    file = tmp_path / "streams.toml"
+    file.write_text(GLOBAL_AND_OWN, "utf-8")
+    streams = load_streams(str(file))
+    errors = [
+        ZeroDivisionError(),
+        KeyError(),
+        ValueError(),
+        OSError("all gone"),
+        OSError("gone"),
+        DriverError("", "40001"),
+    ]
+
+    def kinds(stream: StreamConfig) -> list[ErrorKind]:
+        return [Classifier(stream.errors).kind(error) for error in errors]
+
+    assert kinds(streams["other"]) == [SNBE, SLE, NRE, SNBE, SNBE, SLE]
+    assert kinds(streams["ledger"]) == [SNBE, SLE, SBE, SBE, SNBE, NRE]
+
+
+# what is written down
+
+
+def test_texts_are_bounded_and_always_valid() -> None:
+    failure = Classifier().failure(ValueError("\ud800\x00" + "x" * 100_000))
+    failure.message.encode("utf-8")
+    assert "\x00" not in failure.message
+    assert len(failure.message) <= MESSAGE_CHARS_MAX + 20
+    assert len(failure.stack) <= STACK_CHARS_MAX + 20
+
+
+def test_a_text_that_is_made_to_be_slow_to_match_is_not() -> None:
+    """Backtracking would take longer than the universe is old."""
+    rules = Rules.model_validate(rule(kind="SBE", message="^(a|aa)+$"))
+    assert Classifier(rules).kind(ValueError("a" * 1_900 + "!")) is NRE
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise TypeError("not a string")
+
+    @property
+    def response(self) -> object:
+        raise RuntimeError("no answer came")
+
+
+def test_an_error_whose_own_code_fails_is_judged_all_the_same() -> None:
+    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).failure(Unprintable())
+    assert (failure.kind, failure.error_code) == (SLE, None)
+    assert "TypeError" in failure.message
+
+
+def test_what_from_none_hides_can_be_read_in_the_stack() -> None:
+    failure = Classifier().failure(hidden(RuntimeError("it failed"), TimeoutError("slow database")))
+    assert (failure.kind, failure.error_class) == (SNBE, "RuntimeError")
+    assert "TimeoutError: slow database" in failure.stack
+
+
+def test_the_class_behind_an_error_that_only_names_a_kind_is_written_down() -> None:
+    assert Classifier().failure(raised(OfKind(SNBE, "a"), cause=KeyError("b"))).error_class == "KeyError"
+    assert Classifier().failure(OfKind(SNBE, "a")).error_class == "OfKind"
+
+
+def test_the_code_is_the_outermost_one() -> None:
+    inner = raised(RuntimeError("a"), cause=DriverError("b", "08006"))
+    assert Classifier().failure(inner).error_code == "08006"
+    assert Classifier().failure(raised(DriverError("a", "40001"), cause=inner)).error_code == "40001"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"), [(7, 7.0), (0, None), (-1, None), ("7", None), (float("nan"), None), (1e9, RETRY_AFTER_S_MAX)]
+)
+def test_a_retry_is_not_earlier_than_any_error_within_it_asks_for(wanted: object, told: float | None) -> None:
+    error = ValueError("later")
+    error.retry_after_s = wanted  # type: ignore[attr-defined]
+    assert Classifier().failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == told
+
+
+def test_kinds_travel_between_processes() -> None:
+    back = pickle.loads(pickle.dumps(OfKind(SNBE, "not there yet")))
+    assert (back.kind, str(back)) == (SNBE, "not there yet")

@@ -1,0 +1,293 @@
+"""A handler that hangs costs its event a timeout and its batch a short wait; nobody else is behind it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from core.decision import ErrorKind
+from core.downstream import calling
+from core.work import Applied, Held, Outcome, WorkItem
+from processor.calls.budget import Budget, Budgets
+from processor.judge.classify import Classifier, Failure
+from processor.run.left_behind import LeftBehind, LeftCall
+from processor.run.worker import Answer, Chunk, Task, run_chunk, run_groups
+
+HANG_S_MAX = 30.0
+
+
+class Hanging:
+    """``hang`` until the test lets go, ``spin`` in Python code for ever, ``slow`` for 30 ms; all else is at once."""
+
+    version = "test-1"
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.calls: list[int] = []
+        self.under_way: set[str] = set()
+        self.overlaps: list[str] = []
+        self.peak = 0
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        self.calls.append(item.item_seq)
+        if item.entity_key in self.under_way:
+            self.overlaps.append(item.entity_key)
+        self.under_way.add(item.entity_key)
+        self.peak = max(self.peak, len(self.under_way))
+        try:
+            return self.act(item)
+        finally:
+            self.under_way.discard(item.entity_key)
+
+    def act(self, item: WorkItem) -> Outcome:
+        match item.event_type:
+            case "hang":
+                self.let_go.wait(HANG_S_MAX)
+            case "spin":
+                while not self.let_go.is_set():
+                    pass
+            case "slow":
+                time.sleep(0.03)
+            case "exit":
+                sys.exit("a library gave up")
+            case "call":
+                with calling("bank"):
+                    self.let_go.wait(HANG_S_MAX)
+        return Applied()
+
+
+@pytest.fixture
+def handler() -> Iterator[Hanging]:
+    made = Hanging()
+    yield made
+    made.let_go.set()
+
+
+def item(seq: int, kind: str = "fine", entity: str = "") -> WorkItem:
+    return WorkItem(seq, f"key-{seq}", entity or f"entity-{seq}", "stripe", "acct", kind, b"{}", None, 0)
+
+
+def task(**changes: object) -> Task:
+    settings: dict[str, object] = {
+        "stream": "test",
+        "build_handler": Hanging,
+        "classifier": Classifier(),
+        "deadline_s": 0.4,
+        "concurrency": 1,
+        "in_place_tries": 1,
+        "stop_on_dead": True,
+        "batch_deadline_s": 0.5,
+    }
+    return Task(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def the_call(left: LeftBehind) -> LeftCall:
+    [[call]] = left._calls.values()
+    return call
+
+
+def told(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
+    return {seq: r.error_class if isinstance(r, Failure) else type(r) for seq, r in results}
+
+
+def chunk(handler: Hanging, left: LeftBehind, *items: WorkItem, **changes: object) -> Answer:
+    return run_chunk(task(**changes), handler, Chunk([[one] for one in items]), left)
+
+
+def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: Hanging):
+    groups = [[item(seq, "hang" if seq % 20 == 0 else "fine")] for seq in range(200)]
+    results = told(run_groups(task(), handler, groups))
+    assert results == {seq: "HandlerTimeout" if seq % 20 == 0 else Applied for seq in range(200)}
+
+
+def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: Hanging):
+    results = run_groups(task(), handler, [[item(1, "hang", "e"), item(2, entity="e")], [item(3)]])
+    assert told(results) == {1: "HandlerTimeout", 3: Applied}
+    assert handler.calls == [1, 3]
+    [late] = [result for _, result in results if isinstance(result, Failure)]
+    assert late.kind is ErrorKind.SNBE and "key-1" in late.message
+
+
+def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_second_call(handler: Hanging):
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"))
+    again = chunk(handler, left, replace(item(1, "hang"), attempt=1))
+    assert told(again.results) == {1: "HandlerTimeout"}
+    assert (handler.calls, again.hung, again.waited_s) == ([1], 1, 0.0)
+
+
+def test_a_late_result_is_never_taken(handler: Hanging):
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"))
+    handler.let_go.set()
+    assert the_call(left).back.wait(HANG_S_MAX)
+    again = chunk(handler, left, item(1, "hang"))
+    assert told(again.results) == {1: Applied}
+    assert (handler.calls, again.hung) == ([1, 1], 0)
+
+
+def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_meanwhile(handler: Hanging):
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    the_call(left).began -= 31.0
+    handler.let_go.set()
+    assert the_call(left).back.wait(HANG_S_MAX)
+    assert told(chunk(handler, left, item(1, "hang")).results) == {1: Applied}
+    assert handler.calls == [1, 1]
+
+
+def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hanging):
+    left = LeftBehind()
+    first = chunk(handler, left, item(1, "hang"), item(2), deadline_s=30.0)
+    assert told(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
+    second = chunk(handler, left, item(1, "hang"), item(3), deadline_s=30.0)
+    assert told(second.results) == {3: Applied} and second.still_out.keys() == {1}
+    assert second.waited_s == 0.0
+    handler.let_go.set()
+    assert the_call(left).back.wait(HANG_S_MAX)
+    third = chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    assert (told(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
+
+
+def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    handler.let_go.set()
+    assert the_call(left).back.wait(HANG_S_MAX)
+    chunk(handler, left, replace(item(1, "hang"), attempt=1), deadline_s=30.0)
+    assert handler.calls == [1, 1]
+
+
+def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_second(handler: Hanging):
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    the_call(left).began -= 30.0
+    assert told(chunk(handler, left, item(1, "hang"), deadline_s=30.0).results) == {1: "HandlerTimeout"}
+    assert handler.calls == [1]
+
+
+def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
+    hasty = chunk(handler, LeftBehind(), item(1, "hang"), item(2), hasty=True)
+    assert told(hasty.results) == {2: Applied}
+    assert 0.05 <= hasty.still_out[1].seconds < 0.4
+
+
+def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: Hanging):
+    assert 0.3 < chunk(handler, LeftBehind(), item(1, "hang")).waited_s < 5.0
+    assert chunk(handler, LeftBehind(), item(2), item(3)).waited_s == 0.0
+
+
+def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(handler: Hanging):
+    left = LeftBehind()
+    answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)), hung_max=5)
+    assert answer.hung == left.count() == 6
+    assert told(answer.results) == dict.fromkeys(handler.calls, "HandlerTimeout")
+    assert len(handler.calls) == 6
+    chunk(handler, left, item(100, "hang"), item(101), hung_max=5)
+    assert left.count() == 7
+
+
+def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
+    left = LeftBehind()
+    assert told(chunk(handler, left, item(1, "spin")).results) == {1: "HandlerTimeout"}
+    the_call(left).thread.join(HANG_S_MAX)
+    assert (left.count(), handler.let_go.is_set()) == (0, False)
+
+
+def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: Hanging):
+    groups = [[item(seq, "slow")] for seq in range(20)]
+    results = run_groups(task(batch_deadline_s=0.25), handler, groups)
+    assert told(results) == dict.fromkeys(range(20), Applied)
+
+
+def test_a_batch_that_works_for_ten_deadlines_leaves_the_rest_for_the_next_one(handler: Hanging):
+    group = [item(seq, "slow", "e") for seq in range(100)]
+    results = told(run_groups(task(batch_deadline_s=0.05), handler, [group]))
+    assert results == dict.fromkeys(range(len(results)), Applied)
+    assert 2 < len(results) < 40
+
+
+def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(handler: Hanging):
+    groups = [[item(seq, "slow")] for seq in range(30)]
+    run_groups(task(concurrency=4), handler, groups)
+    assert handler.peak == 4
+    left = LeftBehind()
+    run_groups(task(), handler, groups, left)
+    handler.peak = 0
+    run_groups(task(), handler, groups, left)
+    assert handler.peak == 1
+
+
+def test_a_handler_that_ends_its_thread_is_a_bug_of_its_event_only(handler: Hanging):
+    results = run_groups(task(), handler, [[item(1, "exit")], [item(2)]])
+    assert told(results) == {1: "SystemExit", 2: Applied}
+    assert isinstance(results[0][1], Failure) and results[0][1].kind is ErrorKind.NRE
+
+
+def test_an_entitys_events_run_one_after_the_other_whatever_hangs_and_overtakes(handler: Hanging):
+    kinds = ["fine", "slow", "fine", "fine", "hang"]
+    groups = [[item(100 * entity + n, kinds[(entity + n) % 5], f"e{entity}") for n in range(4)] for entity in range(30)]
+    results = dict(run_groups(task(concurrency=2), handler, groups))
+    assert handler.overlaps == []
+    for group in groups:
+        mine = [seq for seq in handler.calls if seq // 100 == group[0].item_seq // 100]
+        assert mine == [one.item_seq for one in group][: len(mine)]
+        hung = next((n for n, one in enumerate(group) if one.event_type == "hang"), 4)
+        assert [one.item_seq in results for one in group] == [n <= hung for n in range(4)]
+
+
+def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
+    budgets = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)})
+    groups = [[item(1, "call")], [item(2, "call")], [item(3)]]
+    answer = run_chunk(task(), handler, Chunk(groups, budgets), LeftBehind())
+    assert told(answer.results) == {1: "HandlerTimeout", 2: Held, 3: Applied}
+    [late] = [result for _, result in answer.results if isinstance(result, Failure)]
+    assert late.downstream == "bank"
+
+
+def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_next_batch(handler: Hanging):
+    budgets, left = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)}), LeftBehind()
+    first = run_chunk(task(hasty=True), handler, Chunk([[item(1, "call")], [item(2, "call")]], budgets), left)
+    assert first.results == [] and first.still_out.keys() == {1}
+    for call in [call for calls in left._calls.values() for call in calls]:
+        if call.item.item_seq == 2:
+            assert call.back.wait(HANG_S_MAX)
+    handler.let_go.set()
+    assert told(run_chunk(task(), handler, Chunk([[item(2, "call")]]), left).results) == {2: Applied}
+    assert handler.calls == [1, 2, 2]
+
+
+def test_the_log_lines_of_a_failure_are_those_of_its_own_thread():
+    both = threading.Barrier(2)
+
+    class Talks(Hanging):
+        def act(self, item: WorkItem) -> Outcome:
+            both.wait(HANG_S_MAX)
+            for n in range(20):
+                logging.getLogger("handler").warning("%s says %d", item.event_key, n)
+            both.wait(HANG_S_MAX)
+            raise ValueError(item.event_key)
+
+    results = run_groups(task(concurrency=2), Talks(), [[item(1)], [item(2)]])
+    assert len(results) == 2
+    for seq, result in results:
+        assert isinstance(result, Failure) and result.log_lines is not None
+        assert result.log_lines.split("\n") == [f"WARNING handler: key-{seq} says {n}" for n in range(20)]
+
+
+def test_an_event_does_not_get_the_log_lines_of_the_one_before_it():
+    class Talks(Hanging):
+        def act(self, item: WorkItem) -> Outcome:
+            if item.item_seq == 1:
+                logging.getLogger("handler").warning("said of the first")
+                return Applied()
+            raise ValueError(item.event_key)
+
+    results = dict(run_groups(task(), Talks(), [[item(1)], [item(2)]]))
+    assert isinstance(results[2], Failure) and results[2].log_lines is None

@@ -1,0 +1,107 @@
+"""Running groups of events: order within an entity, deadlines, tries in place."""
+
+from core.decision import ErrorKind
+from core.work import Applied, Ignored, Outcome, WorkItem
+from processor.judge.classify import Classifier, Failure
+from processor.run.worker import Task, run_groups
+
+
+class Down(Exception):
+    kind = ErrorKind.SBE
+
+
+class Busy(Exception):
+    kind = ErrorKind.SLE
+
+
+class Stuck(Exception):
+    kind = ErrorKind.SNBE
+
+
+class Scripted:
+    """Does what an item's type says, and remembers the order."""
+
+    version = "test-1"
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        self.calls.append(item.item_seq)
+        match item.event_type:
+            case "bug":
+                raise ZeroDivisionError("division by zero")
+            case "stuck":
+                raise Stuck
+            case "down":
+                raise Down
+            case "busy once" if self.calls.count(item.item_seq) == 1:
+                raise Busy
+            case "busy":
+                raise Busy
+            case "nobody":
+                return Ignored("nobody handles it")
+        return Applied()
+
+
+def item(seq: int, kind: str = "fine") -> WorkItem:
+    return WorkItem(seq, f"key-{seq}", "entity", "stripe", "acct", kind, b"{}", None, 0)
+
+
+def task(**changes: object) -> Task:
+    settings: dict[str, object] = {
+        "stream": "test",
+        "build_handler": Scripted,
+        "classifier": Classifier(),
+        "deadline_s": 1.0,
+        "batch_deadline_s": 2.0,
+        "concurrency": 1,
+        "in_place_tries": 3,
+        "stop_on_dead": True,
+    }
+    return Task(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def kinds(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
+    return {seq: r.kind if isinstance(r, Failure) else type(r) for seq, r in results}
+
+
+def test_events_of_an_entity_run_in_order_and_stop_at_the_first_that_fails():
+    handler = Scripted()
+    results = run_groups(task(), handler, [[item(1), item(2, "stuck"), item(3)], [item(4, "nobody")]])
+    assert handler.calls == [1, 2, 4]
+    assert kinds(results) == {1: Applied, 2: ErrorKind.SNBE, 4: Ignored}
+
+
+def test_a_dead_event_lets_its_followers_run_where_the_stream_says_so():
+    results = run_groups(task(stop_on_dead=False), Scripted(), [[item(1, "bug"), item(2)]])
+    assert kinds(results) == {1: ErrorKind.NRE, 2: Applied}
+    results = run_groups(task(stop_on_dead=True), Scripted(), [[item(1, "bug"), item(2)]])
+    assert kinds(results) == {1: ErrorKind.NRE}
+
+
+def test_a_short_lived_error_is_tried_again_in_place():
+    handler = Scripted()
+    results = run_groups(task(), handler, [[item(1, "busy once")], [item(2, "busy")]])
+    assert kinds(results) == {1: Applied, 2: ErrorKind.SLE}
+    assert handler.calls == [1, 1, 2, 2, 2]
+
+
+def test_when_everything_would_fail_the_rest_is_left_alone():
+    handler = Scripted()
+    results = run_groups(task(), handler, [[item(1, "down")], [item(2)], [item(3)]])
+    assert kinds(results) == {1: ErrorKind.SBE}
+    assert handler.calls == [1]
+
+
+def test_a_failures_log_lines_are_kept():
+    class Talks(Scripted):
+        def __call__(self, item: WorkItem) -> Outcome:
+            import logging
+
+            logging.getLogger("handler").warning("asked %s", item.event_key)
+            raise Stuck
+
+    [(_, failure)] = run_groups(task(), Talks(), [[item(1)]])
+    assert isinstance(failure, Failure)
+    assert failure.log_lines == "WARNING handler: asked key-1"

@@ -1,0 +1,167 @@
+"""Applied rows as another stream's records: named so that keys, order and marks are the receiver's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from core.decision import Decision
+from core.event import from_record
+from journal.errors import BatchInvalid
+from journal.marks import Marks, check_movement
+from journal.schema import to_arrow
+from journal.writer import JournalWriter
+from processor.decide.intake import KafkaRecord, OffsetHole, read_table, take
+from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
+from processor.source.journal_source import JournalGone, JournalSource
+from tests.unit.journal.rows import STARTS, marks, row
+
+SHOP, BANK = "journal.ledger/shop", "journal.ledger/bank"
+
+
+def records(*receivers: str) -> FeedRecords:
+    return FeedRecords("notify", "ledger", OwnFeed("notify"), receivers or ("shop", "bank"))
+
+
+class NoControl:
+    """Kafka's control topic, with nothing on it."""
+
+    topics = ("payments.control",)
+    tick_s = 1
+
+    def held(self):
+        return {"payments.control": {0: (0, 0)}}
+
+    def starts(self, held):
+        return {topic: {0: ends[0][0]} for topic, ends in held.items()}
+
+    def check(self, marks, held):
+        assert set(marks) == {"payments.control"}
+
+
+def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
+    found = read_table(records().table([row(7, mode="live", account="acct")]))
+    assert [(record.topic, record.partition, record.offset) for record in found] == [(SHOP, 0, 7), (BANK, 0, 7)]
+    events = [from_record(record.value, record.headers).event for record in found]
+    assert [event.event_key for event in events] == [
+        f"notify:{name}:stripe%3Aevt_6%3Acharge.succeeded" for name in ("shop", "bank")
+    ]
+    assert [event.entity_key for event in events] == [
+        f"notify:{name}:stripe%3Aacct%3Api_6" for name in ("shop", "bank")
+    ]
+    assert {event.provider for event in events} == {"payhook"}
+    assert events[0].content_sha256 == events[0].body_sha256
+    assert json.loads(events[0].body)["event_key"] == "stripe:evt_6:charge.succeeded"
+
+
+def test_what_was_made_safe_for_a_header_once_is_not_encoded_again() -> None:
+    (record, _) = read_table(records().table([row(1, mode="test", event_type="a%3Ab", account="x%25")]))
+    event = from_record(record.value, record.headers).event
+    assert (event.event_type, event.account, event.mode) == ("a%3Ab", "x%25", "test")
+
+
+def test_a_body_is_the_same_whenever_it_is_asked_for() -> None:
+    again = [read_table(records().table([row(3, mode="live")]))[0].value for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def record(topic: str, offset: int) -> KafkaRecord:
+    return KafkaRecord(topic, 0, offset, b"", [])
+
+
+def test_gaps_between_seqs_are_no_holes_and_what_is_below_a_mark_is_dropped() -> None:
+    before: Marks = {SHOP: {0: 5}, BANK: {0: 9}}
+    taken, after = take([record(SHOP, 12), record(BANK, 7), record(SHOP, 4), record(SHOP, 5)], before)
+    assert [(one.topic, one.offset) for one in taken] == [(SHOP, 5), (SHOP, 12)]
+    assert after == {SHOP: {0: 13}, BANK: {0: 9}}
+    with pytest.raises(OffsetHole):
+        take([record("payments.events", 6)], {"payments.events": {0: 5}})
+
+
+@pytest.mark.parametrize(
+    ("offsets", "until", "fits"),
+    [
+        ([5, 9, 12], 13, True),
+        ([], 5, True),
+        ([12], 13, True),
+        ([5, 9], 13, False),
+        ([], 6, False),
+        ([4, 12], 13, False),
+        ([5, 5, 12], 13, False),
+        ([5, 13], 13, False),
+    ],
+)
+def test_a_mark_over_seqs_goes_with_the_last_of_them(offsets: list[int], until: int, fits: bool) -> None:
+    rows = [row(seq, offset, topic=SHOP) for seq, offset in enumerate(offsets, 1)]
+    before, after = {SHOP: {0: 5}}, {SHOP: {0: until}}
+    if fits:
+        check_movement(rows, before, after)
+    else:
+        with pytest.raises(BatchInvalid):
+            check_movement(rows, before, after)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Twelve rows in four commits; every third one wasn't applied."""
+    path = tmp_path / "journal"
+    writer = JournalWriter.create_or_open(str(path), "ledger")
+    writer.begin_epoch(STARTS)
+    for first in (1, 4, 7, 10):
+        rows = [row(seq, mode="live") for seq in range(first, first + 3)]
+        rows[2].decision = Decision.IGNORED
+        writer.commit(rows, marks(first + 2), 0)
+    return path
+
+
+def source(journal: Path, rows_per_batch_max: int = 100, *receivers: str) -> JournalSource:
+    return JournalSource(None, journal, records(*receivers), NoControl(), rows_per_batch_max)  # type: ignore[arg-type]
+
+
+def backlog(journal: Path, marks: Marks, rows_per_batch_max: int = 100) -> list[list[tuple[str, int]]]:
+    tables = source(journal, rows_per_batch_max).backlog(marks)
+    return [[(one.topic, one.offset) for one in read_table(table)] for table in tables]
+
+
+def test_a_new_receiver_begins_with_what_is_applied_from_now_on(journal: Path) -> None:
+    held = source(journal).held()
+    assert held[SHOP] == held[BANK] == {0: (1, 13)}
+    assert source(journal).starts(held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
+    assert backlog(journal, {SHOP: {0: 13}, BANK: {0: 13}}) == []
+
+
+def test_the_backlog_is_what_was_applied_since_the_slowest_mark_in_seq_order(journal: Path) -> None:
+    ((*found,),) = backlog(journal, {SHOP: {0: 8}, BANK: {0: 11}})
+    assert found == [(SHOP, 8), (BANK, 8), (SHOP, 10), (BANK, 10), (SHOP, 11), (BANK, 11)]
+
+
+def test_a_long_backlog_comes_in_pieces(journal: Path) -> None:
+    pieces = backlog(journal, {SHOP: {0: 1}, BANK: {0: 1}}, rows_per_batch_max=6)
+    assert [len(piece) for piece in pieces] == [6, 6, 4]
+    assert [offset for piece in pieces for topic, offset in piece if topic == SHOP] == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_a_journal_that_ends_before_a_mark_stops_the_start(journal: Path) -> None:
+    subject = source(journal, 100, "shop")
+    held = subject.held()
+    subject.check({"payments.control": {0: 0}, SHOP: {0: 13}, "journal.ledger/gone": {0: 99}}, held)
+    with pytest.raises(JournalGone, match="seq 14 is next"):
+        subject.check({"payments.control": {0: 0}, SHOP: {0: 14}}, held)
+
+
+def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Path) -> None:
+    subject = source(journal, 100, "shop")
+    columns = records("shop").columns
+    rows = to_arrow([row(8, mode="live"), row(7, mode="live")]).select(columns)
+    beside = rows.rename_columns([f"journal_{name}" for name in columns])
+    command = pa.Table.from_pylist(
+        [{"topic": "payments.control", "partition": 0, "offset": 3, "value": b"{}", "headers": []}], RECORD_SCHEMA
+    )
+    tick = pa.Table.from_pylist([dict.fromkeys(RECORD_SCHEMA.names)], RECORD_SCHEMA)
+    batch = pa.concat_tables([command, beside, tick], promote_options="default")
+    found = read_table(subject.records(batch))
+    assert [(one.topic, one.offset) for one in found] == [("payments.control", 3), (SHOP, 7), (SHOP, 8)]
+    assert read_table(subject.records(batch.slice(3))) == []

@@ -1,0 +1,143 @@
+"""The first pass decides nothing: with it and without it a journal comes out the same."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.work import Ignored, Outcome, WorkItem
+from journal.schema import JournalRow
+from processor.decide.intake import PACKED, read_table
+from processor.judge.classify import Classifier
+from processor.run.worker import Task
+from processor.source.first_pass import Pass, first_pass
+from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
+
+
+class ByBody:
+    """A pure handler: what it answers is written in the event."""
+
+    version = "test-1"
+    pure = True
+    calls = 0
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        ByBody.calls += 1
+        if b"stuck" in item.body:
+            raise Stuck("not yet")
+        if b"bug" in item.body:
+            raise ValueError("a bug")
+        if b"slow" in item.body:
+            time.sleep(60.0)
+        return Ignored("nobody handles it") if b"other" in item.body else booked()
+
+
+class Impure(ByBody):
+    pure = False
+
+
+def told(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
+    task = Task(handler.__name__, handler, Classifier(), deadline_s, 1, 1, stop_on_dead=True)
+    return Pass(task, "live", CONTROL)
+
+
+def passed(records: pa.Table, to: Pass) -> pa.Table:
+    return pa.Table.from_batches(list(first_pass(to, iter(records.combine_chunks().to_batches()))))
+
+
+class Plain(Engine):
+    def start(self, *, keeps_index: bool = False) -> None:
+        self.handler = ByBody()  # type: ignore[assignment]
+        super().start(keeps_index=keeps_index)
+
+
+class Passing(Plain):
+    """What is read goes through the first pass."""
+
+    def batch(self) -> list[JournalRow]:
+        before = len(self.journal.rows)
+        self.batches.run(passed(table(self._pending), told()))
+        self._pending.clear()
+        return self.journal.rows[before:]
+
+
+Posted = tuple[str, str, str, str | None, str]
+POSTED = st.tuples(
+    st.sampled_from(["a", "b", "c"]),
+    st.sampled_from(["e1", "e2"]),
+    st.sampled_from(["", "stuck", "bug", "other"]),
+    st.sampled_from([None, "f1", "f2"]),
+    st.sampled_from(["live", "live", "live", "test"]),
+)
+
+
+def run(engine: Engine, batches: Sequence[Sequence[Posted]]) -> list[JournalRow]:
+    for posted in batches:
+        for event_id, entity, content, fact, mode in posted:
+            engine.post(event_id, entity, content, fact, mode="test" if mode == "test" else "live")
+        engine.advance(1.1)
+    engine.command(1, max(1, len(engine.journal.rows)))
+    for _ in range(8):
+        engine.advance(20.0)
+    return engine.journal.rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=st.lists(st.lists(POSTED, max_size=5), max_size=5))
+def test_every_row_is_as_it_would_be_without_a_first_pass(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[Posted]]
+):
+    folder = tmp_path_factory.mktemp("engine")
+    plain, passing = Plain(_made(folder / "plain")), Passing(_made(folder / "passing"))
+    assert run(passing, batches) == run(plain, batches)
+    assert passing.bodies.by_hash == plain.bodies.by_hash
+
+
+def test_an_event_that_the_first_pass_handled_is_not_handled_again(tmp_path: Path):
+    engine = Passing(_made(tmp_path / "one"))
+    engine.post("a")
+    ByBody.calls = 0
+    engine.batch()
+    assert ByBody.calls == 1
+    assert engine.journal.rows[0].decision == "applied"
+    assert engine.journal.rows[0].handler_version == "test-1"
+
+
+def test_a_handler_that_is_not_pure_sees_nothing_in_the_first_pass(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.post("a")
+    Impure.calls = ByBody.calls = 0
+    records = read_table(passed(table(engine._pending), told(Impure)))
+    assert ByBody.calls == 0
+    assert [record.early for record in records] == [None]
+
+
+def test_calls_that_take_too_long_are_left_to_the_batch(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.post("a", "e1")
+    engine.post("b", "e2", "slow")
+    engine.post("c", "e3")
+    records = read_table(passed(table(engine._pending), told(deadline_s=0.05)))
+    assert [record.early is not None for record in records] == [True, False, False]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_commands_and_what_is_no_event_come_as_they_were(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.command(1, 1)
+    engine.send("payments.events", b"no event", [])
+    rows = table(engine._pending)
+    assert passed(rows, told()).schema.names == [PACKED]
+    assert read_table(passed(rows, told())) == read_table(rows)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
