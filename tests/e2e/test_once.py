@@ -103,20 +103,6 @@ def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: S
     assert "postings" in stack.verify()
 
 
-def test_a_second_processor_fences_the_first_and_nothing_takes_effect_twice(stack: Stack) -> None:
-    epoch = stack.processor_status()["epoch"]
-    second = start_second(stack)
-    try:
-        back(stack, epoch)
-        webhooks = stack.captures(20, "two")
-        stack.post(*webhooks)
-        assert_once(stack, webhooks)
-    finally:
-        second.terminate()
-        second.wait(60)
-    stack.verify()
-
-
 def test_a_processor_paused_before_its_successors_epoch_wakes_fenced(stack: Stack) -> None:
     paused = stop(stack, "processor")
     epoch = stack.processor_status()["epoch"]

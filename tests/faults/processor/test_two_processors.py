@@ -1,4 +1,4 @@
-"""A processor that was stopped for a minute, as a frozen machine is, while another one took over."""
+"""Two processors on one journal by mistake, also one that was stopped for a minute, as a frozen machine is."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ def test_a_processor_paused_for_a_minute_wakes_fenced_and_nothing_takes_effect_t
         stack.post(*more)
         assert wait_for(lambda: stack.endpoints["pids"].get("processor") != paused, BACK_S), "it must end"
         assert_once(stack, [*webhooks, *more])
+    finally:
+        second.terminate()
+        second.wait(60)
+    stack.verify()
+
+
+def test_a_second_processor_fences_the_first_and_nothing_takes_effect_twice(stack: Stack) -> None:
+    epoch = stack.processor_status()["epoch"]
+    second = start_second(stack)
+    try:
+        back(stack, epoch)
+        webhooks = stack.captures(20, "two")
+        stack.post(*webhooks)
+        assert_once(stack, webhooks)
     finally:
         second.terminate()
         second.wait(60)
