@@ -279,6 +279,7 @@ def processors_paused(world: World) -> Iterator[None]:
 
 VERIFY_EACH = """
 import json, sys
+from click.testing import CliRunner
 from cli.main import main
 for flags in json.loads(sys.argv[1]):
     said = CliRunner().invoke(main, ["verify", *flags, "--json"])
