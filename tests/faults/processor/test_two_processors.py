@@ -11,7 +11,7 @@ import pytest
 from load.client import wait_for
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
-from tests.e2e.test_once import BACK_S, back, start_second, stop
+from tests.e2e.test_once import ENDS_S, back, last_words, start_second, stop
 
 PAUSED_S = 60.0
 pytestmark = pytest.mark.timeout(600)
@@ -31,7 +31,7 @@ def test_a_processor_paused_for_a_minute_wakes_fenced_and_nothing_takes_effect_t
         os.kill(paused, signal.SIGCONT)
         more = stack.captures(10, "long-woken")
         stack.post(*more)
-        assert wait_for(lambda: stack.endpoints["pids"].get("processor") != paused, BACK_S), "it must end"
+        assert wait_for(lambda: stack.endpoints["pids"].get("processor") != paused, ENDS_S), last_words(stack)
         assert_once(stack, [*webhooks, *more])
     finally:
         second.terminate()
