@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KEPT_SHARE = 0.85
-"""Of what a batch counted, with each one after it: about the last seven decide."""
-
-SPREAD_MIN = 0.2
-"""Batches of about one size don't tell a fixed cost: their sizes' deviation must be this share of the mean at least."""
-
-EACH_SHARE_MIN = 0.1
-"""Of a batch's time that its records take at least, whatever the fit says."""
-
-FADE = 0.95
-"""Of a fixed cost that nothing speaks for any more, with each batch: it may have been one slow batch's."""
-
-SURPRISE = 3.0
-"""A batch that takes so many times what was expected shows that batches cost something else now."""
-
-EXPLORE = 1.5
-"""While the fixed cost isn't known, a full batch is followed by one so many times as large."""
-
 FIXED_SHARE_MAX = 0.25
 """Where a batch's fixed cost is large, it is made longer until that is at most this share of it: a short batch would
 then be mostly overhead, and a backlog would never drain."""
 
 LONGER_MAX = 3.0
-"""How many times its time a batch is planned to take at most, for that or to find out."""
+"""How many times its time a batch is planned to take at most, for that."""
+
+SMALL_SHARE = 0.1
+"""Of the limit: what a batch of at most so many records costs is mostly fixed."""
+
+APART = 2.0
+"""Two batches tell fixed cost and cost a record apart where one has so many times the other's records."""
+
+NEWS_SHARE = 0.3
+"""Of the fixed cost as it is believed, with each new reading."""
+
+FADE = 0.985
+"""Of a fixed cost that nothing speaks for any more, with each batch: it may have been a slow hour's."""
 
 GROW_MAX = 2.0
 SHRINK_MAX = 4.0
 CHANGE_MIN = 0.2
 """A limit that is off by less is left alone."""
+
+TOO_LONG = 1.5
+"""A batch that didn't meet its limit and took so many times its time lowers it all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +47,18 @@ class PaceLimits:
 
 
 class Pace:
-    """The limit of the next batch. Takes it that a batch costs ``fixed + each × records`` seconds, and learns both.
+    """The limit of the next batch: moved, after each one that met it, towards as many records as fit the time.
 
     A stream that keeps up never meets the limit: its batches take what has come since the last one. The limit
     matters while it is behind: a longer batch drains faster, a shorter one is what entities without a backlog, and
-    retries that come due, wait for.
+    retries that come due, wait for. The first batch after a start says nothing: it finds everything cold.
     """
 
     def __init__(self, limits: PaceLimits) -> None:
         self._limits = limits
         self._limit = limits.first
-        self._fit = _Fit()
-        self._fixed_s: float | None = None
-        self._each_s: float | None = None
+        self._fixed = _FixedCost()
+        self._is_warm = False
 
     @property
     def limit(self) -> int:
@@ -72,79 +68,63 @@ class Pace:
     def took(self, records: int, seconds: float) -> bool:
         """A batch with ``records`` took ``seconds``; returns whether `limit` changed.
 
-        It moves at most to the double or a quarter at a time, upwards only after a batch that met it, downwards only
-        after one that took too long.
+        It moves at most to the double or a quarter at a time.
         """
         if records <= 0 or seconds <= 0:
             return False
-        self._learn(records, seconds)
-        wanted = max(self._limit / SHRINK_MAX, min(self._fitting(seconds), self._limit * GROW_MAX))
-        wanted = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
-        if wanted > self._limit and records < self._limit * (1 - CHANGE_MIN):
+        if not self._is_warm:
+            self._is_warm = True
             return False
-        if wanted < self._limit and seconds <= self._limits.batch_s:
+        self._fixed.learn(records, seconds, self._limit)
+        share = self._share(seconds)
+        if records < self._limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
             return False
-        if abs(wanted - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(wanted):
+        wanted = self._limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
+        limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
+        if abs(limit - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(limit):
             return False
-        changed = wanted != self._limit
-        self._limit = wanted
+        changed = limit != self._limit
+        self._limit = limit
         return changed
 
-    def _learn(self, records: int, seconds: float) -> None:
-        if self._each_s is not None and seconds > SURPRISE * self._expected_s(records, self._each_s):
-            self._fit, self._fixed_s = _Fit(), None
-        self._fit.add(records, seconds)
-        fixed = self._fit.fixed_s()
-        if fixed is not None:
-            self._fixed_s = fixed
-        elif self._fixed_s is not None:
-            self._fixed_s *= FADE
-        self._each_s = self._fit.each_s(self._fixed_s or 0.0)
+    def _share(self, seconds: float) -> float:
+        """Of its records: what a batch should have taken instead. Nothing is known before two sizes were seen."""
+        if not self._fixed.is_known and seconds < LONGER_MAX * self._limits.batch_s:
+            return APART
+        return self._whole_s() / seconds
 
-    def _expected_s(self, records: int, each_s: float) -> float:
-        """A smaller batch may turn out to cost as much as a larger one: that is no surprise, but a fixed cost."""
-        return max((self._fixed_s or 0.0) + each_s * records, self._fit.mean_s)
+    def _whole_s(self) -> float:
+        """How long a batch should take, in view of what of it is fixed."""
+        fixed_s, batch_s = self._fixed.seconds, self._limits.batch_s
+        return max(batch_s, min(fixed_s / FIXED_SHARE_MAX, LONGER_MAX * batch_s), 2 * fixed_s)
 
-    def _fitting(self, seconds: float) -> float:
-        """Records whose batch takes as long as it should."""
-        assert self._each_s is not None
-        if self._fixed_s is None and seconds < LONGER_MAX * self._limits.batch_s:
-            return self._limit * EXPLORE
-        fixed, batch_s = self._fixed_s or 0.0, self._limits.batch_s
-        whole_s = min(max(batch_s, fixed / FIXED_SHARE_MAX), max(LONGER_MAX * batch_s, 2 * fixed))
-        return (whole_s - fixed) / self._each_s
-
-    def _at_bound(self, wanted: int) -> bool:
-        return wanted in (self._limits.records_min, self._limits.records_max)
+    def _at_bound(self, limit: int) -> bool:
+        return limit in (self._limits.records_min, self._limits.records_max)
 
 
-class _Fit:
-    """Least squares over the last batches, the later ones counting more."""
+class _FixedCost:
+    """``seconds`` of a batch that don't depend on its records, as far as batches of different sizes tell."""
 
     def __init__(self) -> None:
-        self._weight = self._records = self._seconds = self._squares = self._products = 0.0
+        self.seconds = 0.0
+        self.is_known = False
+        self._told: tuple[int, float] | None = None
 
-    def add(self, records: int, seconds: float) -> None:
-        self._weight = self._weight * KEPT_SHARE + 1.0
-        self._records = self._records * KEPT_SHARE + records
-        self._seconds = self._seconds * KEPT_SHARE + seconds
-        self._squares = self._squares * KEPT_SHARE + records * records
-        self._products = self._products * KEPT_SHARE + records * seconds
+    def learn(self, records: int, seconds: float, limit: int) -> None:
+        if records <= SMALL_SHARE * limit:
+            self._believe(seconds)
+            return
+        if self._told is None:
+            self._told = records, seconds
+            return
+        then, then_s = self._told
+        if max(records, then) < APART * min(records, then):
+            self.seconds *= FADE
+            return
+        self._told = records, seconds
+        each_s = (seconds - then_s) / (records - then)
+        self._believe(max(0.0, min(seconds - each_s * records, seconds, then_s)))
 
-    @property
-    def mean_s(self) -> float:
-        return self._seconds / self._weight
-
-    def each_s(self, fixed_s: float) -> float:
-        """What a record costs where a batch costs ``fixed_s`` beside its records."""
-        seconds = self._seconds - fixed_s * self._weight
-        return max(seconds, EACH_SHARE_MIN * self._seconds) / self._records
-
-    def fixed_s(self) -> float | None:
-        """What a batch costs beside its records; None while sizes are too much alike."""
-        mean, mean_s = self._records / self._weight, self._seconds / self._weight
-        variance = self._squares / self._weight - mean * mean
-        if variance < (SPREAD_MIN * mean) ** 2:
-            return None
-        each = (self._products / self._weight - mean * mean_s) / variance
-        return max(0.0, mean_s - max(0.0, each) * mean)
+    def _believe(self, seconds: float) -> None:
+        self.seconds += (NEWS_SHARE if self.is_known else 1.0) * (seconds - self.seconds)
+        self.is_known = True

@@ -119,13 +119,14 @@ class Decoder:
 class Decoding:
     """A handler behind a decoder: it sees JSON where the event holds something else.
 
-    ``version`` tells the handler's and the schema by which its payloads were read.
+    ``version`` tells the handler's and the schema by which its payloads were read. It is as pure as the handler.
     """
 
     def __init__(self, handler: Handler, decoder: Decoder) -> None:
         self._handler = handler
         self._decoder = decoder
         self.version = f"{handler.version} {decoder.name}" if decoder.decode is not None else handler.version
+        self.pure = bool(getattr(handler, "pure", False))
 
     def __call__(self, item: WorkItem) -> Outcome:
         """

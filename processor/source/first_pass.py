@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 PASS_SCHEMA = f"{PACKED} binary"
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
-CALL_S_MAX = 0.01
+CALL_S_MAX = 0.001
 """Seconds that a pure call may take on average; what isn't handled when a chunk's time is over is left to the batch's
 own job, where a call that hangs costs its own event alone."""
 
@@ -104,10 +104,15 @@ def _item(told: Pass, record: KafkaRecord) -> Item | None:
 
 def _answers(told: Pass, handler: Handler, items: Sequence[Item | None]) -> list[Early | None]:
     answers: list[Early | None] = []
-    with contextlib.suppress(_TimeOver), _limited(told.task.deadline_s + CALL_S_MAX * len(items), told.task):
+    with contextlib.suppress(_TimeOver), _limited(_seconds(told.task, len(items)), told.task):
         for item in items:
             answers.append(None if item is None or item.poison is not None else _answer(handler, item))
     return answers + [None] * (len(items) - len(answers))
+
+
+def _seconds(task: Task, calls: int) -> float:
+    """How long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
+    return min(task.deadline_s, task.batch_deadline_s) + CALL_S_MAX * calls
 
 
 def _answer(handler: Handler, item: Item) -> Early | None:

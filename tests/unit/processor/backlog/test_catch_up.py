@@ -89,6 +89,8 @@ def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
 def test_batches_grow_while_the_stream_is_behind():
     world = World(100_000)
     before = world.catch_up.limit
+    world.batch(before, seconds=9.0)
+    assert world.catch_up.limit == before, "the first one is cold"
     world.batch(before, seconds=0.3)
     assert world.catch_up.limit > before
     assert world.catch_up.status()["batch_limit"] == world.catch_up.limit
@@ -96,6 +98,7 @@ def test_batches_grow_while_the_stream_is_behind():
 
 def test_the_same_batch_seen_twice_counts_once():
     world = World(100_000)
+    world.batch(2_000, seconds=9.0)
     world.batch(2_000, seconds=9.0)
     limit = world.catch_up.limit
     world.catch_up.after_batch(world.progress, {"t": {0: world.decided, 1: 0}})
