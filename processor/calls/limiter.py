@@ -51,9 +51,10 @@ class LateCalls:
                 self._tell(call.downstream, seconds, error)
 
     def out(self, downstream: str) -> int:
-        """How many calls to a downstream are still out."""
+        """How many calls to a downstream are still out, without those that were told as failed: one that never comes
+        back mustn't take the place of the probe that shows its downstream to be well again."""
         with self._lock:
-            return sum(call.downstream == downstream for call in self._out)
+            return sum(call.downstream == downstream and not told for call, told in self._out.items())
 
     def waits_for(self, item_seq: int) -> str | None:
         """The downstream whose answer an event's earlier call still waits for."""
