@@ -46,7 +46,9 @@ class StatusFile:
     def _write_in_place(self, text: str) -> None:
         """On a full disk the file's own blocks are still there."""
         with contextlib.suppress(OSError), self._path.open("r+b") as file:
-            file.write(text.encode().ljust(file.seek(0, os.SEEK_END)))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            file.write(text.encode().ljust(size))
 
     def remove(self) -> None:
         """Called at start, so that nobody reads the last process's word."""
