@@ -112,8 +112,11 @@ class Downstream:
             asked = timedelta(seconds=min(report.quiet_s, self._settings.quiet_s_max))
             self._quiet_until = max(self._quiet_until, self._clock.now() + asked)
 
-    def hold(self, held: Held) -> Held:
-        """When an event is due again that wasn't tried, and why it waits."""
+    def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
+        """When an event is due again that wasn't tried, and why it waits.
+
+        ``not_before_s``: seconds that its own failed call was asked to wait, which may be longer than everybody waits.
+        """
         now = self._clock.now()
         if not self.may_be_called:
             due, reason = self._next_slot(self._back_at()), self.text()
@@ -122,7 +125,7 @@ class Downstream:
             reason = held.reason
         else:
             due, reason = self._next_slot(now), held.reason if self._breaker.state == CLOSED else self.text()
-        return replace(held, retry_after_s=max(0.0, (due - now).total_seconds()), reason=reason)
+        return replace(held, retry_after_s=max(not_before_s, (due - now).total_seconds()), reason=reason)
 
     def text(self) -> str:
         """A predicate to the downstream's name: what it is in, and why."""

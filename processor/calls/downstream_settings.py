@@ -47,7 +47,11 @@ class DownstreamSettings(BaseModel):
         500.0, gt=0, le=100_000, description="held events that are taken up again per second, one after another"
     )
     quiet_s_max: float = Field(
-        300.0, ge=0, le=86_400, description="longest that a Retry-After keeps every event from this downstream"
+        300.0,
+        ge=0,
+        le=86_400,
+        description="longest that a Retry-After keeps every event from this downstream; the one that was told so waits "
+        "as long as it was told",
     )
 
     @model_validator(mode="after")

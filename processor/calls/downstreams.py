@@ -104,7 +104,7 @@ class Downstreams:
                 continue
             one = self._of(result.downstream)
             if one.excuses(reports.get(result.downstream)):
-                results[item_seq] = one.hold(Held(result.downstream, 0.0))
+                results[item_seq] = one.hold(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
 
     def notes(self) -> dict[str, str]:
         """What a later process must know, as the journal keeps it."""

@@ -11,12 +11,14 @@ from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.downstream import calling
 from core.work import Held, Outcome, WorkItem
+from notify.settings import NotifySettings
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import Report
 from processor.calls.downstream_settings import DownstreamSettings
 from processor.calls.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
 from processor.calls.limiter import NO_RETRIES
 from processor.judge.classify import Failure
+from processor.streams import load_streams
 from processor.tell.metrics import ProcessorMetrics
 from tests.unit.processor.harness import NOW, booked
 from tests.unit.processor.limited import LimitedEngine
@@ -231,13 +233,38 @@ def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, serv
     assert {engine.last(one).decision for one in (key, *later)} == {"applied"}
 
 
-def test_a_retry_after_is_believed_up_to_a_limit(tmp_path: Path) -> None:
+def test_a_retry_after_keeps_others_away_up_to_a_limit_and_its_own_event_as_long_as_it_says(tmp_path: Path) -> None:
     engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(quiet_s_max=60.0)})
     service = Service(engine)
-    service.down, service.retry_after_s = True, 86_400.0
+    service.down, service.retry_after_s = True, 1_800.0
     [key] = post(engine, service, 1)
     engine.batch()
-    assert engine.last(key).due_at == NOW + timedelta(seconds=60)
+    [other] = post(engine, service, 1, first=2)
+    engine.batch()
+    due_at = engine.last(other).due_at
+    assert due_at is not None
+    assert timedelta(seconds=60) <= due_at - NOW < timedelta(seconds=61)
+    assert (engine.last(key).decision, engine.last(key).due_at) == ("parked", NOW + timedelta(seconds=1_800))
+
+
+def test_a_subscriber_that_asks_for_half_an_hour_gets_it(tmp_path: Path) -> None:
+    engine = LimitedEngine(tmp_path, load_streams()["notify"].downstreams)
+    shop = Service(engine, "subscriber:shop")
+    shop.down, shop.retry_after_s = True, 1_800.0
+    [key] = post(engine, shop, 1)
+    engine.batch()
+    [later] = post(engine, shop, 1, first=2)
+    engine.batch()
+    engine.advance(1_799)
+    assert shop.calls == [key]
+    shop.down = False
+    engine.advance(2)
+    assert {engine.last(one).decision for one in (key, later)} == {"applied"}
+
+
+def test_no_retry_after_that_notify_honours_is_cut_short_by_its_stream() -> None:
+    told = NotifySettings().retry_after_s_max
+    assert load_streams()["notify"].downstreams["subscriber:*"].quiet_s_max >= told
 
 
 def test_what_blocks_the_whole_stream_still_does(engine: LimitedEngine) -> None:
