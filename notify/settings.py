@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 Network: TypeAlias = IPv4Network | IPv6Network
 
 TIMEOUT_S_MAX = 30.0
-"""The upper end of what Standard Webhooks recommends."""
+"""The upper end of what Standard Webhooks recommends. The notify stream's handler_deadline_s is longer."""
 
 
 class Allowance(BaseModel):

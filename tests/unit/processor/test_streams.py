@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from notify.settings import TIMEOUT_S_MAX
 from processor.streams import SHIPPED, StreamInvalid, load_streams, taking
 
 OWN = """
@@ -27,6 +28,10 @@ def test_the_ledger_and_the_notifications_are_shipped() -> None:
     shipped = load_streams()
     assert {name: stream.source for name, stream in shipped.items()} == {"ledger": "kafka", "notify": "journal:ledger"}
     assert [stream.name for stream in taking(shipped, "live")] == ["ledger", "notify"]
+
+
+def test_a_subscribers_longest_request_ends_before_its_handlers_deadline() -> None:
+    assert load_streams()["notify"].handler_deadline_s > TIMEOUT_S_MAX
 
 
 def test_a_stream_of_ones_own_stands_beside_the_shipped_ones(tmp_path: Path) -> None:
