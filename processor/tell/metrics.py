@@ -22,6 +22,9 @@ TIMEOUT_CLASS = "HandlerTimeout"
 LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 30.0, 60.0)
 """An edge stands exactly at 5 s, the SLO's bound."""
 
+ATTEMPT_MAX = 20
+"""Retry numbers that are told apart: more than shipped policies have tries; one that goes on for ever has no end."""
+
 
 class ProcessorMetrics:
     """One set a process, in a registry of its own."""
@@ -31,7 +34,7 @@ class ProcessorMetrics:
         self.registry = CollectorRegistry()
         self.decisions = Counter(
             "payhook_decisions",
-            "Journal rows by decision and retry number",
+            f"Journal rows by decision and retry number; {ATTEMPT_MAX} stands for that and more",
             ("decision", "attempt"),
             registry=self.registry,
         )
@@ -178,7 +181,7 @@ class ProcessorMetrics:
         """Counts what one commit decided."""
         now = self._clock.now()
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
-            self.decisions.labels(decision, str(attempt)).inc(count)
+            self.decisions.labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
         for row in rows:
             if row.error_class is not None:
                 self._failed(row)

@@ -1,0 +1,40 @@
+"""The processor's metrics: what one commit adds to them, under labels that stay few."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from core.clock import ManualClock
+from core.decision import Decision
+from journal.schema import JournalRow
+from processor.tell.metrics import ATTEMPT_MAX, ProcessorMetrics
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def retried(attempt: int) -> JournalRow:
+    return JournalRow(
+        seq=attempt,
+        item_seq=1,
+        first=False,
+        topic="payments.events",
+        partition=0,
+        offset=0,
+        decision=Decision.RETRY,
+        decided_at=NOW,
+        attempt=attempt,
+    )
+
+
+def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
+    metrics = ProcessorMetrics(ManualClock(NOW))
+    metrics.committed([retried(attempt) for attempt in range(1, 1_001)])
+    samples = [
+        sample
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "payhook_decisions_total"
+    ]
+    counts = {sample.labels["attempt"]: sample.value for sample in samples}
+    assert counts.keys() == {str(attempt) for attempt in range(1, ATTEMPT_MAX + 1)}
+    assert counts[str(ATTEMPT_MAX)] == 1_000 - ATTEMPT_MAX + 1
