@@ -11,13 +11,14 @@ import contextlib
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
 from rich.console import Console
 
+from core.decision import Decision
 from core.routing import topics_of
 from journal.reader import JournalReader
 from load.bench import hanging
@@ -46,10 +47,12 @@ def measure_head_of_line(folder: Path, console: Console) -> dict[str, float]:
     clean, beside = [], []
     with _handler(f"{hanging.__name__}:{hanging.build.__name__}"), embedded_stack(folder) as data_dir:
         stack = RunningStack(data_dir)
-        _round(stack, "warm00", WARM_S)
+        _p99_s(_round(stack, "warm00", WARM_S))
         for number in range(pairs):
-            clean.append(_round(stack, f"none{number:02}", seconds))
-            beside.append(_round(stack, f"{hanging.MARK}{number:02}", seconds))
+            clean.append(_p99_s(_round(stack, f"none{number:02}", seconds)))
+            mixed = _round(stack, f"{hanging.MARK}{number:02}", seconds)
+            check_hanging(mixed)
+            beside.append(_p99_s(mixed))
             console.print(f"p99 of pair {number + 1}: {clean[-1]:.3f} s, beside those that hang {beside[-1]:.3f} s")
             _until_dead(stack)
     added = statistics.median(one - other for one, other in zip(beside, clean, strict=True))
@@ -71,8 +74,27 @@ def _handler(name: str) -> Iterator[None]:
         del os.environ[variable]
 
 
-def _round(stack: RunningStack, run: str, seconds: float) -> float:
-    """P99 in seconds of the events that don't hang; ``run`` is in the names of all of them.
+def check_hanging(decided: Sequence[Decided]) -> None:
+    """
+    :raises RuntimeError: nothing hung, so that the figure would flatter
+    """
+    meant = [one for one in decided if hanging.hangs(one.entity_key)]
+    if not meant:
+        raise RuntimeError(f"none of {len(decided)} events was of an entity that hangs")
+    applied = [one.event_key for one in meant if one.decision == Decision.APPLIED]
+    if applied:
+        raise RuntimeError(f"{len(applied)} of {len(meant)} events that should hang were applied: {applied[:3]}")
+
+
+def _p99_s(decided: Sequence[Decided]) -> float:
+    """Of the events that don't hang."""
+    p99 = percentile([one.seconds for one in decided if not hanging.hangs(one.entity_key)], 0.99)
+    assert p99 is not None
+    return p99
+
+
+def _round(stack: RunningStack, run: str, seconds: float) -> list[Decided]:
+    """The first decisions of a round's events; ``run`` is in the names of all of them.
 
     :raises NotInTime: not all are decided
     :raises RuntimeError: an answer wasn't 200, so that the figure would flatter
@@ -93,10 +115,7 @@ def _round(stack: RunningStack, run: str, seconds: float) -> float:
 
     if not wait_for(all_decided, DECIDED_WAIT_S):
         raise NotInTime(f"decisions of {len(requests)} events", DECIDED_WAIT_S)
-    others = [one.seconds for one in decided if not hanging.hangs(one.entity_key)]
-    p99 = percentile(others, 0.99)
-    assert p99 is not None
-    return p99
+    return decided
 
 
 def _until_dead(stack: RunningStack) -> None:
