@@ -40,6 +40,8 @@ _METADATA = frozenset(
 )
 """Of AWS, Google, Azure, Alibaba and Oracle: reached only where one is allowed by itself (/32, /128)."""
 
+UNREADABLE = "(no readable url)"
+
 
 class Resolver(Protocol):
     """Names to addresses."""
@@ -79,8 +81,9 @@ def place_of(text: str, allowance: Allowance) -> Place:
     """
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL as wrong:
-        raise UrlRefused(f"it isn't a URL ({wrong})") from None
+    except httpx.InvalidURL:
+        # What the parser says of it may hold a piece of a password.
+        raise UrlRefused("it isn't a URL") from None
     usual = {"https": 443, "http": 80}.get(url.scheme)
     if usual is None or (url.scheme == "http" and not allowance.http):
         raise UrlRefused("only https is allowed")
@@ -95,6 +98,30 @@ def place_of(text: str, allowance: Allowance) -> Place:
     if port != usual and port not in allowance.ports:
         raise UrlRefused(f"port {port} isn't allowed")
     return Place(url, host, port, url.netloc.decode("ascii"))
+
+
+def shown_url(text: str) -> str:
+    """Scheme, host, port and path of a URL for people to read: no user or password, nor a query, where tokens stand.
+
+    Where the path may be the end of a password that holds a slash it is left out.
+    """
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return UNREADABLE
+    if not url.host:
+        return UNREADABLE
+    port = "" if url.port is None else f":{url.port}"
+    path = url.raw_path.partition(b"?")[0].decode("ascii")
+    return f"{url.scheme}://{in_url(url.raw_host.decode('ascii'))}{port}{'/…' if '@' in path else path}"
+
+
+def holds_credentials(text: str) -> bool:
+    """Whether a URL names a user or a password."""
+    try:
+        return bool(httpx.URL(text).userinfo)
+    except httpx.InvalidURL:
+        return False
 
 
 def refusal(text: str, allowed: Sequence[Network]) -> str | None:

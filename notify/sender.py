@@ -12,7 +12,7 @@ from core.clock import Clock
 from core.downstream import calling
 from core.errors import SettingError
 from core.retry_after import retry_after_s
-from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, place_of
+from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, place_of, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
 from notify.files import TextFiles, problem_of
@@ -70,7 +70,7 @@ class Sender:
         try:
             return place_of(subscriber.url, self._allowance(subscriber.name))
         except UrlRefused as refused:
-            raise AddressRefused(subscriber.name, subscriber.url.partition("?")[0], str(refused)) from None
+            raise AddressRefused(subscriber.name, shown_url(subscriber.url), str(refused)) from None
 
     def keys(self, subscriber: Subscriber) -> list[bytes]:
         """The live secrets' keys, newest first.

@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from core.event import Mode
+from notify.addresses import holds_credentials, shown_url
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
 from notify.files import TextFiles, problem_of
 from notify.settings import TIMEOUT_S_MAX
@@ -73,6 +74,13 @@ class Subscriber(BaseModel):
     enabled: bool = Field(True, strict=True)
     timeout_s: float | None = Field(None, gt=0, le=TIMEOUT_S_MAX)
     headers: dict[str, str | HeaderFile] = Field(default_factory=dict, max_length=HEADERS_MAX)
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_password(cls, url: str) -> str:
+        if holds_credentials(url):
+            raise ValueError("a user or password in it is a secret: send it as a header whose value is in a file")
+        return url
 
     @field_validator("types")
     @classmethod
@@ -210,10 +218,10 @@ def _texts(node: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def shown_fields(subscriber: Subscriber) -> dict[str, Any]:
-    """What a list of subscribers tells of one: no header's value."""
+    """What a list of subscribers tells of one: no header's value, and of its url neither a user nor a query."""
     return {
         "name": subscriber.name,
-        "url": subscriber.url,
+        "url": shown_url(subscriber.url),
         "types": list(subscriber.types),
         "mode": subscriber.mode,
         "tenant": subscriber.tenant,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notify.addresses import SystemResolver, UrlRefused, place_of, refusal
+from notify.addresses import UNREADABLE, SystemResolver, UrlRefused, place_of, refusal, shown_url
 from notify.settings import Allowance
 
 NONE = Allowance()
@@ -115,3 +115,25 @@ def test_the_machines_resolver_gives_addresses_and_sees_through_odd_spellings() 
 def test_an_allowance_that_means_nothing_is_refused(given: dict[str, tuple[object, ...]]) -> None:
     with pytest.raises(ValueError, match="networks|ports"):
         Allowance(**given)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://ann:hunter2@hooks.example.com/in?token=hunter2", "https://hooks.example.com/in"),
+        ("https://[2606:4700::1]:8443/in#hunter2", "https://[2606:4700::1]:8443/in"),
+        ("https://ann:hun@ter2@hooks.example.com/in", "https://hooks.example.com/in"),
+        ("https://ann:1/hunter2@hooks.example.com/in", "https://ann:1/…"),
+        ("https://ann:hunter2#x@hooks.example.com/in", UNREADABLE),
+        ("https:/ann:hunter2@hooks.example.com/in", UNREADABLE),
+        ("ann:hunter2@hooks.example.com/in", UNREADABLE),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+def test_a_url_that_cant_be_read_isnt_quoted_when_it_is_refused() -> None:
+    with pytest.raises(UrlRefused) as refused:
+        place_of("https://ann:hunter2#x@hooks.example.com/in", NONE)
+    assert "hunter2" not in str(refused.value)

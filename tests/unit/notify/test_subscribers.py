@@ -9,7 +9,7 @@ import pytest
 
 from core.decision import ErrorKind
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
-from notify.subscribers import SUBSCRIBERS_MAX, SubscribersFile, parse
+from notify.subscribers import SUBSCRIBERS_MAX, SubscribersFile, parse, shown_fields
 
 URL = 'url = "https://hooks.example.com/in"\n'
 
@@ -89,6 +89,19 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(tmp_path: Path, lines:
     with pytest.raises(SubscribersUnreadable, match="holds a secret") as refused:
         parse(one(lines.format("c2VjcmV0" * 4)), tmp_path / "s.toml")
     assert "c2VjcmV0" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["https://ann:hunter2@hooks.example.com/in", "https://hunter2@hooks.example.com/in"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SubscribersUnreadable, match=r"\[shop\] url: .*is a secret") as refused:
+        parse(f'[shop]\nurl = "{url}"\n', tmp_path / "s.toml")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_list_shows_where_a_subscriber_is_and_no_token_of_its_url(tmp_path: Path) -> None:
+    text = '[shop]\nurl = "https://hooks.example.com:8443/in/%C3%A9?token=hunter2#x"\n'
+    shown = shown_fields(parse(text, tmp_path / "s.toml")["shop"])
+    assert shown["url"] == "https://hooks.example.com:8443/in/%C3%A9"
 
 
 def test_the_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
