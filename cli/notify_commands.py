@@ -38,7 +38,7 @@ def notify() -> None:
 def subscribers(place: Place, as_json: bool) -> None:
     """List the subscribers of the subscribers file, and whether each one can be told.
 
-    Exit 1 if one can't: it answered 410 and is disabled, or its url or secrets can't be used.
+    Exit 1 if one can't: it answered 410 and is disabled, or its url, secrets or headers can't be used.
     """
     file = _file(place)
     if not file.path.exists():
@@ -131,8 +131,7 @@ def _problem(place: Place, subscriber: Subscriber) -> str:
     """What can be seen without sending anything."""
     sender = Sender(place.settings.notify, SystemClock())
     try:
-        sender.place(subscriber)
-        sender.keys(subscriber)
+        sender.check(subscriber)
     except PayhookError as problem:
         return str(problem)
     finally:

@@ -12,7 +12,7 @@ from core.clock import Clock
 from core.downstream import calling
 from core.errors import SettingError
 from core.retry_after import retry_after_s
-from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, place_of, shown_url
+from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
 from notify.files import TextFiles, problem_of
@@ -71,6 +71,18 @@ class Sender:
             return place_of(subscriber.url, self._allowance(subscriber.name))
         except UrlRefused as refused:
             raise AddressRefused(subscriber.name, shown_url(subscriber.url), str(refused)) from None
+
+    def check(self, subscriber: Subscriber) -> None:
+        """All that can be seen of a subscriber without sending anything or asking for its name.
+
+        :raises AddressRefused, FileUnusable: requests to it would fail
+        """
+        place = self.place(subscriber)
+        if is_literal(place.host):
+            problem = refusal(place.host, self._allowance(subscriber.name).parsed())
+            if problem is not None:
+                raise AddressRefused(subscriber.name, place.host, problem)
+        self._headers(subscriber, "", b"")
 
     def keys(self, subscriber: Subscriber) -> list[bytes]:
         """The live secrets' keys, newest first.

@@ -90,6 +90,25 @@ def test_a_subscriber_that_cant_be_told_says_why(shop: Shop, monkeypatch: pytest
     assert payhook("subscribers").exit_code == 0
 
 
+def test_a_subscriber_whose_header_cant_be_made_isnt_told(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text() + 'headers = {authorization = {file = "secrets/notify.shop.token"}}\n')
+    assert listed()["state"] == "unusable"
+    assert "secrets/notify.shop.token: No such file" in listed()["why"]
+    (shop.secrets.parent / "notify.shop.token").write_text("Bearer a\nx: y\n")
+    assert "printable ASCII" in listed()["why"]
+    assert payhook("subscribers").exit_code == 1
+    (shop.secrets.parent / "notify.shop.token").write_text("Bearer a\n")
+    assert listed()["state"] == "told"
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "[::1]", "169.254.169.254"])
+def test_a_subscriber_at_an_address_that_may_not_be_reached_isnt_told(shop: Shop, host: str) -> None:
+    shop.file.write_text(f'[shop]\nurl = "https://{host}/in"\n')
+    assert listed()["state"] == "unusable"
+    assert "[notify.allow.shop]" in listed()["why"]
+    assert payhook("subscribers").exit_code == 1
+
+
 def test_a_wrong_file_is_one_sentence_and_exit_1(shop: Shop) -> None:
     shop.file.write_text("[shop]\n")
     said = payhook("subscribers")
