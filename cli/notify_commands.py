@@ -22,6 +22,7 @@ from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.files import write_new
 from notify.handler import disabled_folder
+from notify.secret_files import secret_file
 from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
@@ -88,7 +89,8 @@ def new_secret_command(place: Place, name: str) -> None:
 
     Once the subscriber knows the new one, take the older lines out of its file of secrets.
     """
-    path = _file(place).named(name).secrets_path
+    subscriber = _file(place).named(name)
+    path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
     known = path.read_text("utf-8").split() if path.exists() else []
     if len(known) >= SECRETS_MAX:
         problem = f"{len(known)} secrets are live; take out the last lines, which nobody should need any more"

@@ -16,6 +16,7 @@ from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_lit
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
 from notify.files import TextFiles, problem_of
+from notify.secret_files import secret_file
 from notify.settings import Allowance, NotifySettings
 from notify.signature import key_of, signed_headers
 from notify.subscribers import HeaderFile, Subscriber, header_value
@@ -87,10 +88,10 @@ class Sender:
     def keys(self, subscriber: Subscriber) -> list[bytes]:
         """The live secrets' keys, newest first.
 
-        :raises FileUnusable: there are none, or others than secrets
+        :raises FileUnusable: there are none, or others than secrets, or their file may not be read
         """
         path = subscriber.secrets_path
-        secrets = self._text(subscriber.name, path).split()
+        secrets = self._text(subscriber, path).split()
         if not 1 <= len(secrets) <= SECRETS_MAX:
             problem = f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first"
             raise FileUnusable(subscriber.name, path, problem)
@@ -127,15 +128,16 @@ class Sender:
             return value
         path = subscriber.folder / value.file
         try:
-            return header_value(self._text(subscriber.name, path).strip())
+            return header_value(self._text(subscriber, path).strip())
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None
 
-    def _text(self, name: str, path: Path) -> str:
+    def _text(self, subscriber: Subscriber, path: Path) -> str:
+        file = secret_file(subscriber, path, self._settings)
         try:
-            return self._files.text(path)
+            return self._files.text(file)
         except (OSError, ValueError) as unreadable:
-            raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
+            raise FileUnusable(subscriber.name, path, problem_of(unreadable)) from unreadable
 
 
 def downstream_of(name: str) -> str:

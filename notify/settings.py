@@ -49,6 +49,11 @@ class NotifySettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     subscribers_file: str = Field("", description="subscribers (TOML); empty: subscribers.toml in the data folder")
+    secrets_dir: str = Field(
+        "",
+        description="folder below which subscribers' secrets and header values may stand, beside secrets/notify/ and "
+        "secrets/notify.… of the subscribers file's folder",
+    )
     disabled_dir: str = Field(
         "",
         description="folder that remembers who answered 410, shared by all executors; empty: beside the subscribers "

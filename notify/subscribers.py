@@ -10,9 +10,10 @@
     tenant = "shop-a"                            # whose facts; default: those of no tenant; "*" for all
     enabled = true
     timeout_s = 10.0                             # of a request in all
-    headers = {x-team = "payments", authorization = {file = "secrets/notify.shop.token"}}
+    headers = {x-team = "payments", authorization = {file = "secrets/notify/shop.token"}}
 
-Paths are relative to the file's folder. No secret stands in the file itself.
+Paths are relative to the file's folder, and lead to where notify's secrets are (`notify.secret_files`). No secret
+stands in the file itself.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Subscriber(BaseModel):
 
     @property
     def secrets_path(self) -> Path:
+        """As it is named; `notify.secret_files.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants(self, event_type: str) -> bool:

@@ -173,6 +173,15 @@ def test_there_are_never_more_secrets_than_can_sign(shop: Shop) -> None:
 
 
 def test_a_first_secret_is_made_with_its_folder(shop: Shop) -> None:
-    shop.file.write_text(shop.file.read_text() + 'secrets = "keys/shop"\n')
+    shop.file.write_text(shop.file.read_text() + 'secrets = "secrets/notify/shop"\n')
     fresh = payhook("new-secret", "shop").stdout.strip()
-    assert (shop.file.parent / "keys" / "shop").read_text() == f"{fresh}\n"
+    assert (shop.secrets.parent / "notify" / "shop").read_text() == f"{fresh}\n"
+
+
+def test_no_secret_is_written_where_none_is_read(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text() + 'secrets = "subscribers.toml"\n')
+    before = shop.file.read_text()
+    said = payhook("new-secret", "shop")
+    assert said.exit_code == 1
+    assert "notify reads no secret there" in said.stderr
+    assert shop.file.read_text() == before

@@ -268,14 +268,14 @@ def test_a_subscriber_without_usable_secrets_waits_behind_its_breaker(
 
 
 def test_a_secret_header_comes_from_its_file(place: Place, receiver: Receiver) -> None:
-    place.add("shop", receiver.port, 'headers = {authorization = {file = "secrets/token"}}')
+    place.add("shop", receiver.port, 'headers = {authorization = {file = "secrets/notify.token"}}')
     handler = place.handler()
-    with pytest.raises(FileUnusable, match="secrets/token"):
+    with pytest.raises(FileUnusable, match="secrets/notify.token"):
         handler(item("shop"))
-    (place.folder / "secrets" / "token").write_text("Bearer abc\n")
+    (place.folder / "secrets" / "notify.token").write_text("Bearer abc\n")
     assert handler(item("shop")) == Applied()
     assert receiver.requests[0].headers["authorization"] == "Bearer abc"
-    (place.folder / "secrets" / "token").write_text("Bearer abc\nx: y\n")
+    (place.folder / "secrets" / "notify.token").write_text("Bearer abc\nx: y\n")
     with pytest.raises(FileUnusable, match="printable ASCII"):
         handler(item("shop"))
 
