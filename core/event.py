@@ -24,6 +24,9 @@ from core.keys import join_key, key_part
 
 _SCHEMA_VERSION_TEXT = version_text(SCHEMA_VERSION).encode()
 POISON_TYPE = "poison"
+SHA256_HEX_CHARS = 64
+CONTENT_VERSION_MAX = 255
+"""The index keeps it in a byte."""
 
 Mode: TypeAlias = Literal["live", "test"]
 Headers: TypeAlias = list[tuple[str, bytes]]
@@ -157,14 +160,14 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             event_type=texts["ce_type"],
             event_key=texts["event_key"],
             entity_key=texts["entity_key"],
-            content_sha256=texts["content_sha256"],
-            content_version=int(texts["content_version"]),
+            content_sha256=_hash(texts["content_sha256"]),
+            content_version=_version(texts["content_version"]),
             body=value or b"",
             mode=cast(Mode, texts["mode"]),
             account=texts["account"],
             occurred_at=from_rfc3339(occurred) if occurred else None,
             fact_key=texts.get("fact_key"),
-            fact_sha256=texts.get("fact_sha256"),
+            fact_sha256=_hash(texts["fact_sha256"]) if "fact_sha256" in texts else None,
             poison=unquote_text(texts["poison"]) if "poison" in texts else None,
             original_sha256=texts.get("original_sha256"),
             tenant=texts.get("tenant"),
@@ -173,5 +176,19 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
         return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), as_received)
     except KeyError as missing:
         raise Unparseable(f"header {missing.args[0]!r} is missing") from missing
-    except ValueError as wrong:
+    except (ValueError, OverflowError) as wrong:
         raise Unparseable(f"a header is wrong: {wrong}") from wrong
+
+
+def _hash(text: str) -> str:
+    """A SHA-256 that the index takes."""
+    if len(text) != SHA256_HEX_CHARS or bytes.fromhex(text).hex() != text:
+        raise ValueError(f"{text[:80]!r} is no SHA-256 in lower-case hex")
+    return text
+
+
+def _version(text: str) -> int:
+    version = int(text)
+    if not 0 <= version <= CONTENT_VERSION_MAX:
+        raise ValueError(f"content_version {text[:20]!r} isn't between 0 and {CONTENT_VERSION_MAX}")
+    return version

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from core.clock import Clock
 from core.event import Mode
 from core.routing import stream_of, topics_of
-from core.work import Handler
+from core.work import Handler, Receivers
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.bodies import BodyStore
@@ -96,6 +96,7 @@ class Reads:
     stream: str
     journal: Path
     feed: Feed
+    receivers: Receivers
 
     def idle_because(self, mode: Mode) -> str | None:
         """Why there is nothing to read; None where there is."""
@@ -144,7 +145,9 @@ def wire(
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
     decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
-    build_handler = decoding(bound(f"[{config.name}] handler", config.handler, sections, config.settings), decoder)
+    receivers = Receivers()
+    given = {**sections, Receivers: receivers}
+    build_handler = decoding(bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder)
     derived = {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()}
     hooks = bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None
     return Wired(
@@ -156,12 +159,16 @@ def wire(
         _task(config, mode, build_handler),
         _rules(config, mode),
         hooks,
-        _reads(config, mode, places_of, sections),
+        _reads(config, mode, places_of, sections, receivers),
     )
 
 
 def _reads(
-    config: StreamConfig, mode: Mode, places_of: Callable[[str], Places], sections: Mapping[type, BaseModel]
+    config: StreamConfig,
+    mode: Mode,
+    places_of: Callable[[str], Places],
+    sections: Mapping[type, BaseModel],
+    receivers: Receivers,
 ) -> Reads | None:
     if config.source_stream is None:
         return None
@@ -169,11 +176,11 @@ def _reads(
     feed: Feed = OwnFeed(config.name)
     if config.feed:
         feed = bound(f"[{config.name}] feed", config.feed, sections, {})()
-    return Reads(source, places_of(source).journal, feed)
+    return Reads(source, places_of(source).journal, feed, receivers)
 
 
 def open_source(wired: Wired, shared: Shared) -> Source:
-    """The source of a stream, not asked for anything yet."""
+    """The source of a stream, not asked for anything yet; who its feed names is told to the handler from now on."""
     config, topics = wired.config, [wired.rules.events_topic, wired.rules.control_topic]
     kafka = KafkaSource(
         shared.session,
@@ -184,6 +191,7 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     if wired.reads is None:
         return kafka
     receivers = wired.reads.feed.receivers(wired.mode)
+    pass
     records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
     return JournalSource(shared.session, wired.reads.journal, records, kafka, config.offsets_per_batch_max)
 
@@ -377,4 +385,6 @@ def _first_pass(wired: Wired) -> FirstPass | None:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     if wired.reads is not None:
         return None
-    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic))
+    # With one task, a call that was left behind is found again: its Python worker must take no other task in between.
+    workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
+    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic), workers)

@@ -28,7 +28,7 @@ class Call:
     """One call under way; ``began`` is monotonic time."""
 
     downstream: str
-    item_seq: int
+    event_key: str
     began: float
 
 
@@ -56,10 +56,10 @@ class LateCalls:
         with self._lock:
             return sum(call.downstream == downstream and not told for call, told in self._out.items())
 
-    def waits_for(self, item_seq: int) -> str | None:
+    def waits_for(self, event_key: str) -> str | None:
         """The downstream whose answer an event's earlier call still waits for."""
         with self._lock:
-            return next((call.downstream for call in self._out if call.item_seq == item_seq), None)
+            return next((call.downstream for call in self._out if call.event_key == event_key), None)
 
     def take(self, now: float, call_s: float) -> dict[str, Report]:
         """What is known since the last time; calls that are out for ``call_s`` have failed."""
@@ -99,23 +99,23 @@ class Limiter:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._gates: dict[str, Gate] = {}
-        self._tries: dict[int, Try] = {}
+        self._tries: dict[str, Try] = {}
 
     def trying(self, item: WorkItem, *, again: bool) -> Try:
         """The calls of one try of an event; ``again`` says that it isn't the event's first in this batch."""
-        one = Try(self, item.item_seq, retry=again or item.attempt > 0)
+        one = Try(self, item.event_key, retry=again or item.attempt > 0)
         with self._lock:
-            self._tries[item.item_seq] = one
+            self._tries[item.event_key] = one
         return one
 
-    def waits_for(self, item_seq: int) -> str | None:
+    def waits_for(self, event_key: str) -> str | None:
         """The downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
-        one = self._tries.get(item_seq)
-        return (None if one is None else one.waits_for) or self._late.waits_for(item_seq)
+        one = self._tries.get(event_key)
+        return (None if one is None else one.waits_for) or self._late.waits_for(event_key)
 
-    def queues(self, item_seq: int) -> bool:
+    def queues(self, event_key: str) -> bool:
         """Whether an event waits until it may call at all."""
-        one = self._tries.get(item_seq)
+        one = self._tries.get(event_key)
         return one is not None and one.queues
 
     def reports(self) -> dict[str, Report]:
@@ -144,9 +144,9 @@ class Limiter:
 class Try:
     """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`)."""
 
-    def __init__(self, limiter: Limiter, item_seq: int, *, retry: bool) -> None:
+    def __init__(self, limiter: Limiter, event_key: str, *, retry: bool) -> None:
         self._limiter = limiter
-        self._item_seq = item_seq
+        self._event_key = event_key
         self._retry = retry
         self._failed: list[tuple[str, BaseException]] = []
         self.queues = False
@@ -177,7 +177,7 @@ class Try:
     def _enter(self, gate: Gate) -> Call:
         self.queues = True
         try:
-            return gate.enter(self._item_seq, retry=self._retry)
+            return gate.enter(self._event_key, retry=self._retry)
         finally:
             self.queues = False
 
@@ -211,7 +211,7 @@ class Gate:
         self._report = Report()
         self._ended = False
 
-    def enter(self, item_seq: int, *, retry: bool) -> Call:
+    def enter(self, event_key: str, *, retry: bool) -> Call:
         """Takes a call as soon as one is free.
 
         :raises DownstreamHeld: none is left, or none came free in time
@@ -225,7 +225,7 @@ class Gate:
                     raise self._held(TOO_MANY)
                 self._free.wait(LOOK_S)
                 self._ask(retry=retry)
-            call = Call(self._downstream, item_seq, self._monotonic())
+            call = Call(self._downstream, event_key, self._monotonic())
             self._out.add(call)
             self._report.calls += 1
             self._report.retries += retry

@@ -183,7 +183,7 @@ class Crew:
                 return None
             before.time_out()
             return self._work.timed_out(item, seconds)
-        if before.is_good and before.item == item:
+        if before.is_good and before.is_for(item):
             return before.result
         return self._work.run(item)
 

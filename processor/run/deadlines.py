@@ -70,18 +70,18 @@ class OutSince:
 
     def __init__(self, call_s: float) -> None:
         self._call_s = call_s
-        self._began: dict[int, float] = {}
+        self._began: dict[str, float] = {}
 
-    def seen(self, item_seq: int, seconds: float, now: float) -> float:
+    def seen(self, event_key: str, seconds: float, now: float) -> float:
         """How long the event's call is out in all; ``seconds`` is what one worker knows of it."""
-        began = self._began[item_seq] = min(now - seconds, self._began.get(item_seq, now))
+        began = self._began[event_key] = min(now - seconds, self._began.get(event_key, now))
         return now - began
 
-    def forget(self, answered: Container[int], now: float) -> None:
+    def forget(self, answered: Container[str], now: float) -> None:
         """Of events that have a result the next call is another one; so it is after so long a time."""
-        for item_seq, began in list(self._began.items()):
-            if item_seq in answered or now - began > FORGET_AFTER_CALLS * self._call_s:
-                del self._began[item_seq]
+        for event_key, began in list(self._began.items()):
+            if event_key in answered or now - began > FORGET_AFTER_CALLS * self._call_s:
+                del self._began[event_key]
 
     def look_again_s(self, seconds: float) -> float:
         """When to ask again for a call that is out so long: the longer the later, and when its time is over."""

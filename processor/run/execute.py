@@ -119,20 +119,24 @@ class Executor:
     def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
         """Calls that are out: those whose time is over become timeouts; the others' events wait, no attempt spent."""
         now = time.monotonic()
-        self._out.forget(results.by_item, now)
+        self._forget(groups, results, now)
         if not results.still_out:
             return {}
         waiting: dict[int, Held] = {}
         for item in (item for group in groups for item in group if item.item_seq in results.still_out):
             known = results.still_out[item.item_seq]
-            seconds = self._out.seen(item.item_seq, known.seconds, now)
+            seconds = self._out.seen(item.event_key, known.seconds, now)
             if seconds >= self._task.deadline_s:
                 late = timed_out(self._task, item, replace(known, seconds=seconds))
                 results.by_item[item.item_seq] = late
             else:
                 waiting[item.item_seq] = Held("its call", self._out.look_again_s(seconds), "hasn't come back yet")
-        self._out.forget(results.by_item, now)
+        self._forget(groups, results, now)
         return waiting
+
+    def _forget(self, groups: Sequence[list[WorkItem]], results: Results, now: float) -> None:
+        answered = {item.event_key for group in groups for item in group if item.item_seq in results.by_item}
+        self._out.forget(answered, now)
 
     def _bisect(self, groups: list[list[WorkItem]], results: Results) -> None:
         if len(groups) == 1:
@@ -148,12 +152,17 @@ class Executor:
         for waiting in group:
             item = replace(waiting, previous_dead=True) if passed_dead else waiting
             if not self._job([[item]], results) and not self._job([[item]], results):
+                self._check_workers()
                 log.error("event %s ends its Python worker", item.event_key)
                 results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
             result = results.by_item.get(item.item_seq)
             if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):
                 return
             passed_dead = passed_dead or is_passed_dead(item, result)
+
+    def _check_workers(self) -> None:
+        """Raises what Spark says if a Python worker isn't there even for nothing: then it wasn't the event."""
+        self._run_chunks([Chunk([])])
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""

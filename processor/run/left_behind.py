@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.work import Handler, Held, Outcome, WorkItem
 from processor.judge.classify import Failure
@@ -47,6 +47,10 @@ class LeftCall:
             return False
         return not self.timed_out and self.ended - self.began < self.call_s
 
+    def is_for(self, item: WorkItem) -> bool:
+        """Whether it was this event's call, for the same attempt; a new event's number changes with its row."""
+        return self.item == replace(item, item_seq=self.item.item_seq)
+
     def end(self, result: Outcome | Failure | None) -> None:
         """Called by its own thread when it is back."""
         self.result, self.ended = result, time.monotonic()
@@ -63,30 +67,32 @@ class LeftCall:
 
 
 class LeftBehind:
-    """The calls of earlier chunks in this process, by event. Only the thread that runs chunks adds and drops.
+    """The calls of earlier chunks in this process, by event key: an event's number is another one once it has its row.
+
+    Only the thread that runs chunks adds and drops.
 
     ``usual_s``: how long the last chunk's calls that came back took, on average; 0 before the first.
     """
 
     def __init__(self) -> None:
         self.usual_s = 0.0
-        self._calls: dict[int, list[LeftCall]] = {}
+        self._calls: dict[str, list[LeftCall]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def add(self, call: LeftCall) -> None:
-        self._calls.setdefault(call.item.item_seq, []).append(call)
+        self._calls.setdefault(call.item.event_key, []).append(call)
 
     def find(self, handler: Handler, item: WorkItem) -> LeftCall | None:
         """The event's call that is still out, or came back with a result that is still good; else None."""
         found = None
-        for call in self._calls.get(item.item_seq, ()):
+        for call in self._calls.get(item.event_key, ()):
             if call.handler is not handler:
                 continue
             if call.out:
                 return call
-            if call.is_good and call.item == item:
+            if call.is_good and call.is_for(item):
                 found = call
         return found
 
@@ -101,12 +107,12 @@ class LeftBehind:
             if call.out and not call.timed_out and now - call.began >= call.call_s:
                 call.time_out()
         forget_before = now - KEPT_S
-        for item_seq, calls in list(self._calls.items()):
+        for event_key, calls in list(self._calls.items()):
             kept = [call for call in calls if _matters(call, forget_before)]
             if kept:
-                self._calls[item_seq] = kept
+                self._calls[event_key] = kept
             else:
-                del self._calls[item_seq]
+                del self._calls[event_key]
 
 
 def _matters(call: LeftCall, forget_before: float) -> bool:

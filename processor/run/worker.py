@@ -117,8 +117,7 @@ _tasks_begun = 0
 
 def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `Answer` out."""
-    global _tasks_begun
-    _tasks_begun += 1
+    task_begins()
     handler = handler_of(task)
     for batch in batches:
         for chunk in batch.column(0).to_pylist():
@@ -157,7 +156,8 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, left_behind: LeftBehin
         threads_max = task.hung_max + task.concurrency
         crew = Crew(calls, handler, chunk.groups, deadlines, left_behind, task.concurrency, threads_max)
         results = crew.run()
-    still_out = {seq: StillOut(seconds, limiter.waits_for(seq)) for seq, seconds in crew.still_out.items()}
+    keys = {item.item_seq: item.event_key for group in chunk.groups for item in group}
+    still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in crew.still_out.items()}
     worker = f"{socket.gethostname()}:{os.getpid()}"
     return Answer(handler.version, results, limiter.reports(), still_out, crew.waited_s, left_behind.count(), worker)
 
@@ -214,16 +214,22 @@ class Calls:
         return isinstance(result, Failure) and result.kind is ErrorKind.SBE
 
     def queues(self, item: WorkItem) -> bool:
-        return self.limiter.queues(item.item_seq)
+        return self.limiter.queues(item.event_key)
 
     def timed_out(self, item: WorkItem, seconds: float) -> Failure:
-        return timed_out(self.task, item, StillOut(seconds, self.limiter.waits_for(item.item_seq)))
+        return timed_out(self.task, item, StillOut(seconds, self.limiter.waits_for(item.event_key)))
 
 
 def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
     """The result of an event whose call's time is over."""
     late = task.classifier.failure(HandlerTimeout(item.event_key, call.seconds), item=item)
     return replace(late, downstream=call.downstream)
+
+
+def task_begins() -> None:
+    """To be called by each job's function: a Python worker that is about to be replaced goes on."""
+    global _tasks_begun
+    _tasks_begun += 1
 
 
 def handler_of(task: Task) -> Handler:

@@ -30,7 +30,7 @@ from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.intake import PACKED, Early, Item, KafkaRecord, new_item, packed, read_batch
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
-from processor.run.worker import Task, handler_of
+from processor.run.worker import Task, handler_of, task_begins
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +56,19 @@ class Pass:
 
 
 class FirstPass:
-    """The driver's side. Where a Python worker dies of it, the batch is read again without a pass."""
+    """The driver's side, on the Python workers of that name. Where one dies of it, the batch is read again without a
+    pass.
+    """
 
-    def __init__(self, told: Pass) -> None:
+    def __init__(self, told: Pass, workers: str) -> None:
         self._told = told
+        self._workers = workers
         self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(first_pass, told)
 
     def collect(self, frame: DataFrame) -> pa.Table:
         """A batch's records, as `processor.decide.intake.read_table` takes them."""
         try:
-            with on_workers_of(frame.sparkSession, self._told.task.stream):
+            with on_workers_of(frame.sparkSession, self._workers):
                 passing = frame.mapInArrow(self._function, PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
@@ -79,6 +82,7 @@ class FirstPass:
 
 def first_pass(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
+    task_begins()
     handler = handler_of(told.task)
     for batch in batches:
         with uncollected():
@@ -132,7 +136,9 @@ def _answer(handler: Handler, item: Item) -> Early | None:
                 tenant=row.tenant,
             )
         )
-    except Exception:
+    except _TimeOver:
+        raise
+    except BaseException:
         return None
     if isinstance(outcome, Applied):
         return handler.version, postings_to_json(outcome.postings), None

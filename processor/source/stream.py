@@ -23,6 +23,7 @@ from core.errors import PayhookError
 from journal.errors import StorageDown
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
+from processor.decide.intake import without_answers
 from processor.source.ahead import Ahead
 from processor.source.first_pass import FirstPass
 from processor.source.read_limit import ReadLimit
@@ -126,6 +127,7 @@ class Stream:
 
     def _end(self, query: StreamingQuery) -> None:
         """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
+        self._stop.set()
         if not self._ahead.close(STOP_WAIT_S_MAX):
             log.error("the batch under way isn't decided after %.0f s; it is left to itself", STOP_WAIT_S_MAX)
         failed = self._ahead.failure
@@ -183,11 +185,13 @@ class Stream:
 
     def _decide(self, read: Read | None) -> None:
         """On the thread that decides; nothing read: only the probes of a stream that is blocked."""
+        was_blocked = self._batches.blocked
         self._probe_while_blocked()
         if read is None or self._stop.is_set():
             return
         self._batches.progress.fetch_s = read.seconds
-        self._run(read.table)
+        # What blocked the stream may have been mended by other settings than a pure handler answered by.
+        self._run(without_answers(read.table) if was_blocked else read.table)
         self._probe_while_blocked()
 
     def _wait_while_blocked(self) -> None:

@@ -76,6 +76,25 @@ def test_a_record_without_our_headers_is_unparseable() -> None:
         from_record(b"{}", [("schema_version", b"one")])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("content_version", b"300"),
+        ("content_version", b"-1"),
+        ("content_version", b"99999999999"),
+        ("content_sha256", b"zz" * 32),
+        ("content_sha256", b"AA" * 32),
+        ("content_sha256", b"aa"),
+        ("fact_sha256", b"no hash"),
+        ("received_at", b"0001-01-01T00:00:00+23:59"),
+    ],
+)
+def test_what_the_journal_or_its_index_cannot_hold_is_unparseable(name: str, value: bytes) -> None:
+    headers = dict(to_headers(event(), AT, Dedupe.CLAIMED)) | {name: value}
+    with pytest.raises(Unparseable, match="wrong"):
+        from_record(b"{}", headers.items())
+
+
 def test_a_record_of_a_newer_receiver_is_unparseable_and_says_what_to_do() -> None:
     headers = [
         (name, b"2" if name == "schema_version" else value) for name, value in to_headers(event(), AT, Dedupe.CLAIMED)

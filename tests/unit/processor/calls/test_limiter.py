@@ -108,14 +108,14 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
     thread = threading.Thread(target=long_call)
     thread.start()
     inside.wait(10)
-    assert subject.waits_for(2) == "merchants"
+    assert subject.waits_for("key-2") == "merchants"
     assert call(subject) == TOO_MANY
     with ThreadPoolExecutor(1) as waiting:
         patient = limiter(at_once=1)
         holder = patient.trying(item(3), again=False).calling("merchants")
         holder.__enter__()
         answer = waiting.submit(call, patient)
-        while not patient.queues(1):
+        while not patient.queues("key-1"):
             pass
         holder.__exit__(None, None, None)
         assert answer.result(10) == "good"
@@ -129,7 +129,7 @@ def test_when_the_batch_ends_nobody_begins_a_call_any_more() -> None:
     holder.__enter__()
     with ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(call, subject)
-        while not subject.queues(1):
+        while not subject.queues("key-1"):
             pass
         subject.reports()
         assert answer.result(10) == TOO_MANY
@@ -175,10 +175,10 @@ def test_a_call_that_is_out_too_long_has_failed_and_is_told_once() -> None:
     report = subject.reports()["merchants"]
     assert (report.calls, report.failed, report.failed_in_a_row, report.seconds) == (1, 1, 1, 1.5)
     following = limiter(late=late, time=time)
-    assert following.waits_for(7) == "merchants"
+    assert following.waits_for("key-7") == "merchants"
     out.__exit__(None, None, None)
     assert following.reports() == {}
-    assert following.waits_for(7) is None
+    assert following.waits_for("key-7") is None
 
 
 def test_a_younger_one_is_told_by_a_later_batch_when_it_is_back() -> None:

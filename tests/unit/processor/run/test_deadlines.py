@@ -31,20 +31,20 @@ def test_a_batch_after_one_that_waited_is_hasty_and_the_next_one_is_not():
 
 def test_a_call_is_out_since_the_first_worker_began_it():
     out = OutSince(call_s=2.0)
-    assert out.seen(7, seconds=0.4, now=10.0) == pytest.approx(0.4)
-    assert out.seen(7, seconds=0.1, now=11.0) == pytest.approx(1.4)
-    assert out.seen(8, seconds=0.1, now=11.0) == pytest.approx(0.1)
+    assert out.seen("7", seconds=0.4, now=10.0) == pytest.approx(0.4)
+    assert out.seen("7", seconds=0.1, now=11.0) == pytest.approx(1.4)
+    assert out.seen("8", seconds=0.1, now=11.0) == pytest.approx(0.1)
 
 
 def test_the_next_attempts_call_is_another_one():
     out = OutSince(call_s=2.0)
-    out.seen(7, seconds=0.4, now=10.0)
-    out.seen(8, seconds=0.4, now=10.0)
-    out.forget({7}, now=11.0)
-    assert out.seen(7, seconds=0.1, now=11.0) == pytest.approx(0.1)
-    assert out.seen(8, seconds=0.1, now=11.0) == pytest.approx(1.4)
+    out.seen("7", seconds=0.4, now=10.0)
+    out.seen("8", seconds=0.4, now=10.0)
+    out.forget({"7"}, now=11.0)
+    assert out.seen("7", seconds=0.1, now=11.0) == pytest.approx(0.1)
+    assert out.seen("8", seconds=0.1, now=11.0) == pytest.approx(1.4)
     out.forget(set(), now=40.0)
-    assert out.seen(8, seconds=0.1, now=40.0) == pytest.approx(0.1)
+    assert out.seen("8", seconds=0.1, now=40.0) == pytest.approx(0.1)
 
 
 def test_a_call_that_is_out_is_asked_for_again_when_its_time_is_over_at_the_latest():

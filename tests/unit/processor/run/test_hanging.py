@@ -155,6 +155,22 @@ def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hang
     assert (told(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
 
 
+def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: Hanging):
+    """New events are numbered before it is known how many rows come before theirs."""
+    left = LeftBehind()
+    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    renumbered = replace(item(1, "hang"), item_seq=3)
+    other = replace(item(2), item_seq=1)
+    second = chunk(handler, left, renumbered, other, deadline_s=30.0)
+    assert told(second.results) == {1: Applied}
+    assert second.still_out.keys() == {3}
+    handler.let_go.set()
+    assert the_call(left).back.wait(HANG_S_MAX)
+    third = chunk(handler, left, renumbered, deadline_s=30.0)
+    assert told(third.results) == {3: Applied}
+    assert len(handler.calls) == 2
+
+
 def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
     left = LeftBehind()
     chunk(handler, left, item(1, "hang"), deadline_s=30.0)

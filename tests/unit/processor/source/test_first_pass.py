@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +16,9 @@ from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.intake import PACKED, read_table
+from processor.decide.intake import PACKED, read_table, without_answers
 from processor.judge.classify import Classifier
+from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
 from processor.source.first_pass import Pass, first_pass
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
@@ -32,6 +35,8 @@ class ByBody:
         ByBody.calls += 1
         if b"stuck" in item.body:
             raise Stuck("not yet")
+        if b"exit" in item.body:
+            sys.exit(3)
         if b"bug" in item.body:
             raise ValueError("a bug")
         if b"slow" in item.body:
@@ -127,6 +132,31 @@ def test_calls_that_take_too_long_are_left_to_the_batch(tmp_path: Path):
     records = read_table(passed(table(engine._pending), told(deadline_s=0.05)))
     assert [record.early is not None for record in records] == [True, False, False]
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_handler_that_exits_is_left_to_the_batch(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.post("a", "e1", "exit")
+    engine.post("b", "e2")
+    records = read_table(passed(table(engine._pending), told()))
+    assert [record.early is not None for record in records] == [False, True]
+
+
+def test_answers_that_may_be_out_of_date_are_taken_away(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.post("a")
+    engine.command(1, 1)
+    rows = passed(table(engine._pending), told())
+    stripped = read_table(without_answers(rows))
+    assert [record.early for record in stripped] == [None, None]
+    assert [replace(record, early=None) for record in read_table(rows)] == stripped
+    assert without_answers(table([])) == table([])
+
+
+def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):
+    decoder = decoder_of("json")
+    assert decoding(ByBody, decoder)().pure is True  # type: ignore[attr-defined]
+    assert decoding(Impure, decoder)().pure is False  # type: ignore[attr-defined]
 
 
 def test_commands_and_what_is_no_event_come_as_they_were(tmp_path: Path):
