@@ -109,6 +109,20 @@ class MissingPredecessor(PayhookError):
         return MissingPredecessor, (self.event_key, self.wanted)
 
 
+@dataclass(slots=True)
+class Receivers:
+    """Whom a stream's feed has named since the processor began. A handler's ``build`` with a parameter of this type is
+    given it, so that its workers, which come and go, know whom the stream serves whatever is said elsewhere by then.
+
+    The driver adds to it; each job carries what it holds at that time.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def add(self, names: Sequence[str]) -> None:
+        self.names = tuple(sorted({*self.names, *names}))
+
+
 class Handler(Protocol):
     """A work stream's one function. It runs on an executor, serially within an entity.
 

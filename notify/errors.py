@@ -36,6 +36,23 @@ class SubscriberUnknown(PayhookError):
         return SubscriberUnknown, (self.name, self.known)
 
 
+class SubscriberGone(PayhookError):
+    """The file no longer has a subscriber whom the stream was started with: removed, or a file saved by half."""
+
+    kind = ErrorKind.SNBE
+
+    def __init__(self, subscriber: str, path: Path) -> None:
+        self.subscriber = subscriber
+        self.path = path
+        super().__init__(
+            f"subscriber {subscriber} is no longer in {path}, its events wait. Put it back; to end it, write "
+            "`enabled = false` into its section, or restart the processor without it"
+        )
+
+    def __reduce__(self) -> tuple[type[SubscriberGone], tuple[str, Path]]:
+        return SubscriberGone, (self.subscriber, self.path)
+
+
 class FileUnusable(PayhookError):
     """A file that one subscriber needs (its secrets, a header's value) is missing or holds something else."""
 

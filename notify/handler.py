@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
+from core.downstream import calling
 from core.errors import SettingError
-from core.work import Applied, Handler, Ignored, Outcome, WorkItem
+from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem
 from notify.addresses import Resolver
 from notify.disabled import Disabled, DisabledSubscribers
-from notify.errors import GONE
+from notify.errors import GONE, SubscriberGone
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
-from notify.sender import Sender
+from notify.sender import Sender, downstream_of
 from notify.settings import NotifySettings
 from notify.subscribers import Subscriber, SubscribersFile
 
@@ -20,25 +21,32 @@ class NotifyHandler:
     """At least once, under an id that never changes: handlers run before the commit. Any thread may call it."""
 
     def __init__(
-        self, subscribers: SubscribersFile, disabled: DisabledSubscribers, sender: Sender, clock: Clock
+        self,
+        subscribers: SubscribersFile,
+        disabled: DisabledSubscribers,
+        sender: Sender,
+        clock: Clock,
+        receivers: Receivers,
     ) -> None:
         self.version = f"notify-{ENVELOPE_VERSION}"
         self._subscribers = subscribers
         self._disabled = disabled
         self._sender = sender
         self._clock = clock
+        self._receivers = receivers
 
     def __call__(self, item: WorkItem) -> Outcome:
         """
         :raises SubscribersUnreadable: the whole stream waits
         :raises NoticeUnreadable: this event can't be sent
         :raises DownstreamHeld: the subscriber isn't to be called now
+        :raises SubscriberGone: the subscriber's events wait
         :raises FileUnusable, AddressRefused, Unreachable, NotTaken, NotDisabled: another try may do
         """
         name = subscriber_of(item.event_key)
         subscriber = self._subscribers.find(name)
         if subscriber is None:
-            return Ignored(f"there is no subscriber {name} any more")
+            return self._without(name)
         notice = read_notice(item.event_key, item.body)
         reason = self._why_not(subscriber, item.event_type, notice)
         if reason is not None:
@@ -53,6 +61,13 @@ class NotifyHandler:
     def close(self) -> None:
         """Ends its connections; only tests and commands need to."""
         self._sender.close()
+
+    def _without(self, name: str) -> Outcome:
+        """A section that vanished while the stream runs may be a slip, and what is ignored is ignored for good."""
+        if name not in self._receivers.names:
+            return Ignored(f"there is no subscriber {name} any more")
+        with calling(downstream_of(name)):
+            raise SubscriberGone(name, self._subscribers.path)
 
     def _why_not(self, subscriber: Subscriber, event_type: str, notice: Notice) -> str | None:
         name = subscriber.name
@@ -71,9 +86,12 @@ class NotifyHandler:
         return self._disabled.disable(name, to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
 
 
-def build(settings: NotifySettings, *, clock: Clock | None = None, resolver: Resolver | None = None) -> Handler:
+def build(
+    settings: NotifySettings, receivers: Receivers, *, clock: Clock | None = None, resolver: Resolver | None = None
+) -> Handler:
     """The handler, once per Python worker; picklable by reference. Connects to nobody before the first event.
 
+    :param receivers: whom the stream was started with
     :raises SettingError: the subscribers file isn't named, or the CA file can't be used
     """
     if not settings.subscribers_file:
@@ -84,6 +102,7 @@ def build(settings: NotifySettings, *, clock: Clock | None = None, resolver: Res
         DisabledSubscribers(disabled_folder(settings)),
         Sender(settings, clock, resolver),
         clock,
+        receivers,
     )
 
 

@@ -153,9 +153,17 @@ class SubscribersFile:
             raise SubscribersUnreadable(self.path, problem_of(unreadable)) from unreadable
         with self._lock:
             if text is not self._text:
-                self._subscribers = parse(text, self.path)
+                self._subscribers = self._parsed(text)
                 self._text = text
             return self._subscribers
+
+    def _parsed(self, text: str) -> dict[str, Subscriber]:
+        """An editor that is saving leaves an empty file for a moment; nobody ends all subscribers that way."""
+        found = parse(text, self.path)
+        if self._subscribers and not found:
+            told = "it names nobody any more. Write `enabled = false` into sections to end them, or restart without"
+            raise SubscribersUnreadable(self.path, told)
+        return found
 
     def find(self, name: str) -> Subscriber | None:
         """

@@ -14,11 +14,12 @@ from pydantic import BaseModel, ValidationError
 from core.errors import SettingError
 
 
-def bound(setting: str, name: str, sections: Mapping[type, BaseModel], own: Mapping[str, Any]) -> Callable[[], Any]:
+def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]) -> Callable[[], Any]:
     """The function ``name`` ("module:function") with its arguments: called without any, and picklable by reference.
 
-    A parameter whose type is one of ``sections`` gets that section of the settings; one of another pydantic model gets
-    that model, made from ``own``; one without such a type is an error.
+    A parameter whose type is one of ``sections`` gets what stands there: a section of the settings, or
+    `core.work.Receivers`. One of another pydantic model gets that model, made from ``own``; one without such a type is
+    an error.
 
     :param setting: how the function is named in messages, with the file and the key that it comes from
     :raises SettingError: there is no such function, or it asks for what nobody has
@@ -56,9 +57,7 @@ def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
     return {parameter: kinds.get(parameter) for parameter in needed}
 
 
-def _given(
-    setting: str, parameter: str, kind: Any, sections: Mapping[type, BaseModel], own: Mapping[str, Any]
-) -> BaseModel:
+def _given(setting: str, parameter: str, kind: Any, sections: Mapping[type, object], own: Mapping[str, Any]) -> object:
     if kind in sections:
         return sections[kind]
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):

@@ -191,7 +191,7 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     if wired.reads is None:
         return kafka
     receivers = wired.reads.feed.receivers(wired.mode)
-    pass
+    wired.reads.receivers.add(receivers)
     records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
     return JournalSource(shared.session, wired.reads.journal, records, kafka, config.offsets_per_batch_max)
 

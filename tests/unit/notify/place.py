@@ -13,7 +13,7 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from core.money import Money
-from core.work import Posting, WorkItem, postings_to_json
+from core.work import Posting, Receivers, WorkItem, postings_to_json
 from journal.schema import JournalRow
 from notify.facts import fact_json
 from notify.handler import NotifyHandler, build
@@ -43,6 +43,7 @@ class Place:
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
     resolver: FixedResolver = field(default_factory=FixedResolver)
+    receivers: Receivers = field(default_factory=Receivers)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     handlers: list[NotifyHandler] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ class Place:
 
     def handler(self) -> NotifyHandler:
         """A new one, as another Python worker has it."""
-        handler = build(self.notify_settings(), clock=self.clock, resolver=self.resolver)
+        handler = build(self.notify_settings(), self.receivers, clock=self.clock, resolver=self.resolver)
         assert isinstance(handler, NotifyHandler)
         self.handlers.append(handler)
         return handler

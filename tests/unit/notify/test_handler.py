@@ -18,9 +18,9 @@ from standardwebhooks import Webhook
 from core.decision import ErrorKind
 from core.downstream import limited_by
 from core.errors import SettingError
-from core.work import Applied, DownstreamHeld, Ignored
+from core.work import Applied, DownstreamHeld, Ignored, Receivers
 from notify import errors
-from notify.errors import FileUnusable, NoticeUnreadable, NotTaken, SubscribersUnreadable, Unreachable
+from notify.errors import FileUnusable, NoticeUnreadable, NotTaken, SubscriberGone, SubscribersUnreadable, Unreachable
 from notify.facts import fact_json, message_id
 from notify.handler import build
 from notify.settings import NotifySettings
@@ -225,6 +225,45 @@ def test_a_subscriber_that_was_taken_out_is_passed_over(place: Place, receiver: 
     assert place.handler()(item("bank")) == Ignored("there is no subscriber bank any more")
 
 
+def test_a_subscriber_that_vanishes_from_the_file_waits_in_every_worker(place: Place, receiver: Receiver) -> None:
+    """Also in a worker that was started later and never saw it."""
+    place.add("shop", receiver.port)
+    place.add("bank", receiver.port)
+    place.receivers.add(["shop", "bank"])
+    older, whole = place.handler(), place.file.read_text()
+    assert older(item("shop")) == Applied()
+    place.file.write_text(whole[whole.index("[bank]") :])
+    for handler in (older, place.handler()):
+        calls = Calls()
+        with limited_by(calls), pytest.raises(SubscriberGone, match="enabled = false.*or restart") as failed:
+            handler(item("shop", row("evt_2")))
+        assert failed.value.kind is ErrorKind.SNBE
+        assert (calls.called, calls.failures) == (["subscriber:shop"], [failed.value])
+        assert handler(item("bank")) == Applied()
+    place.file.write_text(whole)
+    os.utime(place.file, ns=(1, 1))
+    assert older(item("shop", row("evt_2"))) == Applied()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nobody\n"])
+def test_a_file_that_was_emptied_stops_the_stream(place: Place, receiver: Receiver, text: str) -> None:
+    place.add("shop", receiver.port)
+    handler = place.handler()
+    assert handler(item("shop")) == Applied()
+    place.file.write_text(text)
+    for _ in range(2):
+        with pytest.raises(SubscribersUnreadable, match="names nobody any more"):
+            handler(item("shop", row("evt_2")))
+
+
+def test_a_subscriber_that_is_switched_off_is_passed_over_whoever_the_stream_began_with(
+    place: Place, receiver: Receiver
+) -> None:
+    place.add("shop", receiver.port, "enabled = false")
+    place.receivers.add(["shop"])
+    assert place.handler()(item("shop")) == Ignored("subscriber shop isn't enabled")
+
+
 def test_a_file_that_cant_be_used_stops_the_stream(place: Place, receiver: Receiver) -> None:
     place.add("shop", receiver.port)
     handler = place.handler()
@@ -319,13 +358,13 @@ def test_a_handler_goes_on_after_its_subscriber_moved(place: Place, receiver: Re
 
 def test_building_connects_to_nobody_and_names_what_is_missing(place: Place, receiver: Receiver) -> None:
     place.add("shop", receiver.port)
-    handler = build(place.notify_settings())
+    handler = build(place.notify_settings(), Receivers())
     assert handler.version == "notify-1"
     assert receiver.connections == 0
     with pytest.raises(SettingError, match="notify.subscribers_file"):
-        build(NotifySettings())
+        build(NotifySettings(), Receivers())
     with pytest.raises(SettingError, match="notify.ca_file"):
-        build(NotifySettings(subscribers_file=str(place.file), ca_file=str(place.file)))
+        build(NotifySettings(subscribers_file=str(place.file), ca_file=str(place.file)), Receivers())
     assert pickle.loads(pickle.dumps(build)) is build
 
 
@@ -333,6 +372,7 @@ def test_errors_travel_between_processes_whole() -> None:
     made = [
         errors.SubscribersUnreadable(Path("s.toml"), "why"),
         errors.SubscriberUnknown("shp", ("shop",)),
+        errors.SubscriberGone("shop", Path("s.toml")),
         errors.FileUnusable("shop", Path("f"), "why"),
         errors.NoticeUnreadable("k", "why"),
         errors.AddressRefused("shop", "h", "why"),

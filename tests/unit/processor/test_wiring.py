@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from core.clock import SystemClock
 from notify.errors import SubscriberGone
@@ -35,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wired(tmp_path: Path, file: Path) -> Wired:
-    sections = {NotifySettings: NotifySettings(subscribers_file=str(file))}
+    sections: dict[type, BaseModel] = {NotifySettings: NotifySettings(subscribers_file=str(file))}
     return wire(load_streams()["notify"], "live", Layout(tmp_path).stream, sections)
 
 
