@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from load.bench import hanging
+from load.bench import e2e, hanging
+from load.bench.__main__ import GROUPS
 from load.bench.drain import Drained
-from load.bench.figures import SHORT_VARIABLE, Goal, Group
+from load.bench.e2e import Held, Window
+from load.bench.figures import GOALS, SHORT_VARIABLE, Goal, Group
 from load.bench.head_of_line import check_hanging
 from load.bench.retry import Try, lateness
+from load.client import RunningStack
 from load.latency import Decided
 
 HANGS = next(key for key in (f"stripe:acct_load:pi_{hanging.MARK}{n}" for n in range(10_000)) if hanging.hangs(key))
@@ -73,3 +76,17 @@ def test_a_round_in_which_nothing_hung_is_no_figure():
         check_hanging([decided("e1", "applied")])
     with pytest.raises(RuntimeError, match="1 of 2 events that should hang were applied"):
         check_hanging([decided(HANGS, "parked"), decided(HANGS, "applied")])
+
+
+def test_every_goal_is_a_figure_of_a_group_that_runs():
+    assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS}
+
+
+@pytest.mark.parametrize(("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9}), (900.0, {})])
+def test_a_rate_that_couldnt_be_sent_is_said_and_gives_no_figure(
+    monkeypatch: pytest.MonkeyPatch, sent_per_s: float, figures: dict[str, float]
+):
+    monkeypatch.setattr(Window, "at", lambda _, rate: Held(rate, sent_per_s, 0.2, 0.9))
+    console = Console(record=True, width=200)
+    assert e2e._fast(RunningStack(Path()), 30.0, console) == figures
+    assert ("1,200/s couldn't be sent: 900/s were" in console.export_text()) == (not figures)
