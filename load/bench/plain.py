@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +34,7 @@ START_S_MAX = 120.0
 
 
 def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> float:
-    """Seconds that Spark takes for all of a topic, in one batch, after it has done the same with ``warm_topic``."""
+    """Seconds that Spark's batches take for all of a topic, after it has done the same with ``warm_topic``."""
     command = [sys.executable, "-m", "load.bench.plain", "drain", "--kafka", bootstrap, "--folder", str(folder)]
     command += ["--warm", warm_topic, "--topic", topic]
     done = subprocess.run(
@@ -141,9 +141,23 @@ def _append(session: SparkSession, bootstrap: str, topic: str, start: str, folde
 
 def _drain(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> float:
     writer = _append(session, bootstrap, topic, "earliest", folder).trigger(availableNow=True)
-    began = time.monotonic()
-    writer.start(str(folder / "table")).awaitTermination()
-    return time.monotonic() - began
+    query = writer.start(str(folder / "table"))
+    query.awaitTermination()
+    return batches_s(query.recentProgress)
+
+
+def batches_s(progress: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds from the first batch's start to the last one's end, by what a query says of its batches (Spark's
+    ``StreamingQueryProgress``). Starting and ending the query isn't draining; payhook's time leaves both out too.
+
+    :raises RuntimeError: it doesn't say how its first batch went, or none took anything
+    """
+    batches = [one for one in progress if one["numInputRows"]]
+    if not batches or batches[0]["batchId"] != 0:
+        raise RuntimeError(f"a query's progress doesn't begin with its first batch: {list(progress)[:1]}")
+    took = timedelta(milliseconds=batches[-1]["durationMs"]["triggerExecution"])
+    ended_at = from_rfc3339(batches[-1]["timestamp"]) + took
+    return (ended_at - from_rfc3339(batches[0]["timestamp"])).total_seconds()
 
 
 def _live(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:

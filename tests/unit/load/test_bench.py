@@ -12,6 +12,7 @@ from load.bench.drain import Drained
 from load.bench.e2e import Held, Window
 from load.bench.figures import GOALS, SHORT_VARIABLE, Goal, Group
 from load.bench.head_of_line import check_hanging
+from load.bench.plain import batches_s
 from load.bench.retry import Try, lateness
 from load.client import RunningStack
 from load.latency import Decided
@@ -90,3 +91,24 @@ def test_a_rate_that_couldnt_be_sent_is_said_and_gives_no_figure(
     console = Console(record=True, width=200)
     assert e2e._fast(RunningStack(Path()), 30.0, console) == figures
     assert ("1,200/s couldn't be sent: 900/s were" in console.export_text()) == (not figures)
+
+
+def batch(number: int, second: int, took_ms: int, rows: int = 1_000) -> dict[str, object]:
+    """As Spark tells it."""
+    return {
+        "batchId": number,
+        "timestamp": f"2026-01-31T12:00:{second:02}.250Z",
+        "numInputRows": rows,
+        "durationMs": {"triggerExecution": took_ms, "addBatch": took_ms - 100},
+    }
+
+
+def test_the_plain_drain_takes_from_its_first_batchs_start_to_its_last_ones_end():
+    assert batches_s([batch(0, 3, 7_500)]) == 7.5
+    assert batches_s([batch(0, 3, 2_000), batch(1, 6, 4_000), batch(2, 30, 10, rows=0)]) == 7.0
+
+
+@pytest.mark.parametrize("progress", [[], [batch(0, 3, 10, rows=0)], [batch(7, 3, 2_000)]])
+def test_a_plain_drain_whose_first_batch_isnt_known_gives_no_time(progress: list[dict[str, object]]):
+    with pytest.raises(RuntimeError, match="doesn't begin with its first batch"):
+        batches_s(progress)
