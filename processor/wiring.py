@@ -273,7 +273,7 @@ class Starter:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
         wired, shared = self._wired, self._shared
         shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
-        source = open_source(wired, shared)
+        source, first_pass = open_source(wired, shared), _first_pass(wired, shared)
 
         def run_on(batches: Batches) -> Stream:
             return Stream(
@@ -283,12 +283,14 @@ class Starter:
                 lambda: self._telling.batch(batches, self._catch_up),
                 source,
                 self._catch_up,
-                _first_pass(wired),
+                first_pass,
             )
 
         def open_batches(tenure: Tenure) -> Batches:
             if not self._is_warm:
                 Executor(shared.session, wired.task, _tasks(wired, shared)).warm()
+                if first_pass is not None:
+                    first_pass.warm(shared.session)
                 self._is_warm = True
             return open_stream(wired, shared, source, self._metrics, self._catch_up, tenure)
 
@@ -381,10 +383,10 @@ def _producer(bootstrap: str) -> Callable[[], Any]:
     return partial(Producer, settings)
 
 
-def _first_pass(wired: Wired) -> FirstPass | None:
+def _first_pass(wired: Wired, shared: Shared) -> FirstPass | None:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     if wired.reads is not None:
         return None
     # With one task, a call that was left behind is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic), workers)
+    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import logging
 import pickle
 import signal
@@ -23,14 +24,15 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from core.event import Mode
+from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.intake import PACKED, Early, Item, KafkaRecord, new_item, packed, read_batch
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.worker import Task, handler_of, task_begins
+from processor.source.sources import COLUMNS
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,17 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 CALL_S_MAX = 0.001
 """Seconds that a pure call may take on average; what isn't handled when a chunk's time is over is left to the batch's
 own job, where a call that hangs costs its own event alone."""
+
+
+WARM_ROUNDS = 4
+WARM_RECORDS = 1_000
+_RECORD_TYPES = (
+    pa.string(),
+    pa.int32(),
+    pa.int64(),
+    pa.binary(),
+    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+)
 
 
 class _TimeOver(BaseException):
@@ -56,20 +69,33 @@ class Pass:
 
 
 class FirstPass:
-    """The driver's side, on the Python workers of that name. Where one dies of it, the batch is read again without a
-    pass.
+    """The driver's side, on the Python workers of that name, in at most so many ``tasks``. Where a worker dies of it,
+    the batch is read again without a pass.
     """
 
-    def __init__(self, told: Pass, workers: str) -> None:
+    def __init__(self, told: Pass, workers: str, tasks: int) -> None:
         self._told = told
         self._workers = workers
+        self._tasks = tasks
         self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(first_pass, told)
+
+    def warm(self, session: SparkSession) -> None:
+        """Takes what nobody wrote, so that the first records find the way from the JVM and back in use."""
+        body = json.dumps({"id": "nobody wrote this"}).encode()
+        event = poison_event("warm", body, self._told.mode, "")
+        headers = [{"key": name, "value": value} for name, value in to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
+        rows = [("warm", 0, offset, body, headers) for offset in range(WARM_RECORDS)]
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, _RECORD_TYPES, strict=True)]
+        frame = session.createDataFrame(pa.table(dict(zip(COLUMNS, arrays, strict=True))))
+        for _ in range(WARM_ROUNDS):
+            self.collect(frame)
 
     def collect(self, frame: DataFrame) -> pa.Table:
         """A batch's records, as `processor.decide.intake.read_table` takes them."""
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.mapInArrow(self._function, PASS_SCHEMA)
+                passing = frame.coalesce(self._tasks).mapInArrow(self._function, PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
