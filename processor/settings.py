@@ -88,7 +88,7 @@ class StreamSettings(BaseModel):
     )
     probe_s_max: float = Field(60.0, gt=0, description="longest wait between probes while the whole stream is blocked")
     batch_s: float = Field(
-        1.5,
+        2.5,
         gt=0,
         le=60,
         description="how long a batch should take while the stream is behind: longer ones drain faster, shorter ones "

@@ -14,8 +14,8 @@ HALF_LIFE_S = 5.0
 READ_EVERY_S = 0.5
 """Readings closer together than this are mostly noise."""
 
-SETTLE_S = 5.0
-"""A drain rate that nobody knew before is believed after so long."""
+SETTLE_S = 15.0
+"""A drain rate that nobody knew before is believed after so long: the first batches are smaller, and find all cold."""
 
 BEHIND_S = 5.0
 """A lag that takes longer than this to decide is a backlog: the SLO's bound is 5 s."""

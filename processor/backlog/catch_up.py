@@ -81,8 +81,11 @@ class CatchUp:
         """``marks`` are those after the batch."""
         if progress.batches != self._batches:
             self._batches = progress.batches
+            decided_s = progress.read_s + progress.seconds
+            # Where it met its limit the next batch was read while this one was decided.
+            seconds = max(progress.fetch_s, decided_s) if self._meets_limit else progress.fetch_s + decided_s
             self._meets_limit = progress.taken >= FULL_SHARE * self._pace.limit
-            self._pace.took(progress.taken, progress.fetch_s + progress.read_s + progress.seconds)
+            self._pace.took(progress.taken, seconds)
         self._ends.of(marks)
         ends = self._ends.latest
         if not ends:

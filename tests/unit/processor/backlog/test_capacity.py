@@ -8,6 +8,7 @@ from processor.backlog.capacity import (
     EXECUTORS_MAX,
     HOLD_S,
     RECOVER_S_WANTED,
+    SETTLE_S,
     UTILISATION_MAX,
     Advisor,
     Deployment,
@@ -71,7 +72,7 @@ def test_the_drain_rate_of_the_first_backlog_is_believed_after_some_seconds():
         rates.read(Reading(float(second), written, 10_000 * second))
         if rates.forecast is not None and said_at is None:
             said_at = second
-    assert said_at == 5
+    assert said_at == SETTLE_S
     assert rates.forecast is not None
     assert rates.forecast.drain_per_s == pytest.approx(10_000)
     assert rates.forecast.seconds == pytest.approx(25)
