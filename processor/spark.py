@@ -48,6 +48,7 @@ def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         # Each stream's jobs are in a pool of its own: none waits behind another stream's.
         "spark.scheduler.mode": "FAIR",
         # Delta's planner rules would be asked in every batch of every stream; its streaming source does without them.

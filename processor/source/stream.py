@@ -35,6 +35,13 @@ IDLE_CHECK_S = 0.05
 STOP_WAIT_S_MAX = 30.0
 PROBLEM_CHARS_MAX = 500
 
+ASYNC_PROGRESS = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Nothing rests on Spark's own checkpoint, which is made anew at every start: no batch waits until it is on disk."""
+
 _NO_ROOM = re.compile(
     r"No space left on device|Read-only file system|Disk quota exceeded|Input/output error|Permission denied"
     r"|FileNotFoundException.*checkpoints|ParentNotDirectoryException"
@@ -116,6 +123,7 @@ class Stream:
         limit = self._catch_up.limit
         stream = self._source.frame(self._batches.marks, limit)
         writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
+        writer = writer.options(**ASYNC_PROGRESS)
         if self._source.every_s > 0:
             writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")
         try:
