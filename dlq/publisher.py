@@ -148,6 +148,8 @@ class DlqPublisher:
         """Gives acknowledgements a last chance; what misses it is published after the next start."""
         if self._producer is not None:
             self._producer.flush(timeout_s)
+            # Letters on their way hold this publisher, which holds the producer: its threads would live on.
+            self._producer = None
         if self._catching_up is not None:
             self._catching_up.close()
         if self._watcher is not None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings as hypothesis_settings
+
+EXIT_STATUS = pytest.StashKey[int]()
 
 hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis_settings.register_profile("dev", deadline=None)
@@ -14,6 +17,22 @@ hypothesis_settings.register_profile("dev", deadline=None)
 hypothesis_settings.register_profile("faults", deadline=None, max_examples=2_000, print_blob=True)
 hypothesis_settings.register_profile("night", deadline=None, max_examples=50_000, print_blob=True)
 hypothesis_settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[EXIT_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends the process as payhook's own processes end: native threads of Kafka's and Delta's libraries may crash an
+    interpreter that takes itself apart beneath them, after everything was told.
+    """
+    if EXIT_STATUS in config.stash and not hasattr(config, "workerinput"):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash[EXIT_STATUS])
 
 
 @pytest.fixture(autouse=True)
