@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import httpx
 import psutil
 import pytest
 
+from load.client import wait_for
 from stack.children import answers_ok
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
 
@@ -23,8 +25,21 @@ PATIENT = {"PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "5000", "PAYHOOK_INGEST__LEASE_S"
 
 @pytest.fixture(scope="module")
 def workers(servers: Servers) -> Iterator[ReceiverUnderTest]:
-    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3", **PATIENT) as receiver:
+    with several_workers(servers, 3, **PATIENT) as receiver:
         yield receiver
+
+
+@contextmanager
+def several_workers(servers: Servers, count: int, **settings: str) -> Iterator[ReceiverUnderTest]:
+    """A receiver all of whose workers answer: it is ready as soon as one does."""
+    with receiver_on(servers, PAYHOOK_INGEST__WORKERS=str(count), **settings) as receiver:
+        assert wait_for(lambda: all(map(answers_ok, metrics_urls(receiver, count))), BACK_S)
+        yield receiver
+
+
+def metrics_urls(receiver: ReceiverUnderTest, count: int) -> list[str]:
+    first = int(receiver.metrics_url.rpartition(":")[2])
+    return [f"http://127.0.0.1:{first + number}/metrics" for number in range(count)]
 
 
 def pids(receiver: ReceiverUnderTest) -> list[int]:
@@ -53,15 +68,14 @@ def test_of_sixty_copies_over_two_receivers_of_which_one_has_three_workers_one_i
 
 
 def test_every_worker_takes_a_share(servers: Servers) -> None:
-    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="3") as receiver:
+    with several_workers(servers, 3) as receiver:
         assert len(pids(receiver)) == 3
         before = {pid: sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids(receiver)}
         with servers.publishing(240):
             for start in range(0, 240, 40):
                 assert set(storm([(receiver, receiver.stripe(str(start + n))) for n in range(40)])) == {(200, False)}
         assert all(sum(psutil.Process(pid).cpu_times()[:2]) > before[pid] for pid in before)
-        ports = [int(receiver.metrics_url.rpartition(":")[2]) + number for number in range(3)]
-        counted = [answers(f"http://127.0.0.1:{port}/metrics") for port in ports]
+        counted = [answers(url) for url in metrics_urls(receiver, 3)]
         assert sum(counted) == 240
 
 
@@ -96,8 +110,8 @@ def taken(receiver: ReceiverUnderTest, signed: Signed) -> int:
 
 
 def test_asked_to_end_all_workers_finish_what_they_accepted(servers: Servers) -> None:
-    times = {"PAYHOOK_INGEST__WORKERS": "3", "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "2500"}
-    with receiver_on(servers, **times) as receiver, ThreadPoolExecutor(12) as pool:
+    times = {"PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "2500"}
+    with several_workers(servers, 3, **times) as receiver, ThreadPoolExecutor(12) as pool:
         with servers.publishing(12):
             with servers.paused(servers.kafka):
                 told = [pool.submit(receiver.post, receiver.stripe(str(number))) for number in range(12)]
@@ -114,7 +128,7 @@ def test_asked_to_end_all_workers_finish_what_they_accepted(servers: Servers) ->
 
 
 def test_workers_end_when_their_parent_is_killed_so_that_another_one_can_have_the_port(servers: Servers) -> None:
-    with receiver_on(servers, PAYHOOK_INGEST__WORKERS="2") as receiver:
+    with several_workers(servers, 2) as receiver:
         orphans = [psutil.Process(pid) for pid in pids(receiver)]
         parent = orphans[0].parent()
         assert parent is not None
