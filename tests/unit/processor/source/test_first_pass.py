@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.intake import PACKED, read_table, without_answers
+from processor.decide.intake import PACKED, new_item, read_table, without_answers
+from processor.decide.numbering import answered
 from processor.judge.classify import Classifier
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
@@ -151,6 +153,16 @@ def test_answers_that_may_be_out_of_date_are_taken_away(tmp_path: Path):
     assert [record.early for record in stripped] == [None, None]
     assert [replace(record, early=None) for record in read_table(rows)] == stripped
     assert without_answers(table([])) == table([])
+
+
+def test_an_answer_is_not_taken_where_the_handler_is_to_be_told_more_than_the_event(tmp_path: Path):
+    engine = Plain(_made(tmp_path / "one"))
+    engine.post("a")
+    [record] = read_table(passed(table(engine._pending), told()))
+    item = new_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
+    assert answered(item) is not None
+    assert answered(replace(item, previous_dead=True)) is None
+    assert answered(replace(item, died_before=True)) is None
 
 
 def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):
