@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from journal.append import Appender, AppendUnknown, Overtaken, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
 
 BODIES_SCHEMA = pa.schema(
@@ -35,8 +36,8 @@ class BodyStore:
         try:
             if may_create and not DeltaTable.is_deltatable(path):
                 _create(path)
-            self._handle = DeltaTable(path)
-        except (DeltaError, OSError) as failed:
+            self._appender = Appender.open(path)
+        except (DeltaError, OSError, TableUnfit) as failed:
             raise StorageDown("the bodies", path, problem_of(failed)) from failed
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
@@ -49,8 +50,8 @@ class BodyStore:
         hashes, raw = zip(*bodies, strict=True)
         table = pa.table([pa.array(hashes, pa.string()), pa.array(raw, pa.binary())], schema=BODIES_SCHEMA)
         try:
-            write_deltalake(self._handle, table, mode="append")
-        except (DeltaError, OSError) as failed:
+            self._appender.append(table)
+        except (Overtaken, AppendUnknown, OSError) as failed:
             raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
+from journal.append import Check
 from journal.errors import JournalBroken
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS
 
@@ -27,6 +29,15 @@ CONSTRAINTS = {
     "decision_is_known": f"decision IN ({_DECISIONS})",
     "counts_are_sane": "seq > 0 AND item_seq > 0 AND item_seq <= seq AND attempt >= 0",
 }
+CHECKS: dict[str, Check] = {
+    "decision_is_known": lambda rows: pc.is_in(rows["decision"], pa.array([one.value for one in Decision])),
+    "counts_are_sane": lambda rows: pc.and_(
+        pc.and_(pc.greater(rows["seq"], 0), pc.greater(rows["item_seq"], 0)),
+        pc.and_(pc.less_equal(rows["item_seq"], rows["seq"]), pc.greater_equal(rows["attempt"], 0)),
+    ),
+}
+"""What `CONSTRAINTS` say, for the writer; Spark and delta-rs go by their text."""
+
 TRIES_MAX = 5
 """Starters that make the same table at once get in each other's way; each try begins from what is there."""
 
@@ -82,16 +93,6 @@ def _add_columns(path: str, table: DeltaTable) -> None:
     if lacking:
         properties = CommitProperties(custom_metadata={"payhook.kind": "columns"})
         table.alter.add_columns(lacking, commit_properties=properties)
-
-
-def widened(rows: pa.Table, handle: DeltaTable) -> pa.Table:
-    """Rows with NULLs for what newer code added to the table: Delta takes whole rows only. Their hashes stay."""
-    if len(handle.schema().fields) == rows.num_columns:
-        return rows
-    for field in pa.schema(handle.schema().to_arrow()):
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    return rows
 
 
 def _missing(table: DeltaTable) -> dict[str, str]:

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused, TableUnfit
 from journal.chain import commit_digest, extend
-from journal.errors import BatchInvalid, CommitUnknown, Fenced, StorageDown, problem_of
+from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
-from journal.schema import JOURNAL_SCHEMA, JournalRow, stamped
+from journal.schema import JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
-from journal.table import create_table, widened
+from journal.table import CHECKS, create_table
 
 EPOCH_TRIES_MAX = 20
 """A live writer wins the race for the next version whenever its commit falls between reading and writing here: about
@@ -28,8 +29,6 @@ OWNER_NOTE = "owner"
 """The note that names the process which began the epoch."""
 
 _NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
-_FENCED = re.compile(r"concurrent transaction|metadata|protocol", re.IGNORECASE)
-_REFUSED_ROWS = re.compile(r"failed validation check")
 
 
 @dataclass(slots=True)
@@ -61,16 +60,16 @@ class Committed:
 class JournalWriter:
     """Appends batches to one stream's journal.
 
-    The table handle is opened when the epoch begins and serves commits only. It is never refreshed, and nothing else
-    is done by it: a refreshed handle has seen a later epoch, and its next commit would be let through. All commits
-    carry one application id, so that Delta refuses every commit after somebody else's, however often it is tried.
+    The appender is opened when the epoch begins and never refreshed: a refreshed one has seen a later epoch, and its
+    next commit would be let through. All commits carry one application id, so that every commit after somebody else's
+    is refused, however often it is tried.
     A writer whose commit failed is of no further use; whoever goes on begins another epoch with another writer.
     """
 
     def __init__(self, path: str, stream: str) -> None:
         self._path = path
         self._stream = stream
-        self._handle: DeltaTable | None = None
+        self._appender: Appender | None = None
         self._state: JournalState | None = None
         self._ended: Fenced | CommitUnknown | None = None
 
@@ -101,21 +100,23 @@ class JournalWriter:
         :raises StorageDown: the table can't be reached or written now; another writer may try again
         :raises JournalBroken: the log or the rows contradict themselves
         """
-        if self._handle is not None:
+        if self._appender is not None:
             raise BatchInvalid("this writer has begun its epoch; another one takes another writer")
         problem = "no try was made"
         for _ in range(EPOCH_TRIES_MAX):
             try:
-                handle = DeltaTable(self._path)
-                state = self._next_epoch(handle.version(), starts, tenure)
-                self._write(handle, JOURNAL_SCHEMA.empty_table(), state, {"payhook.kind": "epoch"})
-            except CommitFailedError as refused:
+                appender = Appender.open(self._path, checks=CHECKS)
+                state = self._next_epoch(appender.version, starts, tenure)
+                version = self._write(appender, None, state, {"payhook.kind": "epoch"})
+            except (Overtaken, AppendUnknown) as refused:
                 problem = problem_of(refused)
                 continue
+            except TableUnfit as unfit:
+                raise JournalBroken(self._path, unfit.problem) from unfit
             except (DeltaError, OSError) as failed:
                 raise StorageDown("the journal", self._path, problem_of(failed)) from failed
-            self._handle = handle
-            self._state = read_state(self._path, handle.version())
+            self._appender = appender
+            self._state = read_state(self._path, version)
             if tenure is not None:
                 tenure.epoch = self._state.epoch
             return self._state
@@ -153,28 +154,27 @@ class JournalWriter:
         """
         if self._ended is not None:
             raise self._ended
-        if self._handle is None or self._state is None:
+        if self._appender is None or self._state is None:
             raise BatchInvalid("no epoch was begun")
         table, state = self._stamp(self._state, rows, marks, published_upto)
         state = replace(state, notes=_noted(state.notes, notes or {}))
         self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
         try:
-            self._write(self._handle, table, state, {"payhook.batch_seq": str(rows[0].seq)})
+            version = self._write(self._appender, table, state, {"payhook.batch_seq": str(rows[0].seq)})
+        except RowsRefused as refused:
+            self._ended = None
+            raise BatchInvalid(refused.problem) from refused
         except Exception as failed:
             raise self._end(failed, state.epoch) from failed
         self._ended = None
-        self._state = replace(state, version=self._handle.version())
-        return Committed(self._state.version, rows[0].seq, rows[-1].seq)
+        self._state = replace(state, version=version)
+        return Committed(version, rows[0].seq, rows[-1].seq)
 
     def _end(self, failed: Exception, epoch: int) -> Exception:
-        problem = problem_of(failed)
-        if _REFUSED_ROWS.search(problem):
-            self._ended = None
-            return BatchInvalid(problem)
-        if isinstance(failed, CommitFailedError) and _FENCED.search(problem):
-            self._ended = Fenced(self._stream, epoch, problem)
+        if isinstance(failed, Overtaken):
+            self._ended = Fenced(self._stream, epoch, problem_of(failed))
         else:
-            self._ended = CommitUnknown(self._stream, problem)
+            self._ended = CommitUnknown(self._stream, problem_of(failed))
         return self._ended
 
     def _stamp(
@@ -193,7 +193,7 @@ class JournalWriter:
         )
         return table, after
 
-    def _write(self, handle: DeltaTable, table: pa.Table, state: JournalState, extra: dict[str, str]) -> None:
+    def _write(self, appender: Appender, table: pa.Table | None, state: JournalState, extra: dict[str, str]) -> int:
         seq = state.next_seq - 1
         metadata = {
             "payhook.stream": self._stream,
@@ -204,10 +204,8 @@ class JournalWriter:
             "payhook.chain": state.chain,
             "payhook.published_upto": str(state.published_upto),
         } | {PREFIX + name: text for name, text in state.notes.items()}
-        # Delta compares application ids, not versions: any later commit under this one is a conflict.
-        fence = Transaction(f"payhook-{self._stream}", seq)
-        properties = CommitProperties(custom_metadata=metadata | extra, app_transactions=[fence])
-        write_deltalake(handle, widened(table, handle), mode="append", commit_properties=properties)
+        # What counts is the application id, not the version: any later commit under this one is a conflict.
+        return appender.append(table, AppTransaction(f"payhook-{self._stream}", seq), metadata | extra)
 
 
 def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from core.work import postings_from_json
+from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, TableUnfit
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP, JournalRow
 from ledger.accounts import merchant_of
@@ -43,7 +44,11 @@ that a start never reads more than this many rows for nothing."""
 MARK_APP_ID = "payhook-postings"
 """The Delta app transaction whose version is the mark: the seq up to which every row is reflected."""
 
-_TABLE_CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
+_TABLE_CONFIGURATION = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 1 hours",
+}
 
 _COLUMNS = (
     "seq",
@@ -91,16 +96,16 @@ class PostingsAhead(PayhookError):
 
 
 class PostingsWriter:
-    """Appends the journal's bookings, each exactly once, through one handle that is never refreshed.
+    """Appends the journal's bookings, each exactly once, through one appender that is never refreshed.
 
-    The rows and the mark are one commit. A writer that another one has overtaken is refused by Delta, because both
-    move the same app transaction.
+    The rows and the mark are one commit. A writer that another one has overtaken is refused, because both move the
+    same app transaction.
     """
 
-    def __init__(self, path: str, handle: DeltaTable) -> None:
+    def __init__(self, path: str, appender: Appender, mark: int) -> None:
         self._path = path
-        self._handle = handle
-        self._mark = handle.transaction_version(MARK_APP_ID) or 0
+        self._appender = appender
+        self._mark = mark
         self._seen = self._mark
 
     @classmethod
@@ -112,8 +117,9 @@ class PostingsWriter:
         try:
             if not DeltaTable.is_deltatable(path):
                 _create(path)
-            return cls(path, DeltaTable(path))
-        except (DeltaError, OSError) as failed:
+            table = DeltaTable(path)
+            return cls(path, Appender.open(path, version=table.version()), mark_of(table))
+        except (DeltaError, OSError, TableUnfit) as failed:
             raise PostingsRefused(path, str(failed)) from failed
 
     @property
@@ -145,12 +151,9 @@ class PostingsWriter:
         self._seen = fresh[-1].seq
 
     def _commit(self, table: pa.Table, mark: int) -> None:
-        properties = CommitProperties(
-            custom_metadata={"payhook.mark": str(mark)}, app_transactions=[Transaction(MARK_APP_ID, mark)]
-        )
         try:
-            write_deltalake(self._handle, table, mode="append", commit_properties=properties)
-        except (DeltaError, OSError) as refused:
+            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), {"payhook.mark": str(mark)})
+        except (Overtaken, AppendUnknown, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._mark = mark
 

@@ -16,8 +16,8 @@ from deltalake.schema import PrimitiveType
 import journal.writer
 from journal.errors import Fenced, JournalBroken
 from journal.reader import JournalReader
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, row_hash
-from journal.table import CONFIGURATION, CONSTRAINTS, create_table, widened
+from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, row_hash, stamped
+from journal.table import CONFIGURATION, CONSTRAINTS, create_table
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row
 
@@ -44,10 +44,10 @@ class OldCode:
         self._patch = monkeypatch
 
     def __enter__(self) -> None:
-        self._patch.setattr(journal.writer, "widened", lambda rows, _: rows.select(OLD_SCHEMA.names))
+        self._patch.setattr(journal.writer, "stamped", lambda *given: stamped(*given).select(OLD_SCHEMA.names))
 
     def __exit__(self, *_: object) -> None:
-        self._patch.setattr(journal.writer, "widened", widened)
+        self._patch.setattr(journal.writer, "stamped", stamped)
 
 
 def begun(path: str) -> JournalWriter:
