@@ -97,6 +97,12 @@ class StreamSettings(BaseModel):
     offsets_per_batch_max: int = Field(
         32_000, ge=1, description="most records that one batch takes, however fast batches are"
     )
+    bytes_per_batch_max: int = Field(
+        256 << 20,
+        ge=1 << 20,
+        description="most that one batch should take into the driver's memory (processor.driver_memory holds it once "
+        "more); a stream begins with as many records as fit if all are as large as payload_bytes_max",
+    )
     due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
     drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
     tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")

@@ -59,7 +59,7 @@ RECORDS_MIN = 100
 """A batch may always take so many records, however slow its handlers are."""
 
 RECORDS_FIRST = 2_000
-"""Before anything is known of what a batch costs: about what one takes in half a second."""
+"""At most, before anything is known of what a batch costs: about what one takes in half a second."""
 
 
 class Places(Protocol):
@@ -305,7 +305,10 @@ class Starter:
 def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
     config, reads = wired.config, wired.reads
     records_max = config.offsets_per_batch_max
-    limits = PaceLimits(config.batch_s, min(RECORDS_MIN, records_max), records_max, min(RECORDS_FIRST, records_max))
+    first = min(RECORDS_FIRST, records_max, max(1, config.bytes_per_batch_max // config.payload_bytes_max))
+    limits = PaceLimits(
+        config.batch_s, min(RECORDS_MIN, first), records_max, first, bytes_max=config.bytes_per_batch_max
+    )
     ends = EndsWatch(KafkaEnds(shared.bootstrap) if reads is None else JournalEnds(reads.journal))
     executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
     return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)

@@ -72,6 +72,10 @@ class CatchUp:
         if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
             self._rates = Rates(float(notes[DRAIN_NOTE]))
 
+    def begin(self) -> None:
+        """A run of the stream begins."""
+        self._pace.begin()
+
     def notes(self) -> dict[str, str]:
         """For the journal."""
         drain_per_s = self._rates.drain_per_s
@@ -85,7 +89,7 @@ class CatchUp:
             # Where it met its limit the next batch was read while this one was decided.
             seconds = max(progress.fetch_s, decided_s) if self._meets_limit else progress.fetch_s + decided_s
             self._meets_limit = progress.taken >= FULL_SHARE * self._pace.limit
-            self._pace.took(progress.taken, seconds)
+            self._pace.took(progress.taken, seconds, progress.fetch_bytes)
         self._ends.of(marks)
         ends = self._ends.latest
         if not ends:

@@ -14,6 +14,9 @@ LONGER_MAX = 3.0
 SMALL_SHARE = 0.1
 """Of the limit: what a batch of at most so many records costs is mostly fixed."""
 
+BYTES_FADE = 0.9
+"""Of the bytes of a record as they were lately, with each batch of smaller ones."""
+
 APART = 2.0
 """Two batches tell fixed cost and cost a record apart where one has so many times the other's records."""
 
@@ -24,6 +27,9 @@ FADE = 0.985
 """Of a fixed cost that nothing speaks for any more, with each batch: it may have been a slow hour's."""
 
 GROW_MAX = 2.0
+GROW_MAX_UNKNOWN = 4.0
+"""Before anything is known of what a batch costs, and while one takes far less than its time."""
+
 SHRINK_MAX = 4.0
 CHANGE_MIN = 0.2
 """A limit that is off by less is left alone."""
@@ -34,12 +40,15 @@ TOO_LONG = 1.5
 
 @dataclass(frozen=True, slots=True)
 class PaceLimits:
-    """``batch_s``: how long a full batch should take. ``first``: before anything was measured."""
+    """``batch_s``: how long a full batch should take. ``first``: before anything was measured. ``bytes_max``: of all
+    records of a batch together.
+    """
 
     batch_s: float
     records_min: int
     records_max: int
     first: int
+    bytes_max: int
 
     def __post_init__(self) -> None:
         assert 0 < self.records_min <= self.first <= self.records_max
@@ -59,38 +68,53 @@ class Pace:
         self._limit = limits.first
         self._fixed = _FixedCost()
         self._is_warm = False
+        self._each_bytes = 0.0
 
     @property
     def limit(self) -> int:
         """Most records of the next batch."""
         return self._limit
 
-    def took(self, records: int, seconds: float) -> bool:
-        """A batch with ``records`` took ``seconds``; returns whether `limit` changed.
+    def begin(self) -> None:
+        """A run begins: of what waits for it nothing is known, and the last one may have ended on a batch too large."""
+        self._limit = min(self._limit, self._limits.first)
 
-        It moves at most to the double or a quarter at a time.
+    def took(self, records: int, seconds: float, size_bytes: int = 0) -> bool:
+        """A batch with ``records`` of ``size_bytes`` together took ``seconds``; returns whether `limit` changed.
+
+        It grows to the double at most (at first fourfold), and falls to a quarter at most or to what `bytes_max`
+        allows.
         """
         if records <= 0 or seconds <= 0:
             return False
+        self._each_bytes = max(size_bytes / records, BYTES_FADE * self._each_bytes)
+        before = self._limit
+        self._limit = min(self._by_time(records, seconds), self._by_bytes())
+        return self._limit != before
+
+    def _by_bytes(self) -> int:
+        return max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
+
+    def _by_time(self, records: int, seconds: float) -> int:
+        """The next limit, if batches were bounded by their time alone."""
         if not self._is_warm:
             self._is_warm = True
-            return False
+            return self._limit
         self._fixed.learn(records, seconds, self._limit)
         share = self._share(seconds)
         if records < self._limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
-            return False
-        wanted = self._limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
+            return self._limit
+        grow_max = GROW_MAX if self._fixed.is_known else GROW_MAX_UNKNOWN
+        wanted = self._limit * max(1 / SHRINK_MAX, min(share, grow_max))
         limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
         if abs(limit - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(limit):
-            return False
-        changed = limit != self._limit
-        self._limit = limit
-        return changed
+            return self._limit
+        return limit
 
     def _share(self, seconds: float) -> float:
         """Of its records: what a batch should have taken instead. Nothing is known before two sizes were seen."""
         if not self._fixed.is_known and seconds < LONGER_MAX * self._limits.batch_s:
-            return APART
+            return max(APART, self._limits.batch_s / seconds)
         return self._whole_s() / seconds
 
     def _whole_s(self) -> float:

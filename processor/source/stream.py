@@ -120,6 +120,7 @@ class Stream:
 
     def _start(self) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self._catch_up.begin()
         limit = self._catch_up.limit
         stream = self._source.frame(self._batches.marks, limit)
         writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
@@ -198,6 +199,7 @@ class Stream:
         if read is None or self._stop.is_set():
             return
         self._batches.progress.fetch_s = read.seconds
+        self._batches.progress.fetch_bytes = read.table.nbytes
         # What blocked the stream may have been mended by other settings than a pure handler answered by.
         self._run(without_answers(read.table) if was_blocked else read.table)
         self._probe_while_blocked()
@@ -208,7 +210,11 @@ class Stream:
             self._ahead.wait()
 
     def _collected(self, frame: DataFrame) -> pa.Table:
-        return frame.toArrow() if self._first_pass is None else self._first_pass.collect(frame)
+        return (
+            frame.toArrow()
+            if self._first_pass is None
+            else self._first_pass.collect(frame, self._batches.progress.taken)
+        )
 
     def _probe_while_blocked(self) -> None:
         """The whole stream is blocked: nothing more is fetched until a probe gets through."""

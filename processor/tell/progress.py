@@ -21,6 +21,7 @@ class Progress:
     taken: int = 0
     seconds: float = 0.0
     fetch_s: float = 0.0
+    fetch_bytes: int = 0
     read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None

@@ -94,6 +94,9 @@ class NoCatchUp:
     limit = 100
     meets_limit = False
 
+    def begin(self) -> None:
+        """Nothing to begin."""
+
     def after_batch(self, progress: Progress, marks: Marks) -> None:
         """Nothing to adapt."""
 

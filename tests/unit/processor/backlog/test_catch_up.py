@@ -14,7 +14,7 @@ from processor.backlog.pace import Pace, PaceLimits
 from processor.tell.progress import Progress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000)
+LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000, bytes_max=1 << 28)
 STEPS = {"fetch": 0.3, "read": 0.1, "lookup": 0.1, "handle": 0.3, "commit": 0.1, "derive": 0.1}
 
 

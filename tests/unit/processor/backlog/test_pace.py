@@ -5,9 +5,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.backlog.pace import GROW_MAX, Pace, PaceLimits
+from processor.backlog.pace import BYTES_FADE, GROW_MAX_UNKNOWN, Pace, PaceLimits
 
-LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=50_000, first=2_000)
+MIB = 1 << 20
+LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=50_000, first=2_000, bytes_max=256 * MIB)
 
 
 def drain(pace: Pace, fixed_s: float, each_s: float, batches: int, noise: float = 0.0, seed: int = 1) -> list[float]:
@@ -53,7 +54,7 @@ def test_the_limit_keeps_its_bounds_whatever_batches_cost(batches: list[tuple[in
         before = pace.limit
         changed = pace.took(records, seconds)
         assert LIMITS.records_min <= pace.limit <= LIMITS.records_max
-        assert pace.limit <= before * GROW_MAX
+        assert pace.limit <= before * GROW_MAX_UNKNOWN
         assert changed == (pace.limit != before)
 
 
@@ -78,3 +79,47 @@ def test_an_empty_batch_says_nothing():
     pace = Pace(LIMITS)
     assert not pace.took(0, 5.0)
     assert pace.limit == LIMITS.first
+
+
+def test_batches_of_large_records_stay_within_their_bytes_though_they_are_quick():
+    pace = Pace(LIMITS)
+    for _ in range(20):
+        pace.took(pace.limit, 0.1, pace.limit * 1_000)
+    assert pace.limit == LIMITS.records_max
+    pace.took(pace.limit, 0.1, 200 * MIB)
+    pace.took(100, 0.1, 100 * MIB)
+    assert pace.limit == 256
+
+
+def test_after_large_records_smaller_ones_are_believed_little_by_little():
+    pace = Pace(LIMITS)
+    pace.took(100, 0.1, 100 * MIB)
+    batches = 0
+    while pace.limit < LIMITS.first:
+        pace.took(pace.limit, 0.1, pace.limit * 1_000)
+        batches += 1
+    assert 10 < batches < 40
+    assert MIB * BYTES_FADE**batches * pace.limit <= LIMITS.bytes_max * 1.2
+
+
+def test_a_new_run_begins_as_small_as_the_first():
+    pace = Pace(LIMITS)
+    drain(pace, 0.1, 1 / 20_000, 20)
+    assert pace.limit > LIMITS.first
+    pace.begin()
+    assert pace.limit == LIMITS.first
+
+
+def test_a_new_run_after_slow_batches_begins_with_no_more_than_they_had():
+    pace = Pace(LIMITS)
+    drain(pace, 0.1, 1 / 200, 20)
+    before = pace.limit
+    pace.begin()
+    assert pace.limit == before < LIMITS.first
+
+
+def test_a_small_first_limit_is_left_soon():
+    pace = Pace(PaceLimits(batch_s=2.5, records_min=100, records_max=32_000, first=256, bytes_max=256 * MIB))
+    took = drain(pace, 0.25, 1 / 8_000, 8)
+    assert pace.limit > 10_000, took
+    assert sum(took[:4]) < 2.5
