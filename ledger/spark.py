@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from core.jvm import jars_conf
+
 SMALL_ROWS_MAX = 200_000
 """Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
 
@@ -27,18 +29,17 @@ def open_read_session(
     scratch = work_dir / "spark-read"
     scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in _conf(driver_memory, jars, scratch, rows).items():
+    for key, value in {**jars_conf(jars, master), **_conf(driver_memory, scratch, rows)}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path, rows: int) -> dict[str, str]:
+def _conf(driver_memory: str, scratch: Path, rows: int) -> dict[str, str]:
     small = rows <= SMALL_ROWS_MAX
     jvm = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}"
     return {
-        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

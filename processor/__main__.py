@@ -77,7 +77,9 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
-    session = open_session("payhook", master, processor.driver_memory, spark_jars(), settings.data_dir)
+    session = open_session(
+        "payhook", master, processor.driver_memory, spark_jars(), settings.data_dir, processor.jvm_options
+    )
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
     return Shared(session, settings.kafka.bootstrap_servers, adapters, clock, int(cores))

@@ -10,17 +10,21 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from core.jvm import jars_conf
+
 _LOCAL = re.compile(r"local\[(\d+)\]")
 
 
-def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path) -> SparkSession:
+def open_session(
+    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, jvm_options: str = ""
+) -> SparkSession:
     """A session whose Python workers run this interpreter. ``work_dir`` takes Spark's scratch files."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     scratch = work_dir / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in _conf(driver_memory, jars, scratch).items():
+    for key, value in {**jars_conf(jars, master), **_conf(driver_memory, scratch, jvm_options)}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -36,13 +40,12 @@ def with_slots(master: str, more: int) -> str:
     return master if local is None else f"local[{int(local[1]) + more}]"
 
 
-def _conf(driver_memory: str, jars: Sequence[Path], scratch: Path) -> dict[str, str]:
+def _conf(driver_memory: str, scratch: Path, jvm_options: str) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {jvm_options}",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",

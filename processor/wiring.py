@@ -49,6 +49,7 @@ from processor.source.first_pass import FirstPass, Pass
 from processor.source.journal_source import JournalSource, has_journal
 from processor.source.sources import Held, KafkaSource, Source
 from processor.source.stream import Stream
+from processor.source.warming import warm_up
 from processor.streams import StreamConfig
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.telling import Telling
@@ -291,6 +292,8 @@ class Starter:
                 Executor(shared.session, wired.task, _tasks(wired, shared)).warm()
                 if first_pass is not None:
                     first_pass.warm(shared.session)
+                    if isinstance(source, KafkaSource):
+                        warm_up(source, first_pass, wired.places.checkpoint)
                 self._is_warm = True
             return open_stream(wired, shared, source, self._metrics, self._catch_up, tenure)
 

@@ -67,6 +67,7 @@ def _java(logging: Path) -> tuple[str, ...]:
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
         "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={logging}",
         "-cp",

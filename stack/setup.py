@@ -47,6 +47,7 @@ def main() -> int:
             install_environment()
             install_jars()
             install_redis()
+            archive_classes()
     except PayhookError as problem:
         _say(str(problem))
         return 1
@@ -77,6 +78,34 @@ def install_jars() -> None:
     """A process of the environment's own, because the resolver is Spark's."""
     if not all(jars.is_installed(lock, folder) for lock, folder in jars.LISTS):
         _run([str(VENV / "bin" / "python"), "-m", "stack.jars"])
+
+
+def archive_classes() -> None:
+    """The classes that Spark's JVM loads, so that each start is shorter. Tried once: all works without."""
+    java = find_java()
+    wanted = {
+        "java": f"{java.version} {java.home}",
+        "jars": _sha256(paths.SPARK_LOCK),
+        "packages": _sha256(REQUIREMENTS),
+        "checkout": str(paths.CHECKOUT),
+    }
+    stamp = paths.JARS / "spark" / "classes.stamp.json"
+    if _reads(stamp) == wanted:
+        return
+    _say("archiving the classes that Spark loads, for shorter starts …")
+    log = paths.STATE / "class-archive.log"
+    made = subprocess.run(
+        [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
+        cwd=paths.CHECKOUT,
+        env=_clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=log.open("wb"),
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if made.returncode != 0:
+        _say(f"that didn't work ({log} says why); all else does, starts take some seconds longer")
+    stamp.write_text(json.dumps(wanted), "utf-8")
 
 
 def install_redis() -> None:
@@ -142,10 +171,11 @@ def _lines_of(lock: Path, package: str) -> str:
 
 
 def _run(command: Sequence[str]) -> None:
-    clean = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    }
-    subprocess.run(command, cwd=paths.CHECKOUT, env=clean, stdin=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=paths.CHECKOUT, env=_clean_environment(), stdin=subprocess.DEVNULL, check=True)
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES}
 
 
 @contextlib.contextmanager

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from core.clock import to_micros
+from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS
 from journal.marks import marks_to_json
 from journal.schema import JOURNAL_SCHEMA
-from journal.table import create_table
-from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
+from journal.table import CHECKS, create_table
+from ledger.postings import MARK_APP_ID, PostingsWriter
 
 ROWS_PER_FILE = 500_000
 """About what maintenance leaves; what came since is in files of their own."""
@@ -64,12 +64,12 @@ def make_history(
     ``done`` is told how many rows each file took.
     """
     create_table(str(journal), stream)
-    table = DeltaTable(str(journal))
+    appender = Appender.open(str(journal), checks=CHECKS)
     since = 1
     for count in _file_sizes(rows):
         until = since + count
-        properties = _properties(stream, until - 1)
-        write_deltalake(table, _rows(since, until), mode="append", commit_properties=properties)
+        fence = AppTransaction(f"payhook-{stream}", until - 1)
+        appender.append(_rows(since, until), fence, _told(stream, until - 1))
         done(count)
         since = until
     if postings is not None:
@@ -139,24 +139,20 @@ def _digest(number: int) -> str:
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 
-def _properties(stream: str, seq: int) -> CommitProperties:
-    """As the journal's writer has them, with nothing known of any topic that exists."""
-    return CommitProperties(
-        custom_metadata={
-            "payhook.stream": stream,
-            "payhook.epoch": "1",
-            "payhook.seq": str(seq),
-            "payhook.marks": marks_to_json({}),
-            "payhook.start": marks_to_json({}),
-            "payhook.chain": GENESIS,
-            "payhook.published_upto": str(seq),
-        },
-        app_transactions=[Transaction(f"payhook-{stream}", seq)],
-    )
+def _told(stream: str, seq: int) -> dict[str, str]:
+    """What the journal's writer says of a commit, with nothing known of any topic that exists."""
+    return {
+        "payhook.stream": stream,
+        "payhook.epoch": "1",
+        "payhook.seq": str(seq),
+        "payhook.marks": marks_to_json({}),
+        "payhook.start": marks_to_json({}),
+        "payhook.chain": GENESIS,
+        "payhook.published_upto": str(seq),
+    }
 
 
 def _pass_over(postings: Path, rows: int) -> None:
     """A table of postings whose mark is past the history: what a start asks of it, without its 20 million lines."""
     PostingsWriter.open(str(postings))
-    properties = CommitProperties(app_transactions=[Transaction(MARK_APP_ID, rows)])
-    write_deltalake(str(postings), POSTINGS_SCHEMA.empty_table(), mode="append", commit_properties=properties)
+    Appender.open(str(postings)).append(None, AppTransaction(MARK_APP_ID, rows))

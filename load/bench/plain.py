@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
+from core.jvm import jars_conf
 from load.client import NotInTime, wait_for
 from stack.jars import spark_jars
 from stack.server import Server
@@ -106,7 +107,7 @@ def _session(folder: Path) -> SparkSession:
     scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.appName("plain").master("local[2]")
     conf = {
-        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        **jars_conf(spark_jars(), "local[2]"),
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

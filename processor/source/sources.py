@@ -21,6 +21,7 @@ _COLUMN_TYPES = (
     "binary",
     "array<struct<key:string,value:binary>>",
 )
+_NOTHING = tuple(f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
 
 Held: TypeAlias = dict[str, dict[int, tuple[int, int]]]
 """First offset held and next offset to come, by topic and partition."""
@@ -87,11 +88,19 @@ class KafkaSource:
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """The topics' records alone, without the tick."""
+        return self._topics_from(starting_offsets({topic: marks[topic] for topic in self.topics}), records_max)
+
+    def idle_frame(self) -> DataFrame:
+        """What comes from now on, and rows of NULLs without end."""
+        ticks = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        return self._topics_from("latest", 1).unionByName(ticks.selectExpr(*_NOTHING))
+
+    def _topics_from(self, starts: str, records_max: int) -> DataFrame:
         return (
             self.session.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap)
             .option("subscribe", ",".join(sorted(self.topics)))
-            .option("startingOffsets", starting_offsets({topic: marks[topic] for topic in self.topics}))
+            .option("startingOffsets", starts)
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
             .option("maxOffsetsPerTrigger", records_max)
@@ -107,9 +116,8 @@ class KafkaSource:
 
 def tick(session: SparkSession, tick_s: int) -> DataFrame:
     """A streaming frame of a row of NULLs every ``tick_s`` seconds."""
-    nothing = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
     rate = session.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    return rate.where(f"value % {tick_s} = 0").selectExpr(*nothing)
+    return rate.where(f"value % {tick_s} = 0").selectExpr(*_NOTHING)
 
 
 def starting_offsets(marks: Marks) -> str:

@@ -1,0 +1,68 @@
+"""Batches of nothing before the first one, on real Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from processor.source.warming import BATCHES, warm_up
+from processor.spark import open_session
+from stack.jars import spark_jars
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    opened = open_session("warming-test", "local[2]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
+    yield opened
+    opened.stop()
+
+
+class Ticks:
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def idle_frame(self) -> DataFrame:
+        return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+
+class Broken:
+    def idle_frame(self) -> DataFrame:
+        raise PySparkException("there is no such source")
+
+
+class Counts:
+    def __init__(self, fails: bool = False) -> None:
+        self.rows = 0
+        self._fails = fails
+
+    def collect(self, frame: DataFrame, records: int) -> object:
+        self.rows += frame.count()
+        if self._fails:
+            raise ValueError("no record can be read")
+        return None
+
+
+def test_some_batches_are_taken_and_nothing_goes_on_afterwards(session: SparkSession, tmp_path: Path) -> None:
+    counts = Counts()
+    warm_up(Ticks(session), counts, tmp_path / "checkpoint")
+    assert 1 <= counts.rows <= BATCHES + 1
+    assert not session.streams.active
+
+
+def test_what_goes_wrong_is_left_to_the_stream_itself(session: SparkSession, tmp_path: Path) -> None:
+    warm_up(Ticks(session), Counts(fails=True), tmp_path / "checkpoint")
+    warm_up(Broken(), Counts(), tmp_path / "checkpoint")
+    assert not session.streams.active
+
+
+def test_the_archive_of_classes_that_set_up_made_is_used(session: SparkSession) -> None:
+    jvm = session._jvm
+    assert jvm is not None
+    options = list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    [archive] = [option for option in options if option.startswith("-XX:SharedArchiveFile=")]
+    mapped = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text("utf-8")
+    assert archive.partition("=")[2] in mapped
