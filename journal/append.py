@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from core.errors import PayhookError
 from journal.checkpoints import Checkpoints
@@ -107,11 +107,10 @@ class AppTransaction:
 class _Demands:
     """What a table demands of rows, and what it wants to be told of each file."""
 
-    table_id: str
-    names: tuple[str, ...]
+    types: Mapping[str, Any]
     never_null: tuple[str, ...]
     constraints: frozenset[str]
-    indexed: int
+    indexed: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -128,6 +127,7 @@ class Appender:
     elapsed_s: Callable[[], float]
     demands: _Demands
     checkpoints: Checkpoints = field(init=False)
+    _fits: pa.Schema | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.path, self.version)
@@ -193,18 +193,27 @@ class Appender:
             "size": data.size,
             "modificationTime": _now_ms(),
             "dataChange": True,
-            "stats": json.dumps(_statistics(rows, self.demands.names[: self.demands.indexed]), ensure_ascii=False),
+            "stats": json.dumps(_statistics(rows, self.demands.indexed), ensure_ascii=False),
         }
 
     def _check(self, rows: pa.Table) -> None:
-        if strangers := [name for name in rows.column_names if name not in self.demands.names]:
-            raise RowsRefused(str(self.path), f"it has no columns {strangers}")
+        if rows.schema is not self._fits:
+            self._check_types(rows.schema)
+            self._fits = rows.schema
         for name in self.demands.never_null:
             if name not in rows.column_names or rows[name].null_count:
                 raise RowsRefused(str(self.path), f"{name} must not be NULL")
         for name in self.demands.constraints:
             if not pc.all(self.checks[name](rows), skip_nulls=False, min_count=0).as_py():
                 raise RowsRefused(str(self.path), f"rows break its constraint {name}")
+
+    def _check_types(self, schema: pa.Schema) -> None:
+        types = self.demands.types
+        if strangers := [name for name in schema.names if name not in types]:
+            raise RowsRefused(str(self.path), f"it has no columns {strangers}")
+        given = Schema.from_arrow(schema).fields
+        if other := [f"{one.name} ({one.type})" for one in given if one.type != types[one.name]]:
+            raise RowsRefused(str(self.path), f"its columns have other types than {', '.join(other)}")
 
     def _put(self, entry: bytes, app_id: str | None) -> int:
         looked_s = self.elapsed_s()
@@ -270,11 +279,10 @@ def _demands(path: str, table: DeltaTable) -> _Demands:
         raise TableUnfit(path, f"it is partitioned, or its columns {special} aren't plain ones")
     configuration = metadata.configuration
     return _Demands(
-        str(metadata.id),
-        tuple(one.name for one in fields),
+        {one.name: one.type for one in fields},
         tuple(one.name for one in fields if not one.nullable),
         frozenset(name.removeprefix(CONSTRAINT) for name in configuration if name.startswith(CONSTRAINT)),
-        int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT),
+        tuple(one.name for one in fields[: int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT)]),
     )
 
 

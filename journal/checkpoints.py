@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 log = logging.getLogger(__name__)
 
 COMMITS = 100
-"""Between two checkpoints, where they are quick."""
+"""A checkpoint is due at each multiple, where they are quick; so it is too for a writer that never lives so long."""
 
 SHARE_MAX = 0.05
 """Of the time: a checkpoint reads what the table has of files, so of a table with many it is made less often."""
@@ -32,7 +32,7 @@ class Checkpoints:
     def committed(self, version: int) -> None:
         """Begins one if it is time."""
         busy = self._thread is not None and self._thread.is_alive()
-        if busy or version < self._last + COMMITS or time.monotonic() < self._not_before_s:
+        if busy or version // COMMITS == self._last // COMMITS or time.monotonic() < self._not_before_s:
             return
         self._last = version
         self._thread = threading.Thread(target=self._make, name=f"checkpoint-{self._path.name}", daemon=True)

@@ -108,12 +108,12 @@ class JournalWriter:
                 appender = Appender.open(self._path, checks=CHECKS)
                 state = self._next_epoch(appender.version, starts, tenure)
                 version = self._write(appender, None, state, {"payhook.kind": "epoch"})
-            except (Overtaken, AppendUnknown) as refused:
+            except Overtaken as refused:
                 problem = problem_of(refused)
                 continue
             except TableUnfit as unfit:
                 raise JournalBroken(self._path, unfit.problem) from unfit
-            except (DeltaError, OSError) as failed:
+            except (AppendUnknown, DeltaError, OSError) as failed:
                 raise StorageDown("the journal", self._path, problem_of(failed)) from failed
             self._appender = appender
             self._state = read_state(self._path, version)

@@ -132,6 +132,8 @@ def test_null_where_none_may_be_is_refused_and_nothing_is_written(path: str) -> 
             appender.append(wrong)
     with pytest.raises(RowsRefused, match="no columns"):
         appender.append(pa.table({"n": [1], "other": [1]}))
+    with pytest.raises(RowsRefused, match="other types than n"):
+        appender.append(pa.table({"n": pa.array([1], pa.int32())}))
     assert DeltaTable(path).version() == 0 and not list(Path(path).glob("*.parquet"))
     appender.append(rows(1))
 
@@ -316,6 +318,15 @@ def test_checkpoints_are_made_beside_and_readers_begin_with_them(path: str) -> N
     assert read(path) == list(range(COMMITS + 5))
     appender.append(rows(1_000), AppTransaction("a", 1_000))
     assert DeltaTable(path).transaction_version("a") == 1_000
+
+
+def test_writers_that_never_live_long_make_one_too(path: str) -> None:
+    for first in range(0, COMMITS + 20, 20):
+        appender = Appender.open(path)
+        for n in range(first, first + 20):
+            appender.append(rows(n))
+        appender.checkpoints.wait(30)
+    assert Path(path, "_delta_log", "_last_checkpoint").exists()
 
 
 def test_a_checkpoint_that_fails_is_told_and_appends_go_on(path: str, caplog: pytest.LogCaptureFixture) -> None:

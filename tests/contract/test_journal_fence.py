@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from core.decision import Decision
 from journal.append import Appender, AppTransaction, Overtaken
-from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken
+from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, stamped
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
@@ -295,6 +295,25 @@ def test_a_failure_that_tells_nothing_ends_the_writer(path: str) -> None:
     Path(path, "gone").rename(Path(path, "_delta_log"))
     with pytest.raises(CommitUnknown):
         writer.commit([row(1)], marks(1), 0)
+
+
+def test_an_epoch_that_may_or_may_not_have_begun_is_no_sign_of_another_processor(path: str) -> None:
+    writer = JournalWriter.create_or_open(path, "ledger")
+    DeltaTable(path).create_checkpoint()
+    last_checkpoint = Path(path, "_delta_log", "_last_checkpoint")
+    told = last_checkpoint.read_text("utf-8")
+    appended = Appender.append
+
+    def torn(one: Appender, *given: Any) -> int:
+        last_checkpoint.write_text("{", "utf-8")
+        return appended(one, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Appender, "append", torn)
+        with pytest.raises(StorageDown, match="last checkpoint"):
+            writer.begin_epoch(STARTS)
+    last_checkpoint.write_text(told, "utf-8")
+    assert writer.begin_epoch(STARTS).epoch == 1
 
 
 def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path: str) -> None:

@@ -82,7 +82,7 @@ def test_one_streams_failure_is_told_and_leaves_the_other_alone(streams: OwnStre
         status = says(streams, "broken")
         assert (status["ready"], status["state"]) == (False, "failed")
         assert "it can't be built" in status["last_failure"]
-        assert says(streams, "greet")["ready"] is True
+        wait_for(lambda: says(streams, "greet").get("ready") is True, "the other stream to say that it is ready")
         assert says(streams, "greet")["restarts"] == 0
 
 
