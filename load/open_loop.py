@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
@@ -32,8 +32,13 @@ async def post_at_rate(
     seconds: float,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> list[Answer]:
-    """Sends ``rate_per_s × seconds`` webhooks, each at its own time, and waits for all answers."""
+    """Sends ``rate_per_s × seconds`` webhooks, each at its own time, and waits for all answers.
+
+    Those that find no free connection wait here, not in the client: its pool goes through all that wait at each step,
+    so that a sender would never get out of a queue that one slow moment began.
+    """
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+    free = asyncio.Semaphore(CONNECTIONS_MAX)
     async with httpx.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
         began = time.monotonic()
         tasks: list[asyncio.Task[Answer]] = []
@@ -41,7 +46,7 @@ async def post_at_rate(
             wait = began + number / rate_per_s - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            tasks.append(asyncio.create_task(post(client, make(number))))
+            tasks.append(asyncio.create_task(_post_when_free(free, client, make(number))))
             progress(number + 1)
         return list(await asyncio.gather(*tasks))
 
@@ -51,6 +56,13 @@ async def post_at_once(base_url: str, webhooks: Sequence[Webhook]) -> list[Answe
     limits = httpx.Limits(max_connections=len(webhooks))
     async with httpx.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
         return list(await asyncio.gather(*(post(client, webhook) for webhook in webhooks)))
+
+
+async def _post_when_free(free: asyncio.Semaphore, client: httpx.AsyncClient, webhook: Webhook) -> Answer:
+    due = time.monotonic()
+    async with free:
+        answer = await post(client, webhook)
+    return replace(answer, seconds=time.monotonic() - due)
 
 
 async def post(client: httpx.AsyncClient, webhook: Webhook) -> Answer:

@@ -1,4 +1,4 @@
-"""Whole HTTP requests with signed Stripe events, made before they are sent."""
+"""Whole HTTP requests with signed events: of Stripe made before they are sent, of several providers when they are."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import hashlib
 import hmac
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import overload
 
+from load.traffic import Traffic, Webhook
 from load.webhooks import stripe_event
 
 PLACE = b"0123456789abcdef"
@@ -64,3 +66,32 @@ class StripeRequests:
 
     def _id(self, number: int) -> bytes:
         return f"{self._run}{_SYLLABLES[number // _SYLLABLES_EACH]}{_SYLLABLES[number % _SYLLABLES_EACH]}".encode()
+
+
+class MixedRequests(Sequence[bytes]):
+    """``count`` requests with one event each, of three providers in turns, each made and signed when it is asked for.
+
+    A load may so last longer than a signature counts.
+    """
+
+    def __init__(self, traffic: Traffic, count: int) -> None:
+        self._traffic = traffic
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> bytes: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[bytes]: ...
+    def __getitem__(self, number: int | slice) -> bytes | list[bytes]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(self._count))]
+        return _request(self._traffic.single(range(self._count)[number]))
+
+
+def _request(webhook: Webhook) -> bytes:
+    head = f"POST {webhook.path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(webhook.body)}\r\n"
+    headers = "".join(f"{name}: {value}\r\n" for name, value in webhook.headers.items())
+    return f"{head}{headers}\r\n".encode() + webhook.body
