@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +35,7 @@ def verify(place: Place, as_json: bool) -> None:
     report = run(
         place.settings.data_dir,
         place.bootstrap(),
+        Path(place.settings.processor.anchor_key_file),
         spark_jars(),
         place.settings.ledger.verify,
         stream=place.ledger.stream,

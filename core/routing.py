@@ -25,10 +25,11 @@ class TopicNames:
     events: str
     control: str
     receipts: str
+    anchors: str
 
 
 def _named(suffix: str) -> TopicNames:
-    return TopicNames(f"payments.events{suffix}", f"payments.control{suffix}", f"payments.receipts{suffix}")
+    return TopicNames(*(f"payments.{name}{suffix}" for name in ("events", "control", "receipts", "anchors")))
 
 
 _TOPICS = MappingProxyType({"live": _named(""), "test": _named(_TEST_TOPIC)})

@@ -50,11 +50,12 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One commit: its Delta version and the rows in it."""
+    """One commit: its Delta version, the rows in it, and the chain's head after it."""
 
     version: int
     first_seq: int
     last_seq: int
+    chain: str
 
 
 class JournalWriter:
@@ -168,7 +169,7 @@ class JournalWriter:
             raise self._end(failed, state.epoch) from failed
         self._ended = None
         self._state = replace(state, version=version)
-        return Committed(version, rows[0].seq, rows[-1].seq)
+        return Committed(version, rows[0].seq, rows[-1].seq, state.chain)
 
     def _end(self, failed: Exception, epoch: int) -> Exception:
         if isinstance(failed, Overtaken):

@@ -13,6 +13,9 @@ class VerifySettings(BaseModel):
     master: str = Field("local[2]", description="Spark master of the verification")
     driver_memory: str = Field("1g", description="memory of the verification's JVM")
     sample_max: int = Field(10, ge=1, le=1_000, description="most offenders that one invariant names")
+    anchor_age_s_max: float = Field(
+        3_600.0, gt=0, description="a journal whose last row is older than this and isn't anchored is an offence"
+    )
     in_flight_age_s_max: float = Field(
         86_400.0,
         gt=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ class Decided:
 def first_decisions(journal: Path, topic: str, after_seq: int = 0) -> list[Decided]:
     """First decisions of a topic's events with seq above ``after_seq``, read from a journal on local disk."""
     table = DeltaTable(journal)
-    committed = _commit_times(journal, table)
+    committed = _commit_times(journal)
     rows = table.to_pyarrow_dataset().to_table(
         columns=COLUMNS, filter=(pc.field("seq") > after_seq) & pc.field("first") & (pc.field("topic") == topic)
     )
@@ -50,11 +51,12 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
-def _commit_times(journal: Path, table: DeltaTable) -> dict[int, datetime]:
+def _commit_times(journal: Path) -> dict[int, datetime]:
+    """By batch, from the log's files: deltalake's history gives commits wrong numbers where others are being added."""
     times: dict[int, datetime] = {}
-    for commit in table.history():
-        batch_seq = commit.get("payhook.batch_seq")
-        entry = journal / "_delta_log" / f"{commit['version']:020}.json"
-        if batch_seq is not None and entry.exists():
+    for entry in sorted((journal / "_delta_log").glob("*.json")):
+        with entry.open("rb") as lines:
+            told = next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
+        if (batch_seq := told.get("payhook.batch_seq")) is not None:
             times.setdefault(int(batch_seq), datetime.fromtimestamp(entry.stat().st_mtime, UTC))
     return times

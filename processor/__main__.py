@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from prometheus_client import start_http_server
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES
+from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.run.collector import calm
 from processor.spark import open_session, with_slots
@@ -47,6 +49,7 @@ def main() -> int:
         settings = load_settings()
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)
+        anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
     except PayhookError as problem:
         log.error("%s", problem)
         return 1
@@ -59,7 +62,7 @@ def main() -> int:
     if port is not None:
         start_http_server(port, "127.0.0.1", by_stream({name: one.registry for name, one in metrics.items()}))
     telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
-    shared = _shared(settings, configs, clock)
+    shared = _shared(settings, configs, clock, anchor_keys)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
     calm()
     application = Application(starters, clock)
@@ -73,7 +76,9 @@ def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> l
     return [wire(config, mode, layout.stream, sections) for config in configs]
 
 
-def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock) -> Shared:
+def _shared(
+    settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock, anchor_keys: AnchorKeys
+) -> Shared:
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
@@ -82,7 +87,15 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     )
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
-    return Shared(session, settings.kafka.bootstrap_servers, adapters, clock, int(cores))
+    return Shared(
+        session,
+        settings.kafka.bootstrap_servers,
+        adapters,
+        clock,
+        int(cores),
+        anchor_keys,
+        processor.anchor_every_s,
+    )
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:

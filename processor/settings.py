@@ -130,6 +130,18 @@ class ProcessorSettings(BaseModel):
     test_metrics_port: int = Field(
         0, ge=0, le=65535, description="loopback port of the metrics of test traffic's processor; 0 for none"
     )
+    anchor_key_file: str = Field(
+        "",
+        description="file with the keys that sign the journals' anchors, the newest first; empty: secrets/anchors in "
+        "the data folder",
+    )
+    anchor_every_s: float = Field(
+        5.0,
+        gt=0,
+        le=3_600,
+        description="a journal's head is anchored at most this often; what was decided since the last anchor could "
+        "be cut off unseen",
+    )
     streams_file: str = Field(
         "", description="file of work streams (TOML), laid over those that are shipped (processor/streams.toml)"
     )

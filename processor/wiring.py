@@ -22,9 +22,12 @@ from core.routing import stream_of, topics_of
 from core.work import Handler, Receivers
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
+from journal.anchoring import Anchoring, Head, anchored_before
+from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.state import JournalState
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp
@@ -55,6 +58,9 @@ from processor.tell.metrics import ProcessorMetrics
 from processor.tell.telling import Telling
 
 log = logging.getLogger(__name__)
+
+ANCHOR_TIMEOUT_MS = 30_000
+"""An anchor that Kafka hasn't taken by then is replaced by a newer one."""
 
 RECORDS_MIN = 100
 """A batch may always take so many records, however slow its handlers are."""
@@ -135,6 +141,8 @@ class Shared:
     adapters: Mapping[str, ContentHash]
     clock: Clock
     cores: int
+    anchor_keys: AnchorKeys
+    anchor_every_s: float
 
 
 def wire(
@@ -230,6 +238,8 @@ def open_stream(
         dead_letters = _dead_letters(wired, shared, state.published_upto, metrics)
         undo.callback(dead_letters.close, 0)
         dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
+        anchors = _anchors(wired, shared, state)
+        undo.callback(anchors.close, 0)
         batches = Batches(
             rules=wired.rules,
             state=state,
@@ -242,8 +252,9 @@ def open_stream(
             adapters=shared.adapters,
             clock=shared.clock,
             trying=places.trying,
+            anchors=anchors,
             on_rows=metrics.committed,
-            notes=lambda: {**downstreams.notes(), **catch_up.notes()},
+            notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
             downstreams=downstreams.status,
         )
         undo.pop_all()
@@ -353,6 +364,21 @@ def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: Pr
         clock=shared.clock,
         watcher=hooks,
     )
+
+
+def _anchors(wired: Wired, shared: Shared, state: JournalState) -> Anchoring:
+    """What the writer before this one could not anchor is anchored now."""
+    anchors = Anchoring(
+        wired.name,
+        topics_of(wired.mode).anchors,
+        shared.anchor_keys,
+        Producer({"bootstrap.servers": shared.bootstrap, "acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}),
+        shared.anchor_every_s,
+        shared.clock,
+        anchored_before(state.notes),
+    )
+    anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain))
+    return anchors
 
 
 def _rules(config: StreamConfig, mode: Mode) -> StreamRules:

@@ -1,4 +1,4 @@
-"""Files that a fresh data folder needs: a secret for each provider, and a merchant directory."""
+"""Files that a fresh data folder needs: a secret for each provider, a key for anchors, and a merchant directory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from journal.anchors import new_key
 
 DEFAULT_MERCHANT = "merchant-main"
 
@@ -22,6 +24,12 @@ def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, adapter in adapters.items():
         _create(folder / name, adapter.new_secret() + "\n", 0o600)
+
+
+def make_anchor_key(file: Path) -> None:
+    """A random key for the journals' anchors, unless there is one already."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _create(file, new_key() + "\n", 0o600)
 
 
 def make_merchants(path: Path, providers: Iterable[str]) -> None:

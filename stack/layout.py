@@ -87,6 +87,10 @@ class Layout:
         return self.root / "secrets"
 
     @property
+    def anchor_keys(self) -> Path:
+        return self.secrets / "anchors"
+
+    @property
     def merchants(self) -> Path:
         return self.root / "merchants.toml"
 

@@ -146,10 +146,12 @@ def _with_places(settings: Settings) -> Settings:
     merchants = settings.ledger.merchants_file or str(layout.merchants)
     secrets = settings.ingest.secrets_dir or str(layout.secrets)
     subscribers = settings.notify.subscribers_file or str(layout.subscribers)
+    anchor_keys = settings.processor.anchor_key_file or str(layout.anchor_keys)
     return settings.model_copy(
         update={
             "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
             "notify": settings.notify.model_copy(update={"subscribers_file": subscribers}),
+            "processor": settings.processor.model_copy(update={"anchor_key_file": anchor_keys}),
             "ingest": settings.ingest.model_copy(update={"secrets_dir": secrets}),
         }
     )

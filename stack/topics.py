@@ -59,6 +59,7 @@ def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfi
         Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
         Topic(names.control, settings.control_partitions, -1),
         Topic(names.receipts, settings.receipts_partitions, settings.events_retention_days * day),
+        Topic(names.anchors, 1, -1),
         *(Topic(name, settings.dlq_partitions, settings.dlq_retention_days * day) for name in dead_letters),
     ]
 

@@ -30,7 +30,7 @@ from stack import leftovers
 from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import ServerNotUp, StackNotUp
-from stack.first_files import make_merchants, make_secrets
+from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
 from stack.processors import processes
 from stack.settings import Settings, load_settings, streams_of
@@ -58,6 +58,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     with sole_supervisor(layout):
         adapters = build_adapters(settings.providers)
         make_secrets(Path(settings.ingest.secrets_dir), _in_need_of_secrets(settings, adapters))
+        make_anchor_key(Path(settings.processor.anchor_key_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         modes, streams = settings.ingest.modes, streams_of(settings)
         processors = {mode: processes(settings, mode) for mode in modes}

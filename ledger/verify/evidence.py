@@ -14,6 +14,8 @@ from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
+from core.routing import topics_of
+from journal.anchors import AnchorKeys
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
@@ -37,7 +39,7 @@ class Kafka(Protocol):
         """When the first record at or after an offset was written; None where there is none."""
 
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        """All of a topic: ``partition, offset, value, headers`` as Spark's Kafka source gives them."""
+        """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
 
 
 class KeyIndex(Protocol):
@@ -52,7 +54,10 @@ class KeyIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommitDigest:
-    """One commit as its rows tell it. ``wrong_hashes`` rows aren't what their hash says, ``wrong_seq`` is the first."""
+    """One commit as its rows tell it. ``wrong_hashes`` rows aren't what their hash says, ``wrong_seq`` is the first.
+
+    ``decided_at``: its last row's.
+    """
 
     batch_seq: int
     rows: int
@@ -61,6 +66,7 @@ class CommitDigest:
     last_seq: int
     epoch_first: int
     epoch_last: int
+    decided_at: datetime
     digest: str
     wrong_hashes: int
     wrong_seq: int | None
@@ -76,17 +82,21 @@ class Evidence:
 
     session: SparkSession
     state: JournalState
+    stream: str
     mode: Mode
     kafka: Kafka
+    anchor_keys: AnchorKeys
     dlq_topic: str
     ends: Ends
     dlq_ends: dict[int, tuple[int, int]]
+    anchor_ends: dict[int, tuple[int, int]]
     postings_mark: int | None
     index: KeyIndex | None
     index_root: Path | None
     now: datetime
     sample_max: int
     in_flight_age_s_max: float
+    anchor_age_s_max: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _commits: list[CommitDigest] | None = None
 
@@ -109,6 +119,24 @@ class Evidence:
                 table = _digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
                 self._commits = [CommitDigest(**row) for row in table.to_pylist()]
             return self._commits
+
+    def anchor_records(self) -> Iterator[tuple[int, bytes]]:
+        """Offset and bytes of what the anchors' topic held of this stream before the journal was pinned, by seq."""
+        topic = topics_of(self.mode).anchors
+        if not any(high > low for low, high in self.anchor_ends.values()):
+            return
+        until = max(high for _, high in self.anchor_ends.values())
+        frame = self.kafka.frame(self.session, topic).where(
+            (fn.col("offset") < until) & (fn.col("key").cast("string") == self.stream)
+        )
+        by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
+        for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
+            yield row["offset"], bytes(row["value"])
+
+    def last_row_age_s(self) -> float:
+        """Since the journal's last row was decided; 0 of an empty one."""
+        commits = self.commits()
+        return (self.now - commits[-1].decided_at).total_seconds() if commits else 0.0
 
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, first and next offset, as the journal's metadata has them."""
@@ -149,13 +177,14 @@ def journal_view(rows: DataFrame) -> DataFrame:
 def _digests(journal: DataFrame) -> DataFrame:
     """The chain's digests as Spark computes them: the same text that `journal.chain.commit_digest` hashes."""
     wrong = (fn.col("row_hash") != row_hash_column(journal.columns)).alias("wrong")
-    rows = journal.select("batch_seq", "seq", "epoch", "row_hash", wrong)
+    rows = journal.select("batch_seq", "seq", "epoch", "decided_at", "row_hash", wrong)
     grouped = rows.groupBy("batch_seq").agg(
         fn.count("*").alias("rows"),
         fn.min("seq").alias("first_seq"),
         fn.max("seq").alias("last_seq"),
         fn.min("epoch").alias("epoch_first"),
         fn.max("epoch").alias("epoch_last"),
+        fn.max("decided_at").alias("decided_at"),
         fn.sort_array(fn.collect_list(fn.struct("seq", "row_hash"))).alias("hashes"),
         fn.count_if("wrong").alias("wrong_hashes"),
         fn.min(fn.when(fn.col("wrong"), fn.col("seq"))).alias("wrong_seq"),
@@ -168,6 +197,7 @@ def _digests(journal: DataFrame) -> DataFrame:
         "last_seq",
         "epoch_first",
         "epoch_last",
+        "decided_at",
         fn.sha2(fn.concat_ws("", "hashes.row_hash"), 256).alias("digest"),
         "wrong_hashes",
         "wrong_seq",

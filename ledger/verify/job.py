@@ -13,13 +13,15 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
-from core.routing import dlq_topic, mode_of, stream_of
+from core.routing import dlq_topic, mode_of, stream_of, topics_of
+from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
+from ledger.verify.anchor_check import AnchorsHold
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
 from ledger.verify.evidence import Evidence, Kafka, journal_view
@@ -49,6 +51,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     IndexEqualsJournal(),
     DlqEqualsOpenDead(),
     ChainWhole(),
+    AnchorsHold(),
     SeqWithoutGaps(),
 )
 
@@ -88,6 +91,7 @@ class Lake:
 def run(
     data_dir: Path,
     bootstrap: str,
+    anchor_key_file: Path,
     jars: Sequence[Path],
     settings: VerifySettings | None = None,
     clock: Clock | None = None,
@@ -98,16 +102,17 @@ def run(
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :raises VerifyImpossible: there is no journal
+    :raises SettingError: there are no keys of its anchors
     :raises KafkaUnreachable: Kafka doesn't answer
     """
     settings = settings or VerifySettings()
     clock = clock or SystemClock()
     started = clock.monotonic()
     lake = replace(Lake.under(data_dir, stream), dead_letters=dead_letters)
-    rows = _last_seq(lake)
+    rows, anchor_keys = _last_seq(lake), AnchorKeys.read(anchor_key_file)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
-        report = verify(session, lake, RealKafka(bootstrap), settings, clock)
+        report = verify(session, lake, RealKafka(bootstrap), anchor_keys, settings, clock)
         return replace(report, seconds=clock.monotonic() - started)
     finally:
         session.stop()
@@ -117,6 +122,7 @@ def verify(
     session: SparkSession,
     lake: Lake,
     kafka: Kafka,
+    anchor_keys: AnchorKeys,
     settings: VerifySettings,
     clock: Clock,
     invariants: Sequence[Invariant] = INVARIANTS,
@@ -126,7 +132,7 @@ def verify(
     _last_seq(lake)
     index = open_beside_its_writer(lake.index) if any(lake.index.glob("epoch-*")) else None
     try:
-        evidence = _gather(session, lake, kafka, settings, clock, index)
+        evidence = _gather(session, lake, kafka, anchor_keys, settings, clock, index)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             findings: list[Finding] = list(pool.map(lambda invariant: _check(invariant, evidence), invariants))
     finally:
@@ -152,10 +158,18 @@ def _check(invariant: Invariant, evidence: Evidence) -> Finding:
 
 
 def _gather(
-    session: SparkSession, lake: Lake, kafka: Kafka, settings: VerifySettings, clock: Clock, index: Index | None
+    session: SparkSession,
+    lake: Lake,
+    kafka: Kafka,
+    anchor_keys: AnchorKeys,
+    settings: VerifySettings,
+    clock: Clock,
+    index: Index | None,
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
+    anchors = topics_of(mode_of(lake.stream)).anchors
+    anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
     dead_letters = lake.dead_letters or dlq_topic(lake.stream)
     ends = kafka.ends([*state.marks, dead_letters])
@@ -169,17 +183,21 @@ def _gather(
     return Evidence(
         session=session,
         state=state,
+        stream=lake.stream,
         mode=mode_of(lake.stream),
         kafka=kafka,
+        anchor_keys=anchor_keys,
         dlq_topic=dead_letters,
         ends=ends,
         dlq_ends=ends.get(dead_letters, {}),
+        anchor_ends=anchor_ends,
         postings_mark=mark_of(postings) if postings is not None else None,
         index=index,
         index_root=lake.index if index is not None else None,
         now=clock.now(),
         sample_max=settings.sample_max,
         in_flight_age_s_max=settings.in_flight_age_s_max,
+        anchor_age_s_max=settings.anchor_age_s_max,
     )
 
 

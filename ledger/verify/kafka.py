@@ -72,7 +72,7 @@ class RealKafka:
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "false")
             .load()
-            .select("partition", "offset", "value", "headers")
+            .select("partition", "offset", "key", "value", "headers")
         )
 
     def _consumer(self) -> Consumer:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from load.bench.cost import stolen_seconds
 from load.bench.drain import DRAIN_SECONDS, DRAIN_SECONDS_SHORT, measure_processor
 from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
 from load.bench.figures import GOALS, SHORT_VARIABLE, Group
@@ -73,13 +75,17 @@ def main() -> int:
     shutil.rmtree(wanted.data, ignore_errors=True)
     wanted.data.mkdir(parents=True)
     figures: dict[str, float] = {}
+    stolen: dict[str, float] = {}
     for group in groups:
-        began = time.monotonic()
+        began, stolen_before_s = time.monotonic(), stolen_seconds()
         console.print(f"{_announced(group)}: begins")
         figures.update(group.named(group.measure(wanted.data / group.name, console)))
-        console.print(f"{group.name}: {time.monotonic() - began:.0f} s")
+        took_s = time.monotonic() - began
+        stolen[group.name] = round((stolen_seconds() - stolen_before_s) / took_s, 3)
+        told = f"{group.name}: {took_s:.0f} s; of its cores others on the host took {stolen[group.name]:.2f}"
+        console.print(told)
     report = wanted.data / "bench.json"
-    report.write_text(json.dumps({**_about(), **figures}, indent=1), "utf-8")
+    report.write_text(json.dumps({**_about(stolen), **figures}, indent=1), "utf-8")
     console.print(_table(figures))
     console.print(str(report), soft_wrap=True)
     return 0
@@ -98,10 +104,15 @@ def _table(figures: dict[str, float]) -> Table:
     return table
 
 
-def _about() -> dict[str, Any]:
+def _about(stolen: Mapping[str, float]) -> dict[str, Any]:
+    """``stolen``: cores that the host kept back while a group ran; a figure in seconds says little where it is high."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "machine": {"cores": os.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30, 1)},
+        "machine": {
+            "cores": os.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "cores_stolen": dict(stolen),
+        },
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in PACKAGES},

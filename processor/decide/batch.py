@@ -15,13 +15,14 @@ from core.clock import Clock
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
+from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.marks import Marks
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import JournalState
-from journal.writer import JournalWriter
+from journal.writer import Committed, JournalWriter
 from processor.decide.admission import Admission, ContentHash
 from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
@@ -70,6 +71,16 @@ class DeadLetters(Protocol):
     def close(self, timeout_s: float) -> None: ...
 
 
+class Anchors(Protocol):
+    """Who says outside the lake where the journal stands; never blocks the caller."""
+
+    @property
+    def anchored_seq(self) -> int: ...
+    def committed(self, head: Head) -> None: ...
+    def poll(self) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
+
+
 class Batches:
     """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
 
@@ -92,6 +103,7 @@ class Batches:
         clock: Clock,
         trying: Path,
         *,
+        anchors: Anchors | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         notes: Callable[[], Mapping[str, str]] = dict,
         downstreams: Callable[[], Mapping[str, Any]] = dict,
@@ -107,6 +119,7 @@ class Batches:
         self._adapters = adapters
         self._clock = clock
         self._trying = Trying(trying, clock)
+        self._anchors = anchors or Unanchored()
         self._on_rows = on_rows
         self._notes = notes
         self._downstreams = downstreams
@@ -153,6 +166,7 @@ class Batches:
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
             "published_upto": self._dead_letters.published_upto,
+            "anchored": self._anchors.anchored_seq,
             "heads": self.heads.status(),
             "downstreams": self._downstreams(),
             **self.progress.status(),
@@ -160,7 +174,7 @@ class Batches:
 
     def run(self, table: pa.Table) -> None:
         """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
-        self._dead_letters.poll()
+        self._poll()
         started = self._clock.monotonic()
         records, marks = take(read_table(table), self._marks)
         self.progress.read_s = self._clock.monotonic() - started
@@ -174,7 +188,7 @@ class Batches:
 
     def probe(self) -> None:
         """Tries one due event of a blocked stream; nothing new is taken. With none due, the next batch is the probe."""
-        self._dead_letters.poll()
+        self._poll()
         due = self._index.due(self._clock.now(), 1)
         if due:
             self._decide([], self._marks, due)
@@ -182,14 +196,20 @@ class Batches:
             self.progress.blocked_reason = None
 
     def close(self) -> None:
-        """After the last batch: dead letters get their time, and the index is free for the next writer."""
+        """After the last batch: dead letters and anchors get their time, and the index is free for the next writer."""
         self._dead_letters.close(CLOSE_S_MAX)
+        self._anchors.close(CLOSE_S_MAX)
         self._index.close()
 
     def release(self) -> None:
         """After a failure: lets go of everything without a wait, for the next writer of this process."""
         self._dead_letters.close(0)
+        self._anchors.close(0)
         self._index.close()
+
+    def _poll(self) -> None:
+        self._dead_letters.poll()
+        self._anchors.poll()
 
     def _decide(
         self,
@@ -211,9 +231,10 @@ class Batches:
             return
         rows, bodies = [item.row for item in every], bodies_of(every)
         self._learn(settling)
-        self._commit(rows, bodies, marks)
+        committed = self._commit(rows, bodies, marks)
         steps.end("commit")
         self._derive(rows, bodies)
+        self._anchors.committed(Head(self._epoch, committed.last_seq, committed.chain))
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
 
@@ -243,7 +264,7 @@ class Batches:
         desk = CommandDesk(self._rules.name, self._rules.mode, self._index, self._clock.now(), self._rules.dead_head)
         return in_order(decided, commands, desk, self._next_seq)
 
-    def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> None:
+    def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> Committed:
         self._bodies.append(fresh_bodies(rows, bodies))
         crash_point("processor.before_commit")
         notes = {**self._notes(), BLOCKED_NOTE: self._blocked_note()}
@@ -252,6 +273,7 @@ class Batches:
         self._marks = marks
         self._next_seq = committed.last_seq + 1
         self._suspect = False
+        return committed
 
     def _derive(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
         self._index.apply(rows, bodies)

@@ -101,7 +101,7 @@ class MemoryWriter:
             notes={**state.notes, **(notes or {})},
         )
         self._journal.log.append((self._state, from_arrow(table)))
-        return Committed(self._state.version, rows[0].seq, rows[-1].seq)
+        return Committed(self._state.version, rows[0].seq, rows[-1].seq, self._state.chain)
 
 
 @dataclass

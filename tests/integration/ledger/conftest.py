@@ -18,6 +18,7 @@ from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
 from dlq.record import DlqRecord, build_record
+from journal.anchors import Anchor, AnchorKeys
 from journal.bodies import BodyStore
 from journal.chain import GENESIS, commit_digest, extend
 from journal.index import Index
@@ -33,7 +34,8 @@ from ledger.verify.evidence import Ends
 from stack.jars import spark_jars
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-EVENTS, CONTROL, DLQ = "payments.events", "payments.control", "dlq.ledger"
+EVENTS, CONTROL, DLQ, ANCHORS = "payments.events", "payments.control", "dlq.ledger", "payments.anchors"
+KEYS = AnchorKeys(["k" * 64])
 STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
 
 
@@ -46,23 +48,29 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @dataclass
 class FakeKafka:
-    """Ends as told, records of the DLQ topic from memory."""
+    """Ends as told, records of the topics of dead letters and of anchors from memory."""
 
     held: Ends
     letters: list[DlqRecord] = field(default_factory=list)
+    anchors: list[bytes] = field(default_factory=list)
     written_at: datetime = AT
 
     def ends(self, topics: Sequence[str]) -> Ends:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
-        known = {**self.held, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
+        known: Ends = {ANCHORS: {0: (0, len(self.anchors))}, **self.held}
+        known = {**known, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
         return {topic: known[topic] for topic in topics if topic in known}
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
         return self.written_at
 
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        rows = [(one.partition, n, one.value, one.headers) for n, one in enumerate(self.letters)]
-        schema = "partition int, offset long, value binary, headers array<struct<key:string,value:binary>>"
+        rows: list[tuple[Any, ...]] = [
+            (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
+        ]
+        if topic == ANCHORS:
+            rows = [(0, n, b"ledger", value, None) for n, value in enumerate(self.anchors)]
+        schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
         return session.createDataFrame(rows, schema)
 
 
@@ -92,7 +100,7 @@ class World:
             "payhook.start": marks_to_json(self.state.start),
             "payhook.chain": self.state.chain,
             "payhook.published_upto": str(self.state.published_upto),
-        }
+        } | {f"payhook.{name}": text for name, text in self.state.notes.items()}
         properties = CommitProperties(custom_metadata=metadata)
         write_deltalake(table, to_arrow(self.rows), mode="append", commit_properties=properties)
 
@@ -106,6 +114,19 @@ class World:
         shutil.rmtree(path)
         writer = PostingsWriter.open(path)
         writer._commit(schema.empty_table().from_pylist(lines, schema=schema), mark)
+
+    def anchor(self, *, batches: int | None = None, keys: AnchorKeys | None = None) -> None:
+        """Anchors every commit of the journal as it is now, or its first ones."""
+        numbers = sorted({row.batch_seq for row in self.rows})[:batches]
+        for number in numbers:
+            rows = [row for row in self.rows if row.batch_seq <= number]
+            told = Anchor("ledger", 1, rows[-1].seq, forged(rows), AT)
+            self.kafka.anchors.append((keys or KEYS).encode(told))
+
+    def remember_anchored(self, seq: int) -> None:
+        """The journal's last commit notes that this row's anchor was acknowledged."""
+        self.state = replace(self.state, notes={"anchored": str(seq)})
+        self.rewrite()
 
     def index(self, change: Callable[[Index], None]) -> None:
         index = Index.open(self.lake.index, 1)

@@ -21,7 +21,7 @@ from journal.schema import JournalRow
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, Report, VerifyImpossible, verify
 from ledger.verify.job import INVARIANTS
-from tests.integration.ledger.conftest import AT, CONTROL, DLQ, EVENTS, World, body_of, booking, later_row
+from tests.integration.ledger.conftest import AT, CONTROL, DLQ, EVENTS, KEYS, World, body_of, booking, later_row
 
 Verify = Callable[..., Report]
 
@@ -33,7 +33,7 @@ def report(spark: SparkSession, world: World) -> Verify:
     def check(name: str | None = None) -> Report:
         chosen = [invariant for invariant in INVARIANTS if name in (None, invariant.name)]
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(spark, world.lake, world.kafka, VerifySettings(), clock, chosen)
+        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen)
 
     return check
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
+from journal.anchors import AnchorKeys
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.application import Application
@@ -114,7 +115,7 @@ class OwnStreams:
 
     def __post_init__(self) -> None:
         (self.folder / "streams.toml").write_text(streams_file(self.topic))
-        make_topics(self.bootstrap, [Topic("payments.control", 1, DAY_MS)], 1)
+        make_topics(self.bootstrap, [Topic(name, 1, DAY_MS) for name in ("payments.control", "payments.anchors")], 1)
         self._producer = Producer({"bootstrap.servers": self.bootstrap})
 
     @property
@@ -169,7 +170,7 @@ class OwnStreams:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         sections: Mapping[type, BaseModel] = {}
-        shared = Shared(self.session, self.bootstrap, {}, clock, 2)
+        shared = Shared(self.session, self.bootstrap, {}, clock, 2, AnchorKeys(["k" * 32]), 0.1)
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, sections)

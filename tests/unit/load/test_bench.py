@@ -83,11 +83,13 @@ def test_every_goal_is_a_figure_of_a_group_that_runs():
     assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS}
 
 
-@pytest.mark.parametrize(("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9}), (900.0, {})])
+@pytest.mark.parametrize(("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9, "cost.cpu_s_per_1000_events": 0.5}), (900.0, {})])
 def test_a_rate_that_couldnt_be_sent_is_said_and_gives_no_figure(
     monkeypatch: pytest.MonkeyPatch, sent_per_s: float, figures: dict[str, float]
 ):
     monkeypatch.setattr(Window, "at", lambda _, rate: Held(rate, sent_per_s, 0.2, 0.9))
+    cpu_s = iter((100.0, 118.0))
+    monkeypatch.setattr(e2e, "cpu_seconds", lambda _: next(cpu_s))
     console = Console(record=True, width=200)
     assert e2e._fast(RunningStack(Path()), 30.0, console) == figures
     assert ("1,200/s couldn't be sent: 900/s were" in console.export_text()) == (not figures)

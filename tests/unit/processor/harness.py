@@ -148,7 +148,7 @@ class ListJournal:
         self.commits += 1
         if crash == "after":
             raise Crash
-        return Committed(self.commits, rows[0].seq, rows[-1].seq)
+        return Committed(self.commits, rows[0].seq, rows[-1].seq, f"{self.commits:064x}")
 
 
 class ListBodies:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from core.clock import SystemClock
+from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.streams import load_streams
@@ -24,7 +25,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1)  # type: ignore[arg-type]
+SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1, AnchorKeys(["k" * 32]), 5.0)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from stack.endpoints import Endpoints, read_endpoints, remove_endpoints, write_endpoints
-from stack.first_files import make_merchants, make_secrets
+from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.ports import LOOPBACK, free_ports, is_listening
 
 
@@ -63,3 +63,13 @@ def test_the_first_merchant_directory_knows_every_account_and_a_later_one_is_kep
     path.write_text('[stripe]\n"acct_1" = "m"\n')
     make_merchants(path, ["stripe", "adyen"])
     assert path.read_text() == '[stripe]\n"acct_1" = "m"\n'
+
+
+def test_the_key_of_anchors_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "secrets" / "anchors"
+    make_anchor_key(file)
+    key = file.read_text()
+    make_anchor_key(file)
+    assert file.read_text() == key
+    assert len(key.strip()) == 64
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -68,6 +68,7 @@ def test_test_topics_are_made_only_for_test_traffic() -> None:
         "payments.events.test",
         "payments.control.test",
         "payments.receipts.test",
+        "payments.anchors.test",
         "dlq.ledger-test",
         "dlq.notify-test",
     }
