@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +49,25 @@ class JournalGone(PayhookError):
         return JournalGone, (self.path, self.topic, self.mark, self.next_seq)
 
 
+class FirstNamed:
+    """Where the journal stood when this process first heard of a receiver: it may take a while until the stream begins,
+    and what is applied meanwhile is the receiver's too.
+    """
+
+    def __init__(self) -> None:
+        self._following: dict[str, int] = {}
+
+    def named(self, topics: Sequence[str], journal: Path) -> None:
+        """Receivers, by their topics, that are named now."""
+        if new := [topic for topic in topics if topic not in self._following]:
+            following = last_seq(DeltaTable(str(journal))) + 1 if has_journal(journal) else 1
+            self._following.update(dict.fromkeys(new, following))
+
+    def start(self, topic: str, following: int) -> int:
+        """The first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
+        return min(self._following.get(topic, following), following)
+
+
 class JournalSource:
     """A record for each applied row and receiver; and Kafka's ``control`` topic, for operators' commands.
 
@@ -60,9 +79,16 @@ class JournalSource:
     every_s = LOOK_EVERY_S
 
     def __init__(
-        self, session: SparkSession, journal: Path, records: FeedRecords, control: KafkaSource, rows_per_batch_max: int
+        self,
+        session: SparkSession,
+        journal: Path,
+        records: FeedRecords,
+        control: KafkaSource,
+        rows_per_batch_max: int,
+        since: FirstNamed,
     ) -> None:
         self._session = session
+        self._since = since
         self._path = str(journal)
         self._records = records
         self._control = control
@@ -75,9 +101,10 @@ class JournalSource:
         return {**self._control.held(), **{topic: {0: (1, following)} for topic in self._records.topics}}
 
     def starts(self, held: Held) -> Marks:
-        """A new receiver begins with what is applied from now on."""
+        """A new receiver begins with what is applied since it was first named."""
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
-        journal: Marks = {topic: {0: ends[0][1]} for topic, ends in held.items() if is_sparse(topic)}
+        sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
+        journal: Marks = {topic: {0: self._since.start(topic, ends[0][1])} for topic, ends in sparse.items()}
         return {**self._control.starts(control), **journal}
 
     def check(self, marks: Marks, held: Held) -> None:

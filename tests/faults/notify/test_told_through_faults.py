@@ -117,7 +117,9 @@ def test_410_ends_it_until_a_person_enables_it_again(stack: Stack, shop: Shop) -
 
 
 def decisions(stack: Stack, decision: str) -> set[str]:
-    """Keys of the notify stream's journal that were decided so."""
+    """Keys of the notify stream's journal that were decided so; none while it takes its time to begin."""
     journal = stack.data_dir / "lake" / "journal" / "notify"
+    if not DeltaTable.is_deltatable(str(journal)):
+        return set()
     rows = DeltaTable(journal).to_pyarrow_dataset().to_table(columns=["event_key", "decision"]).to_pylist()
     return {row["event_key"] for row in rows if row["decision"] == decision}

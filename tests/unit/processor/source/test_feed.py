@@ -16,7 +16,7 @@ from journal.schema import to_arrow
 from journal.writer import JournalWriter
 from processor.decide.intake import KafkaRecord, OffsetHole, read_table, take
 from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
-from processor.source.journal_source import JournalGone, JournalSource
+from processor.source.journal_source import FirstNamed, JournalGone, JournalSource
 from tests.unit.journal.rows import STARTS, marks, row
 
 SHOP, BANK = "journal.ledger/shop", "journal.ledger/bank"
@@ -117,8 +117,17 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-def source(journal: Path, rows_per_batch_max: int = 100, *receivers: str) -> JournalSource:
-    return JournalSource(None, journal, records(*receivers), NoControl(), rows_per_batch_max)  # type: ignore[arg-type]
+def source(
+    journal: Path, rows_per_batch_max: int = 100, *receivers: str, since: FirstNamed | None = None
+) -> JournalSource:
+    return JournalSource(
+        None,  # type: ignore[arg-type]
+        journal,
+        records(*receivers),
+        NoControl(),  # type: ignore[arg-type]
+        rows_per_batch_max,
+        since or FirstNamed(),
+    )
 
 
 def backlog(journal: Path, marks: Marks, rows_per_batch_max: int = 100) -> list[list[tuple[str, int]]]:
@@ -131,6 +140,24 @@ def test_a_new_receiver_begins_with_what_is_applied_from_now_on(journal: Path) -
     assert held[SHOP] == held[BANK] == {0: (1, 13)}
     assert source(journal).starts(held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
     assert backlog(journal, {SHOP: {0: 13}, BANK: {0: 13}}) == []
+
+
+def test_what_is_applied_while_the_stream_takes_its_time_to_begin_is_for_those_who_were_named_before(
+    journal: Path, tmp_path: Path
+) -> None:
+    since = FirstNamed()
+    since.named([SHOP], tmp_path / "not-begun")
+    since.named([SHOP, BANK], journal)
+    subject = source(journal, since=since)
+    assert subject.starts(subject.held())[SHOP] == {0: 1}
+    assert subject.starts(subject.held())[BANK] == {0: 13}
+
+
+def test_a_receiver_never_begins_beyond_the_journals_end(journal: Path) -> None:
+    """It was made anew, shorter, since the receiver was named."""
+    since = FirstNamed()
+    since.named([SHOP], journal)
+    assert since.start(SHOP, following=4) == 4
 
 
 def test_the_backlog_is_what_was_applied_since_the_slowest_mark_in_seq_order(journal: Path) -> None:
