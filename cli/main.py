@@ -11,6 +11,7 @@ import click
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
 from cli.notify_commands import notify
+from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
 from cli.verify_command import verify
@@ -37,6 +38,8 @@ def main() -> None:
     """
 
 
+for command in (reverse, approve_command, proposals):
+    ledger.add_command(command)
 for command in (up, down, status, demo, verify, send, ledger, dlq, notify):
     main.add_command(command)
 

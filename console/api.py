@@ -18,7 +18,7 @@ from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
 from core import strict_json
 from core.errors import Unparseable
 from core.event import Mode
-from dlq.commands import ACTIONS, CommandNotSent
+from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import OrderDesk, OrderRefused
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run, client_address
 from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
@@ -67,7 +67,7 @@ def create_api(desks: Desks) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
-    for action in sorted(ACTIONS):
+    for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, desks)
 
     @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422))

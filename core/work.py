@@ -136,6 +136,11 @@ class Handler(Protocol):
         """Handles one event; whatever it raises is classified, never swallowed."""
 
 
+def reversed_postings(postings: Sequence[Posting]) -> tuple[Posting, ...]:
+    """The lines that take a booking back: the same accounts and amounts with their sides exchanged."""
+    return tuple(Posting(line.account, "credit" if line.side == "debit" else "debit", line.money) for line in postings)
+
+
 def postings_to_json(postings: Sequence[Posting]) -> str | None:
     """Canonical JSON of a booking, or None for none: the journal's ``postings`` column."""
     if not postings:

@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -14,8 +14,15 @@ from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 
 CONTROL_TOPIC = "payments.control"
-ACTIONS = frozenset({"replay"})
+REPLAY, PROPOSE_REVERSAL, REVERSE = "replay", "propose_reversal", "reverse"
+ITEM_ACTIONS = frozenset({REPLAY})
+"""On dead items, by one person."""
+
+ACTIONS = ITEM_ACTIONS | {PROPOSE_REVERSAL, REVERSE}
 TARGETS_MAX = 5_000
+REVERSALS_MAX = 100
+"""Bookings of one reversal: each is read again from the journal while the stream waits."""
+
 TEXT_CHARS_MAX = 500
 COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 300 KB."""
@@ -50,8 +57,21 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """Who asked for what a second person approves, and why; its targets are the approval's."""
+
+    command_id: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
-    """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless."""
+    """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless.
+
+    ``proposal``: of a ``reverse`` alone, the command that it approves, whole.
+    """
 
     command_id: str
     stream: str
@@ -60,6 +80,16 @@ class Command:
     actor: str
     reason: str
     at: datetime
+    proposal: Proposal | None = None
+
+    @property
+    def proposed(self) -> Command:
+        """The command that this one approves, as it was given."""
+        assert self.proposal is not None
+        first = self.proposal
+        return Command(
+            first.command_id, self.stream, PROPOSE_REVERSAL, self.targets, first.actor, first.reason, first.at
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +115,23 @@ def replay(stream: str, targets: Sequence[Target], actor: str, reason: str, at: 
     return Command(uuid.uuid4().hex, stream, "replay", tuple(targets), actor, reason, at)
 
 
+def propose_reversal(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new command that asks for bookings to be reversed; nothing is booked before a second person approves it."""
+    return Command(uuid.uuid4().hex, stream, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
+
+
+def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
+    """A new command that approves a proposed reversal as it was given."""
+    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
+    return Command(uuid.uuid4().hex, proposed.stream, REVERSE, proposed.targets, actor, reason, at, proposal)
+
+
 def encode(command: Command) -> bytes:
     """Canonical JSON.
 
     :raises CommandInvalid: a limit is passed
     """
-    tree = {
+    tree: dict[str, Any] = {
         "command_id": command.command_id,
         "stream": command.stream,
         "action": command.action,
@@ -99,6 +140,8 @@ def encode(command: Command) -> bytes:
         "reason": command.reason,
         "at": to_rfc3339(command.at),
     }
+    if command.proposal is not None:
+        tree["proposal"] = {**asdict(command.proposal), "at": to_rfc3339(command.proposal.at)}
     raw = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
     decode(raw)
     return raw
@@ -116,19 +159,23 @@ def decode(raw: bytes) -> Command:
     except (ValueError, RecursionError) as wrong:
         raise CommandInvalid(f"not JSON: {wrong}") from wrong
     wanted = {"command_id", "stream", "action", "targets", "actor", "reason", "at"}
+    if isinstance(tree, dict) and tree.get("action") == REVERSE:
+        wanted |= {"proposal"}
     if not isinstance(tree, dict) or tree.keys() != wanted:
         raise CommandInvalid(f"the fields {', '.join(sorted(wanted))} are wanted")
     action = _text(tree, "action")
     if action not in ACTIONS:
         raise CommandInvalid(f"unknown action {action!r}; {', '.join(sorted(ACTIONS))} is wanted")
+    targets_max = TARGETS_MAX if action in ITEM_ACTIONS else REVERSALS_MAX
     return Command(
         command_id=_text(tree, "command_id"),
         stream=_text(tree, "stream"),
         action=action,
-        targets=_targets(tree["targets"]),
+        targets=_targets(tree["targets"], targets_max),
         actor=_text(tree, "actor"),
         reason=_text(tree, "reason"),
         at=_time(tree),
+        proposal=_proposal(tree["proposal"]) if action == REVERSE else None,
     )
 
 
@@ -166,9 +213,15 @@ def _text(tree: dict[str, Any], name: str) -> str:
     return value
 
 
-def _targets(value: object) -> tuple[Target, ...]:
-    if not isinstance(value, list) or not 0 < len(value) <= TARGETS_MAX:
-        raise CommandInvalid(f"targets: a list of 1 to {TARGETS_MAX} pairs is wanted")
+def _proposal(tree: object) -> Proposal:
+    if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
+        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
+    return Proposal(_text(tree, "command_id"), _text(tree, "actor"), _text(tree, "reason"), _time(tree))
+
+
+def _targets(value: object, most: int) -> tuple[Target, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= most:
+        raise CommandInvalid(f"targets: a list of 1 to {most} pairs is wanted")
     targets = tuple(_target(pair) for pair in value)
     if len({target.item_seq for target in targets}) != len(targets):
         raise CommandInvalid("targets: an item is named twice")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError, SettingError
@@ -97,7 +98,7 @@ def new_key() -> str:
     return secrets.token_hex(32)
 
 
-def _told(anchor: Anchor) -> dict[str, object]:
+def _told(anchor: Anchor) -> dict[str, Any]:
     return {
         "stream": anchor.stream,
         "epoch": anchor.epoch,
@@ -107,7 +108,7 @@ def _told(anchor: Anchor) -> dict[str, object]:
     }
 
 
-def _tree(record: bytes) -> dict[str, object]:
+def _tree(record: bytes) -> dict[str, Any]:
     if len(record) > BYTES_MAX:
         raise AnchorInvalid(f"{len(record)} bytes, {BYTES_MAX} are the most")
     try:
@@ -119,9 +120,9 @@ def _tree(record: bytes) -> dict[str, object]:
     return tree
 
 
-def _mac(key: bytes, told: dict[str, object]) -> str:
+def _mac(key: bytes, told: dict[str, Any]) -> str:
     return hmac.new(key, _canonical(told), hashlib.sha256).hexdigest()
 
 
-def _canonical(tree: dict[str, object]) -> bytes:
+def _canonical(tree: dict[str, Any]) -> bytes:
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

@@ -59,40 +59,32 @@ Check = Callable[[pa.Table], Any]
 """A CHECK constraint: true for each row that satisfies it (an Arrow array of booleans)."""
 
 
-class TableUnfit(PayhookError):
+class TableError(PayhookError):
+    """Something about one table."""
+
+    def __init__(self, path: str, problem: str, remedy: str = "") -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"table {path}: {problem}{remedy}")
+
+
+class TableUnfit(TableError):
     """The table asks of its writers what isn't done here."""
 
     def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}. Nothing was written; undo that change, or take code that knows it.")
+        super().__init__(path, problem, ". Nothing was written; undo that change, or take code that knows it.")
 
 
-class RowsRefused(PayhookError):
+class RowsRefused(TableError):
     """Rows break what the table demands of each; nothing was written."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}")
 
-
-class Overtaken(PayhookError):
+class Overtaken(TableError):
     """Somebody else's commit stands in the way of this one. Nothing was written, nor will be by this appender."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}")
 
-
-class AppendUnknown(PayhookError):
+class AppendUnknown(TableError):
     """Nobody knows whether the commit was written."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,10 @@ class Index:
         found = self._store.get(layout.FACT + hash16(fact_key))
         return None if found is None else KnownFact(found)
 
+    def is_reversed(self, item_seq: int) -> bool:
+        """Whether the item's booking was taken back."""
+        return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
+
     def open_item(self, item_seq: int) -> OpenItem | None:
         found = self._store.get(layout.ITEM + layout.SEQ.pack(item_seq))
         return None if found is None else unpack(found)

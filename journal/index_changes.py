@@ -98,6 +98,8 @@ class Changes:
                 self._hold_event(row.event_key, content, row.content_version or 0)
         if row.decision is Decision.APPLIED and row.fact_key is not None:
             self._hold_fact(row.fact_key, row.fact_sha256 or "")
+        if row.decision is Decision.REVERSED and not row.first:
+            self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")
 
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int) -> None:
         content8 = bytes.fromhex(content_sha256[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")

@@ -21,6 +21,9 @@ QUEUE, BESIDE, DIED = b"q", b"n", b"p"
 """Every open item stands under one of these, by its entity and its seq: it holds later ones back, it doesn't, or it
 doesn't any more because it died and was passed over."""
 
+REVERSED = b"r"
+"""By item: its booking was taken back."""
+
 LINE = b"l"
 """By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""
 

@@ -56,7 +56,9 @@ def _commit_times(journal: Path) -> dict[int, datetime]:
     times: dict[int, datetime] = {}
     for entry in sorted((journal / "_delta_log").glob("*.json")):
         with entry.open("rb") as lines:
-            told = next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
+            told: dict[str, str] = next(
+                (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
+            )
         if (batch_seq := told.get("payhook.batch_seq")) is not None:
             times.setdefault(int(batch_seq), datetime.fromtimestamp(entry.stat().st_mtime, UTC))
     return times

@@ -76,9 +76,7 @@ def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> l
     return [wire(config, mode, layout.stream, sections) for config in configs]
 
 
-def _shared(
-    settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock, anchor_keys: AnchorKeys
-) -> Shared:
+def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock, anchor_keys: AnchorKeys) -> Shared:
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)

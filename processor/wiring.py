@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock
 from core.event import Mode
-from core.routing import stream_of, topics_of
+from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
@@ -27,6 +27,7 @@ from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
@@ -49,7 +50,7 @@ from processor.run.worker import Task
 from processor.settings import DeadHead
 from processor.source.feed import Feed, FeedRecords, OwnFeed
 from processor.source.first_pass import FirstPass, Pass
-from processor.source.journal_source import JournalSource, has_journal
+from processor.source.journal_source import FirstNamed, JournalSource, has_journal
 from processor.source.sources import Held, KafkaSource, Source
 from processor.source.stream import Stream
 from processor.source.warming import warm_up
@@ -104,12 +105,17 @@ class Reads:
     journal: Path
     feed: Feed
     receivers: Receivers
+    since: FirstNamed = field(default_factory=FirstNamed)
 
     def idle_because(self, mode: Mode) -> str | None:
-        """Why there is nothing to read; None where there is."""
+        """Why there is nothing to read; None where there is. Whoever is named by now gets what comes from now on,
+        however long the stream takes to begin.
+        """
+        receivers = self.feed.receivers(mode)
+        self.since.named([journal_topic(self.stream, name) for name in receivers], self.journal)
         if not has_journal(self.journal):
             return f"the journal of {self.stream} hasn't begun"
-        return None if self.feed.receivers(mode) else "nobody is configured to receive anything"
+        return None if receivers else "nobody is configured to receive anything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,8 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     receivers = wired.reads.feed.receivers(wired.mode)
     wired.reads.receivers.add(receivers)
     records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
-    return JournalSource(shared.session, wired.reads.journal, records, kafka, config.offsets_per_batch_max)
+    since, rows_max = wired.reads.since, config.offsets_per_batch_max
+    return JournalSource(shared.session, wired.reads.journal, records, kafka, rows_max, since)
 
 
 def open_stream(
@@ -253,6 +260,7 @@ def open_stream(
             clock=shared.clock,
             trying=places.trying,
             anchors=anchors,
+            rows_of=partial(_rows_of, places.journal),
             on_rows=metrics.committed,
             notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
             downstreams=downstreams.status,
@@ -364,6 +372,12 @@ def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: Pr
         clock=shared.clock,
         watcher=hooks,
     )
+
+
+def _rows_of(journal: Path, seqs: Sequence[int]) -> dict[int, JournalRow]:
+    reader = JournalReader(str(journal))
+    last_seq = reader.last_seq
+    return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}
 
 
 def _anchors(wired: Wired, shared: Shared, state: JournalState) -> Anchoring:

@@ -94,15 +94,16 @@ def archive_classes() -> None:
         return
     _say("archiving the classes that Spark loads, for shorter starts …")
     log = paths.STATE / "class-archive.log"
-    made = subprocess.run(
-        [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
-        cwd=paths.CHECKOUT,
-        env=_clean_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=log.open("wb"),
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    with log.open("wb") as told:
+        made = subprocess.run(
+            [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
+            cwd=paths.CHECKOUT,
+            env=_clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=told,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
     if made.returncode != 0:
         _say(f"that didn't work ({log} says why); all else does, starts take some seconds longer")
     stamp.write_text(json.dumps(wanted), "utf-8")

@@ -46,9 +46,11 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         UNION ALL
         SELECT IF(decision = 'dead', 'dead', 'open'), CAST(item_seq AS string), decision, last_seq FROM (
             SELECT item_seq, max(seq) AS last_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits
-            FROM indexed WHERE NOT first OR waits
+            FROM indexed WHERE (NOT first OR waits) AND decision <> 'reversed'
             GROUP BY item_seq)
         WHERE waits
+        UNION ALL
+        SELECT 'reversed', CAST(item_seq AS string), NULL, NULL FROM indexed WHERE decision = 'reversed' AND NOT first
         """
     )
     look_up_part = partial(_look_up, str(root), sample_max)
@@ -56,7 +58,7 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         answers = [answer for part in look_up_part(iter(wanted.toArrow().to_batches())) for answer in part.to_pylist()]
     else:
         answers = wanted.mapInArrow(look_up_part, _RESULT).toArrow().to_pylist()
-    counts = {"event": 0, "fact": 0, "open": 0, "dead": 0}
+    counts = {"event": 0, "fact": 0, "open": 0, "dead": 0, "reversed": 0}
     for answer in answers:
         counts[answer["kind"]] += answer["looked_up"]
     counts["open"] += counts["dead"]
@@ -98,6 +100,8 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
         if fact is None:
             return "the index doesn't know an applied fact"
         return None if fact.fact8 == bytes.fromhex(value or "")[:8] else "the index holds a fact with other content"
+    if kind == "reversed":
+        return None if index.is_reversed(int(key)) else "the index doesn't know that a booking was reversed"
     item = index.open_item(int(key))
     if item is None:
         return "the index doesn't hold an open item"

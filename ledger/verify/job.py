@@ -33,6 +33,7 @@ from ledger.verify.journal_checks import (
     OneEffectPerEventKey,
     OneEffectPerFactKey,
     OneMode,
+    ReversalsMirrorBookings,
     SeqWithoutGaps,
 )
 from ledger.verify.kafka import RealKafka
@@ -47,6 +48,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     OneMode(),
     ItemsCloseOnce(),
     Balanced(),
+    ReversalsMirrorBookings(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),
     DlqEqualsOpenDead(),

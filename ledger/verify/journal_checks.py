@@ -143,6 +143,34 @@ class Balanced:
         return Finding(self.name, self.sentence, tuple(offenders))
 
 
+class ReversalsMirrorBookings:
+    name = "reversals_mirror_bookings"
+    sentence = "Every reversing entry takes back one booking whole, once, and names the approval that caused it."
+
+    def check(self, evidence: Evidence) -> Finding:
+        offenders = evidence.sample(
+            """
+            WITH entries AS (
+                SELECT seq, item_seq, cause_seq, array_sort(transform(lines, line -> named_struct(
+                    'account', line.account, 'side', IF(line.side = 'debit', 'credit', 'debit'),
+                    'amount_minor', line.amount_minor, 'currency', line.currency))) AS taken_back
+                FROM journal WHERE decision = 'reversed' AND NOT first),
+            bookings AS (
+                SELECT item_seq AS booked_item, array_sort(lines) AS booked
+                FROM journal WHERE decision = 'applied' AND postings IS NOT NULL),
+            approvals AS (
+                SELECT seq AS approved_by
+                FROM journal WHERE decision = 'reversed' AND first AND event_type = 'reverse')
+            SELECT item_seq, min(seq) AS seq, count(*) AS reversals, count(booked_item) AS bookings,
+                   count(approved_by) AS approvals, bool_and(coalesce(booked = taken_back, false)) AS mirrored
+            FROM entries LEFT JOIN bookings ON booked_item = item_seq LEFT JOIN approvals ON approved_by = cause_seq
+            GROUP BY item_seq
+            HAVING reversals <> 1 OR bookings <> 1 OR approvals <> 1 OR NOT mirrored
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders))
+
+
 class ItemsCloseOnce:
     name = "items_close_once"
     sentence = "Every later decision continues an item that was open, and nothing follows the one that closes it."
@@ -153,7 +181,7 @@ class ItemsCloseOnce:
             SELECT * FROM (
                 SELECT item_seq, min(seq) AS first_seq, max(seq) AS last_seq, count_if(first) AS first_rows,
                        count_if(closes) AS closings, max(IF(closes, seq, NULL)) AS closed_at
-                FROM journal WHERE NOT first OR waits GROUP BY item_seq)
+                FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' GROUP BY item_seq)
             WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq
             """
         )

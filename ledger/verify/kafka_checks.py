@@ -100,7 +100,7 @@ class InFlight:
             FROM (
                 SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
                        min_by(coalesce(received_at, decided_at), seq) AS since
-                FROM journal WHERE NOT first OR waits GROUP BY item_seq)
+                FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' GROUP BY item_seq)
             WHERE waits
             """
         )

@@ -28,6 +28,7 @@ from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
+from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
 from processor.judge.classify import Failure
@@ -86,7 +87,7 @@ class Batches:
 
     After any error it is of no further use: `release` it, and open another one from the journal.
     ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
-    what handlers call.
+    what handlers call. ``rows_of``: committed rows of its journal.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Batches:
         trying: Path,
         *,
         anchors: Anchors | None = None,
+        rows_of: RowsOf = lambda seqs: {},
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         notes: Callable[[], Mapping[str, str]] = dict,
         downstreams: Callable[[], Mapping[str, Any]] = dict,
@@ -120,6 +122,7 @@ class Batches:
         self._clock = clock
         self._trying = Trying(trying, clock)
         self._anchors = anchors or Unanchored()
+        self._rows_of = rows_of
         self._on_rows = on_rows
         self._notes = notes
         self._downstreams = downstreams
@@ -261,7 +264,9 @@ class Batches:
         return settling
 
     def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
-        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, self._clock.now(), self._rules.dead_head)
+        now = self._clock.now()
+        reversals = Reversals(self._index, self._rows_of, now)
+        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, now, self._rules.dead_head, reversals)
         return in_order(decided, commands, desk, self._next_seq)
 
     def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> Committed:

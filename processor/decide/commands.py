@@ -11,13 +11,14 @@ from typing import Protocol
 from core.decision import Decision, ErrorKind
 from core.event import Mode
 from core.keys import join_key
-from dlq.commands import Command, CommandInvalid, Target, decode
+from dlq.commands import PROPOSE_REVERSAL, REPLAY, Command, CommandInvalid, Target, decode
 from journal.index import KnownEvent
 from journal.index_changes import Line
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.intake import Item, KafkaRecord
+from processor.decide.reversals import Reversals
 from processor.decide.verdict import die, duplicate
 from processor.judge.classify import Failure
 from processor.settings import DeadHead
@@ -47,6 +48,7 @@ class CommandDesk:
     index: CommandLookup
     now: datetime
     dead_head: DeadHead
+    reversals: Reversals
     moved: set[int] = field(default_factory=set)
     decided: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
@@ -83,8 +85,12 @@ class CommandDesk:
         self._seen.add(row.event_key)
         if command.stream != self.stream:
             row.decision, row.reason = Decision.IGNORED, f"for the stream {command.stream}"
-            return
-        self._replay(item, command)
+        elif command.action == REPLAY:
+            self._replay(item, command)
+        elif command.action == PROPOSE_REVERSAL:
+            self.reversals.propose(item, command)
+        else:
+            self.rows += self.reversals.reverse(item, command)
 
     def _replay(self, item: Item, command: Command) -> None:
         # Heads come before their followers, however the operator named them.

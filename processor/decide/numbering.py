@@ -59,7 +59,8 @@ def in_order(decided: Sequence[Item], commands: Commands, desk: CommandDesk, nex
 
 def bodies_of(every: Sequence[Item]) -> dict[str, bytes]:
     """The batch's bodies by hash."""
-    return {item.row.body_sha256: item.body for item in every if item.row.body_sha256 is not None}
+    with_one = (item for item in every if item.new or item.body)
+    return {item.row.body_sha256: item.body for item in with_one if item.row.body_sha256 is not None}
 
 
 def fresh_bodies(rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> list[tuple[str, bytes]]:

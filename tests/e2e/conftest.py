@@ -41,6 +41,16 @@ class Stack(RunningStack):
         rows = self.rows(["event_key", "decision"])
         return [row["decision"] for row in rows if row["event_key"] in webhook.event_keys]
 
+    def command_decided(self, action: str, count: int) -> list[str]:
+        """What became of the commands of an action, once so many of them are decided."""
+
+        def rows() -> list[str]:
+            found = self.rows(["event_type", "decision"], "payments.control")
+            return [row["decision"] for row in found if row["event_type"] == action]
+
+        assert wait_for(lambda: len(rows()) >= count, DECIDED_S), rows()
+        return rows()
+
     def verify(self) -> str:
         """What `payhook verify` says; fails the test when it finds something."""
         said = payhook("verify", "--data", str(self.data_dir))

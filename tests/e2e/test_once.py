@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from load.client import wait_for
+from load.embedded import payhook
 from tests.e2e.conftest import Stack, assert_once
 
 BACK_S = 60.0
@@ -96,6 +97,28 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
     assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
 
 
+def test_a_booking_is_taken_back_once_and_only_by_two_people(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    [webhook] = stack.captures(1, "taken-back")
+    stack.post(webhook)
+    assert_once(stack, [webhook])
+    [key] = webhook.event_keys
+
+    def says(person: str, *words: str) -> str:
+        monkeypatch.setenv("LOGNAME", person)
+        said = payhook("ledger", *words, "--data", str(stack.data_dir))
+        assert said.returncode == 0, said.stdout + said.stderr
+        return said.stdout
+
+    proposal = says("ada", "reverse", key, "--reason", "captured twice").split("proposed as ")[1].split()[0]
+    assert wait_for(lambda: proposal in says("ada", "proposals"), BACK_S)
+    says("ada", "approve", proposal, "--reason", "mine is fine")
+    assert stack.command_decided("reverse", 1) == ["ignored"]
+    says("bob", "approve", proposal, "--reason", "checked")
+    assert stack.command_decided("reverse", 2) == ["ignored", "reversed"]
+    assert stack.decisions(webhook) == ["applied", "reversed"]
+    assert "nothing waits" in says("bob", "proposals")
+
+
 def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: Stack) -> None:
     before = stack.captures(5, "before-loss")
     stack.post(*before)
@@ -109,7 +132,8 @@ def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: S
     stack.post(*before, *after)
     back(stack, epoch)
     assert_once(stack, [*before, *after])
-    assert "postings" in stack.verify()
+    said = stack.verify()
+    assert "postings" in said and "anchors_hold" in said
 
 
 def test_a_processor_paused_before_its_successors_epoch_wakes_fenced(stack: Stack) -> None:

@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ingest": {"core", "providers"},
     "dlq": {"core", "journal"},
     "ledger": {"core", "journal", "providers"},
+    "ledger.reversals": {"core", "dlq", "journal"},
     "ledger.verify": {"core", "dlq", "journal", "providers"},
     "notify": {"core", "journal"},
     "processor": {"core", "dlq", "journal", "ledger", "notify", "providers"},

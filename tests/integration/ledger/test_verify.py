@@ -469,7 +469,7 @@ def test_a_sample_of_offenders_is_bounded(spark: SparkSession, world: World) -> 
         row.reason = "edited"
         row.postings = "not json"
     world.rewrite(forge=False)
-    found = verify(spark, world.lake, world.kafka, VerifySettings(sample_max=2), ManualClock(AT))
+    found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(sample_max=2), ManualClock(AT))
     assert len(next(one for one in found.findings if one.name == "chain_whole").offenders) == 2
     assert not found.ok
     assert all(len(finding.offenders) <= 2 for finding in found.findings)

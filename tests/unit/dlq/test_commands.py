@@ -11,14 +11,17 @@ import pytest
 
 from dlq.commands import (
     COMMAND_BYTES_MAX,
+    REVERSALS_MAX,
     TARGETS_MAX,
     Command,
     CommandInvalid,
     CommandNotSent,
     Sent,
     Target,
+    approve,
     decode,
     encode,
+    propose_reversal,
     replay,
     send,
 )
@@ -117,3 +120,48 @@ def test_a_command_is_sent_when_kafka_says_so() -> None:
 def test_a_command_without_an_acknowledgement_is_an_error(deliver: Callable[[Any], None] | None) -> None:
     with pytest.raises(CommandNotSent, match="send it again"):
         send(FakeProducer(deliver), command())
+
+
+def proposed() -> Command:
+    return propose_reversal("ledger", [Target(7, 9)], "ada", "captured twice", AT)
+
+
+def test_an_approval_carries_the_proposal_whole() -> None:
+    approval = approve(proposed(), "bob", "checked", AT)
+    told = decode(encode(approval))
+    assert told == approval
+    assert told.proposed.action == "propose_reversal"
+    assert (told.proposed.actor, told.proposed.targets) == ("ada", approval.targets)
+
+
+def test_what_an_approval_approves_has_the_bytes_that_were_sent() -> None:
+    first = proposed()
+    assert encode(decode(encode(approve(first, "bob", "checked", AT))).proposed) == encode(first)
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        None,
+        {},
+        "c1",
+        {"command_id": "c1", "actor": "ada", "reason": "r"},
+        {"command_id": 1, "actor": "a", "reason": "r"},
+    ],
+)
+def test_an_approval_of_nothing_is_refused(proposal: object) -> None:
+    tree: dict[str, Any] = json.loads(encode(approve(proposed(), "bob", "checked", AT)))
+    with pytest.raises(CommandInvalid):
+        decode(json.dumps(tree | {"proposal": proposal}).encode())
+
+
+def test_only_an_approval_has_a_proposal() -> None:
+    tree: dict[str, Any] = json.loads(encode(approve(proposed(), "bob", "checked", AT)))
+    with pytest.raises(CommandInvalid):
+        decode(json.dumps(tree | {"action": "replay"}).encode())
+
+
+def test_a_reversal_of_too_many_bookings_is_refused() -> None:
+    targets = [Target(number, number) for number in range(1, REVERSALS_MAX + 2)]
+    with pytest.raises(CommandInvalid, match=f"1 to {REVERSALS_MAX} pairs"):
+        encode(propose_reversal("ledger", targets, "ada", "all of them", AT))

@@ -83,7 +83,9 @@ def test_every_goal_is_a_figure_of_a_group_that_runs():
     assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS}
 
 
-@pytest.mark.parametrize(("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9, "cost.cpu_s_per_1000_events": 0.5}), (900.0, {})])
+@pytest.mark.parametrize(
+    ("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9, "cost.cpu_s_per_1000_events": 0.5}), (900.0, {})]
+)
 def test_a_rate_that_couldnt_be_sent_is_said_and_gives_no_figure(
     monkeypatch: pytest.MonkeyPatch, sent_per_s: float, figures: dict[str, float]
 ):

@@ -242,6 +242,7 @@ class Engine:
             self.clock,
             self.folder / "trying.json",
             jitter=lambda: 0.0,
+            rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
         )
 
     def post(

@@ -1,0 +1,117 @@
+"""``payhook ledger reverse``, ``approve`` and ``proposals``: bookings taken back by two people."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import Any
+
+import click
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from cli.place import Place, with_place_of_mode
+from cli.tables import row
+from core.clock import SystemClock
+from core.routing import topics_of
+from core.work import Posting
+from dlq.commands import REVERSALS_MAX, Command, approve, propose_reversal, send
+from ledger.reversals import Booking, Proposed, bookings_of, proposal
+from ledger.reversals import proposals as read_proposals
+
+
+@click.command("reverse")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY…")
+@click.option("--reason", required=True, help="Why; it is kept with the entry.")
+@click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
+@with_place_of_mode
+def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> None:
+    """Propose to take back what events (or facts) booked. Nothing is booked until another person approves it.
+
+    A booking is never edited: the reversing entry has the same accounts and amounts with their sides exchanged.
+    """
+    if len(keys) > REVERSALS_MAX:
+        raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
+    bookings = bookings_of(str(place.ledger.journal), keys)
+    _print_bookings(bookings)
+    if dry_run:
+        click.echo("nothing was sent")
+        return
+    targets = [booking.target for booking in bookings]
+    command = propose_reversal(place.ledger.stream, targets, getpass.getuser(), reason, SystemClock().now())
+    _send(place, command)
+    click.echo(f"proposed as {command.command_id}")
+    click.echo(f"another person approves it: payhook ledger approve {command.command_id} --reason …")
+
+
+@click.command("approve")
+@click.argument("proposal_id", metavar="PROPOSAL")
+@click.option("--reason", required=True, help="What you checked; it is kept with the approval.")
+@with_place_of_mode
+def approve_command(place: Place, proposal_id: str, reason: str) -> None:
+    """Approve what somebody else proposed to reverse. All of it is booked, or none."""
+    found = proposal(*_journal(place), proposal_id)
+    approval = approve(found.command, getpass.getuser(), reason, SystemClock().now())
+    _send(place, approval)
+    click.echo(f"{found.command.actor} proposed: {found.command.reason}")
+    click.echo(f"approved as {approval.command_id}; `payhook ledger event KEY` tells what became of it")
+
+
+@click.command()
+@click.option("--all", "every", is_flag=True, help="Approved ones too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_mode
+def proposals(place: Place, every: bool, as_json: bool) -> None:
+    """List the reversals that wait for another person, newest first."""
+    found = [one for one in read_proposals(*_journal(place)) if every or not one.approved]
+    if as_json:
+        click.echo(json.dumps([_as_dict(one) for one in found], indent=1, default=str))
+    elif not found:
+        click.echo("nothing waits for an approval")
+    else:
+        _print_proposals(found)
+
+
+def _journal(place: Place) -> tuple[str, str, str]:
+    return str(place.ledger.journal), str(place.ledger.bodies), topics_of(place.mode).control
+
+
+def _send(place: Place, command: Command) -> None:
+    # Any: the client's stubs and the port agree only on arguments given by name.
+    producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+    send(producer, command, topics_of(place.mode).control)
+
+
+def _print_bookings(bookings: list[Booking]) -> None:
+    table = Table("event", "account", "debit", "credit", "currency", title="would be booked, in minor units")
+    for booking in bookings:
+        for line in booking.would_book:
+            row(table, booking.row.event_key, line.account, *_sides(line), line.money.currency)
+    Console(soft_wrap=True).print(table)
+
+
+def _sides(line: Posting) -> tuple[str, str]:
+    amount = f"{line.money.amount_minor:,}"
+    return (amount, "") if line.side == "debit" else ("", amount)
+
+
+def _print_proposals(found: list[Proposed]) -> None:
+    table = Table("proposal", "when", "who", "items", "why", "")
+    for one in found:
+        items = ", ".join(str(target.item_seq) for target in one.command.targets)
+        when = one.command.at.isoformat(" ", "seconds")
+        state = "approved" if one.approved else "waits"
+        row(table, one.command.command_id, when, one.command.actor, items, one.command.reason, state)
+    Console(soft_wrap=True).print(table)
+
+
+def _as_dict(one: Proposed) -> dict[str, Any]:
+    return {
+        "proposal": one.command.command_id,
+        "at": one.command.at.isoformat(),
+        "actor": one.command.actor,
+        "reason": one.command.reason,
+        "items": [target.item_seq for target in one.command.targets],
+        "approved": one.approved,
+    }

@@ -1,0 +1,101 @@
+"""Reversing entries: what is right about one, and each way in which one can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from rocksdict import WriteBatch
+
+from core.clock import ManualClock
+from core.decision import Decision
+from journal import index_layout as layout
+from journal.index import Index
+from journal.schema import JournalRow
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, verify
+from ledger.verify.derived_checks import IndexEqualsJournal
+from ledger.verify.invariant import Invariant
+from ledger.verify.journal_checks import Balanced, ItemsCloseOnce, ReversalsMirrorBookings
+from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, forged, later_row, new_row
+
+Look = Callable[[Invariant], Finding]
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    def answer(invariant: Invariant) -> Finding:
+        world.rewrite()
+        found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), [invariant])
+        return found.findings[0]
+
+    return answer
+
+
+def reversal(world: World, seq: int = 16, **more: Any) -> JournalRow:
+    """The entry that takes row 1's booking back, as the approval in row 15 caused it."""
+    row = later_row(world.row(1), seq, Decision.REVERSED, postings=booking(capture=False), cause_seq=15)
+    for name, value in more.items():
+        setattr(row, name, value)
+    return row
+
+
+def plant(world: World, *entries: JournalRow) -> None:
+    approval = new_row(15, CONTROL, 0, 1, Decision.REVERSED, "cmd_2", event_type="reverse", handler_version=None)
+    world.rows += [approval, *entries]
+    for row in world.rows[14:]:
+        row.batch_seq, row.epoch = 15, 1
+    world.state.marks[CONTROL][0] = 2
+    object.__setattr__(world.state, "next_seq", 15 + len(world.rows[14:]))
+
+
+def test_a_booking_taken_back_whole_is_right(look: Look, world: World) -> None:
+    plant(world, reversal(world))
+    for invariant in (ReversalsMirrorBookings(), ItemsCloseOnce(), Balanced()):
+        found = look(invariant)
+        assert found.ok, found
+
+
+def test_a_booking_taken_back_twice_is_found(look: Look, world: World) -> None:
+    plant(world, reversal(world), reversal(world, 17))
+    (offender,) = look(ReversalsMirrorBookings()).offenders
+    assert (offender["item_seq"], offender["reversals"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"postings": booking(capture=True)},
+        {"postings": booking(capture=False, amount_minor=999)},
+        {"postings": None},
+        {"cause_seq": 7},
+        {"cause_seq": None},
+        {"item_seq": 8},
+    ],
+)
+def test_an_entry_that_mirrors_nothing_or_that_nobody_approved_is_found(
+    look: Look, world: World, changed: dict[str, Any]
+) -> None:
+    plant(world, reversal(world, **changed))
+    assert len(look(ReversalsMirrorBookings()).offenders) == 1
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_an_index_that_forgot_a_reversal_is_found(look: Look, world: World, forgets: bool) -> None:
+    """By it a second reversal would be booked."""
+    plant(world, reversal(world))
+    forged(world.rows)
+
+    def follow(index: Index) -> None:
+        index.apply(world.rows[14:], {})
+        if forgets:
+            batch = WriteBatch(raw_mode=True)
+            batch.delete(layout.REVERSED + layout.SEQ.pack(1))
+            index._store.write(batch)
+
+    world.index(follow)
+    found = look(IndexEqualsJournal())
+    told = [str(offender["problem"]) for offender in found.offenders]
+    assert told == (["the index doesn't know that a booking was reversed"] if forgets else [])

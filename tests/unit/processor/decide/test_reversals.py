@@ -1,0 +1,199 @@
+"""A booking is taken back once, whole, and only by two people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision
+from core.work import postings_from_json, reversed_postings
+from dlq.commands import Command, Target, approve, encode, propose_reversal
+from journal.schema import JournalRow
+from tests.unit.processor.harness import CONTROL, NOW, Engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path)
+
+
+def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> Target:
+    """An applied event's booking."""
+    key = engine.post(event_id, entity, fact=f"stripe:{event_id}")
+    engine.batch()
+    row = next(row for row in engine.journal.rows if row.event_key == key and row.decision is Decision.APPLIED)
+    return Target(row.item_seq, row.seq)
+
+
+def proposal(*targets: Target, actor: str = "ada") -> Command:
+    return propose_reversal("ledger", targets, actor, "captured twice by hand", NOW)
+
+
+def give(engine: Engine, *commands: Command) -> list[JournalRow]:
+    for command in commands:
+        engine.send(CONTROL, encode(command), [])
+    return engine.batch()
+
+
+def reversals(rows: list[JournalRow]) -> list[JournalRow]:
+    return [row for row in rows if row.decision is Decision.REVERSED and not row.first]
+
+
+def test_a_proposal_books_nothing(engine: Engine) -> None:
+    (row,) = give(engine, proposal(booked(engine)))
+    assert (row.decision, row.event_type, row.actor, row.postings) == (
+        Decision.RESOLVED,
+        "propose_reversal",
+        "ada",
+        None,
+    )
+    assert row.reason == "1 proposed, nothing is booked yet: captured twice by hand"
+
+
+def test_an_approved_proposal_books_the_mirror_of_what_was_booked(engine: Engine) -> None:
+    target = booked(engine)
+    wanted = proposal(target)
+    give(engine, wanted)
+    command, entry = give(engine, approve(wanted, "bob", "checked with the bank", NOW))
+    original = engine.journal.rows[target.seen_seq - 1]
+    assert (command.decision, command.first) == (Decision.REVERSED, True)
+    assert command.reason == f"1 reversed as ada proposed ({wanted.command_id}): checked with the bank"
+    assert (entry.decision, entry.first, entry.item_seq) == (Decision.REVERSED, False, target.item_seq)
+    assert postings_from_json(entry.postings) == reversed_postings(postings_from_json(original.postings))
+    assert (entry.actor, entry.cause_seq, entry.reason) == (
+        "bob",
+        command.seq,
+        "captured twice by hand (proposed by ada)",
+    )
+    assert (entry.event_key, entry.fact_key, entry.handler_version) == (
+        original.event_key,
+        original.fact_key,
+        original.handler_version,
+    )
+
+
+def test_proposal_and_approval_in_one_batch_are_decided_in_their_order(engine: Engine) -> None:
+    wanted = proposal(booked(engine))
+    rows = give(engine, wanted, approve(wanted, "bob", "checked", NOW))
+    assert len(reversals(rows)) == 0, "an approval is of what the journal holds, not of what came beside it"
+    assert len(reversals(give(engine, approve(wanted, "bob", "checked", NOW)))) == 1
+
+
+@pytest.mark.parametrize("approver", ["ada", "Ada", " ADA"])
+def test_nobody_approves_what_they_proposed(engine: Engine, approver: str) -> None:
+    wanted = proposal(booked(engine))
+    give(engine, wanted)
+    (row,) = give(engine, approve(wanted, approver, "it is fine", NOW))
+    assert row.decision is Decision.IGNORED
+    assert "another person must approve it" in str(row.reason)
+
+
+def test_an_approval_of_what_nobody_proposed_is_refused(engine: Engine) -> None:
+    (row,) = give(engine, approve(proposal(booked(engine)), "bob", "checked", NOW))
+    assert row.decision is Decision.IGNORED
+    assert "no proposal" in str(row.reason)
+
+
+def test_an_approval_of_other_bookings_than_were_proposed_is_refused(engine: Engine) -> None:
+    first, second = booked(engine, "evt_1"), booked(engine, "evt_2")
+    wanted = proposal(first)
+    give(engine, wanted)
+    forged = Command(wanted.command_id, "ledger", wanted.action, (second,), wanted.actor, wanted.reason, wanted.at)
+    (row,) = give(engine, approve(forged, "bob", "checked", NOW))
+    assert row.decision is Decision.IGNORED
+    assert "with these bookings" in str(row.reason)
+
+
+def test_an_approval_that_names_another_proposer_is_refused(engine: Engine) -> None:
+    """Else whoever proposed could approve by saying that somebody else had proposed."""
+    wanted = proposal(booked(engine))
+    give(engine, wanted)
+    forged = Command(wanted.command_id, "ledger", wanted.action, wanted.targets, "eve", wanted.reason, wanted.at)
+    assert not reversals(give(engine, approve(forged, "ada", "checked", NOW)))
+
+
+def test_a_booking_is_reversed_once_whatever_is_approved(engine: Engine) -> None:
+    target = booked(engine)
+    first, second = proposal(target), proposal(target, actor="eve")
+    give(engine, first, second)
+    rows = give(engine, approve(first, "bob", "checked", NOW), approve(second, "bob", "checked", NOW))
+    assert len(reversals(rows)) == 1
+    again = give(engine, approve(first, "cleo", "once more", NOW), proposal(target))
+    assert not reversals(again)
+    assert all("was reversed before" in str(row.reason) for row in again)
+
+
+@pytest.mark.parametrize("keeps_index", [True, False])
+def test_that_it_was_reversed_outlasts_a_restart_and_the_index(engine: Engine, keeps_index: bool) -> None:
+    target = booked(engine)
+    wanted = proposal(target)
+    give(engine, wanted)
+    give(engine, approve(wanted, "bob", "checked", NOW))
+    engine.start(keeps_index=keeps_index)
+    assert not reversals(give(engine, approve(wanted, "cleo", "checked", NOW)))
+
+
+def test_copies_of_one_approval_have_one_effect(engine: Engine) -> None:
+    wanted = proposal(booked(engine))
+    give(engine, wanted)
+    approval = approve(wanted, "bob", "checked", NOW)
+    rows = give(engine, approval, approval) + give(engine, approval)
+    assert len(reversals(rows)) == 1
+    assert [row.decision for row in rows if row.first] == [
+        Decision.REVERSED,
+        Decision.DUPLICATE,
+        Decision.DUPLICATE,
+    ]
+
+
+def test_all_bookings_of_a_proposal_are_reversed_or_none(engine: Engine) -> None:
+    first, second = booked(engine, "evt_1"), booked(engine, "evt_2", "e2")
+    both, one = proposal(first, second), proposal(second, actor="eve")
+    give(engine, both, one)
+    give(engine, approve(one, "bob", "checked", NOW))
+    (row,) = give(engine, approve(both, "bob", "checked", NOW))
+    assert row.decision is Decision.IGNORED
+    assert row.reason == f"refused: item {second.item_seq} was reversed before"
+
+
+def test_what_booked_nothing_cannot_be_proposed(engine: Engine) -> None:
+    target = booked(engine)
+    engine.post("evt_1")
+    (copy,) = engine.batch()
+    wanted = [Target(copy.item_seq, copy.seq), Target(target.item_seq, 4_000), Target(copy.item_seq, target.seen_seq)]
+    rows = [row for one in wanted[:1] for row in give(engine, proposal(one))]
+    assert [row.decision for row in rows] == [Decision.IGNORED]
+    assert "booked nothing: it is duplicate" in str(rows[0].reason)
+    (missing,) = give(engine, proposal(wanted[1]))
+    assert f"there is no row 4000 of item {target.item_seq}" in str(missing.reason)
+
+
+def test_a_redelivery_of_a_reversed_event_books_nothing(engine: Engine) -> None:
+    target = booked(engine)
+    wanted = proposal(target)
+    give(engine, wanted)
+    give(engine, approve(wanted, "bob", "checked", NOW))
+    engine.post("evt_1", "e1", fact="stripe:evt_1")
+    engine.post("evt_9", "e1", fact="stripe:evt_1")
+    rows = engine.batch()
+    assert [row.decision for row in rows] == [Decision.DUPLICATE, Decision.DUPLICATE_FACT]
+
+
+def test_a_reversal_leaves_its_entity_free(engine: Engine) -> None:
+    wanted = proposal(booked(engine))
+    give(engine, wanted)
+    give(engine, approve(wanted, "bob", "checked", NOW))
+    engine.post("evt_2", "e1", fact="stripe:evt_2")
+    assert [row.decision for row in engine.batch()] == [Decision.APPLIED]
+    assert engine.index.open_count() == 0
+
+
+def test_the_body_of_a_reversed_event_is_not_written_again(engine: Engine) -> None:
+    target = booked(engine)
+    before = dict(engine.bodies.by_hash)
+    wanted = proposal(target)
+    give(engine, wanted)
+    give(engine, approve(wanted, "bob", "checked", NOW))
+    assert {name: engine.bodies.by_hash[name] for name in before} == before
+    assert b"" not in engine.bodies.by_hash.values()
