@@ -76,8 +76,9 @@ class CommitDigest:
 class Evidence:
     """Everything is up to ``seq``, the last row of the pinned journal; marks say how far each derived thing got.
 
-    The views ``journal`` (see `journal_view`) and ``postings`` are registered in ``session``, and each up to the
-    mark of what is derived from it: ``booked`` for the postings, ``indexed`` for the index.
+    The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
+    in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``
+    for the index.
     """
 
     session: SparkSession
@@ -91,6 +92,7 @@ class Evidence:
     dlq_ends: dict[int, tuple[int, int]]
     anchor_ends: dict[int, tuple[int, int]]
     postings_mark: int | None
+    has_receipts: bool
     index: KeyIndex | None
     index_root: Path | None
     now: datetime

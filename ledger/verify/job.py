@@ -38,11 +38,13 @@ from ledger.verify.journal_checks import (
 )
 from ledger.verify.kafka import RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
+from ledger.verify.receipt_check import ReceiptsHaveDecisions
 from ledger.verify.report import Report
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
     InFlight(),
+    ReceiptsHaveDecisions(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
     OneMode(),
@@ -80,14 +82,15 @@ class Lake:
     bodies: Path
     postings: Path
     index: Path
+    receipts: Path
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
 
     @classmethod
     def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
         lake, mode = data_dir / "lake", mode_of(stream)
-        bodies, postings = (lake / stream_of(table, mode) for table in ("bodies", "postings"))
-        return cls(stream, lake / "journal" / stream, bodies, postings, data_dir / "index" / stream)
+        bodies, postings, receipts = (lake / stream_of(table, mode) for table in ("bodies", "postings", "receipts"))
+        return cls(stream, lake / "journal" / stream, bodies, postings, data_dir / "index" / stream, receipts)
 
 
 def run(
@@ -170,6 +173,9 @@ def _gather(
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
+    has_receipts = DeltaTable.is_deltatable(str(lake.receipts))
+    if has_receipts:
+        _rows(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
     anchors = topics_of(mode_of(lake.stream)).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
@@ -194,6 +200,7 @@ def _gather(
         dlq_ends=ends.get(dead_letters, {}),
         anchor_ends=anchor_ends,
         postings_mark=mark_of(postings) if postings is not None else None,
+        has_receipts=has_receipts,
         index=index,
         index_root=lake.index if index is not None else None,
         now=clock.now(),

@@ -1,0 +1,111 @@
+"""What was answered with a 2xx and never decided is found; what is on its way isn't an offence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock, to_rfc3339
+from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, Record, collect
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, verify
+from ledger.verify.receipt_check import ReceiptsHaveDecisions
+from stack.ports import LOOPBACK, free_ports
+from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
+
+KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
+
+
+def receipt(key: str | None, at: datetime, status: int = 200) -> bytes:
+    told = {"provider": "stripe", "outcome": "claimed", "status": status, "at": to_rfc3339(at)}
+    return orjson.dumps(told if key is None else {**told, "event_key": key})
+
+
+class OneRecord:
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def ends(self) -> dict[int, tuple[int, int]]:
+        return {0: (0, 1)}
+
+    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
+        yield Record(partition, since, self._value)
+
+
+Look = Callable[..., Finding]
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    """The answer about these receipts, five minutes after the world was made."""
+
+    def answer(*receipts: bytes) -> Finding:
+        if receipts:
+            collect(OneRecord(b"\n".join(receipts)), ReceiptsTable(str(world.lake.receipts)))
+        clock = ManualClock(AT + timedelta(minutes=5))
+        chosen = [ReceiptsHaveDecisions()]
+        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen).findings[0]
+
+    return answer
+
+
+def test_what_was_answered_and_decided_is_right(look: Look) -> None:
+    found = look(receipt(KNOWN, AT), receipt(KNOWN, AT), receipt(None, AT, 401), receipt(LOST, AT, 503))
+    assert found.ok, found
+    assert found.figures["receipts"] == 4
+
+
+def test_a_2xx_without_a_decision_is_found(look: Look) -> None:
+    found = look(receipt(KNOWN, AT), receipt(LOST, AT))
+    assert [offender["event_key"] for offender in found.offenders] == [LOST]
+
+
+def test_what_is_still_on_its_way_is_no_offence(look: Look, world: World) -> None:
+    low, high = world.kafka.held[EVENTS][0]
+    world.kafka.held[EVENTS][0] = (low, high + 1)
+    world.kafka.written_at = AT
+    assert look(receipt(LOST, AT + timedelta(seconds=30))).ok
+
+
+def test_what_was_answered_this_moment_is_no_offence(look: Look) -> None:
+    assert look(receipt(LOST, AT + timedelta(minutes=5))).ok
+
+
+def test_without_collected_receipts_nothing_is_claimed(look: Look) -> None:
+    found = look()
+    assert found.ok and found.figures == {"receipts": None}
+
+
+def test_receipts_are_collected_from_a_real_topic(
+    kafka_broker: str, make_topic: Callable[[str, int], str], world: World
+) -> None:
+    topic = make_topic("receipts", 2)
+    producer = Producer({"bootstrap.servers": kafka_broker, "acks": "all"})
+    for number in range(1_000):
+        producer.produce(topic, value=receipt(f"key-{number}", AT), partition=number % 2)
+    assert producer.flush(10) == 0
+    table = ReceiptsTable(str(world.lake.receipts))
+    source = KafkaReceipts(kafka_broker, topic)
+    try:
+        assert collect(source, table, rows_per_commit=300).rows == 1_000
+        producer.produce(topic, value=receipt("late", AT), partition=1)
+        producer.flush(10)
+        assert collect(source, table).rows == 1
+        assert KafkaReceipts(kafka_broker, "no-such-topic").ends() == {}
+    finally:
+        source.close()
+    keys = DeltaTable(table.path).to_pyarrow_dataset().to_table(columns=["event_key"])["event_key"].to_pylist()
+    assert len(keys) == len(set(keys)) == 1_001
+
+
+def test_a_kafka_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.receipts.ANSWER_S_MAX", 0.5)
+    (port,) = free_ports(1)
+    with pytest.raises(ReceiptsUnread, match="they stay there"):
+        KafkaReceipts(f"{LOOPBACK}:{port}", "receipts").ends()

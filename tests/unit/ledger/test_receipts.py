@@ -1,0 +1,131 @@
+"""Receipts go from their topic into a table, each once, whatever breaks off in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from deltalake import DeltaTable
+
+from journal.append import Overtaken
+from ledger.receipts import Collected, ReceiptsTable, ReceiptsUnread, Record, collect
+
+AT = "2026-01-31T12:00:00.000000Z"
+
+
+def receipt(key: str, outcome: str = "claimed", status: int = 200) -> bytes:
+    told = {"provider": "stripe", "event_key": key, "outcome": outcome, "status": status, "at": AT}
+    return orjson.dumps({**told, "content_sha256": "ab" * 32})
+
+
+@dataclass
+class ListTopic:
+    """A topic in memory. ``breaks_at``: Kafka stops answering before this offset."""
+
+    held: dict[int, list[bytes]]
+    low: dict[int, int] = field(default_factory=dict)
+    breaks_at: int | None = None
+
+    def ends(self) -> dict[int, tuple[int, int]]:
+        return {number: (self.low.get(number, 0), len(records)) for number, records in self.held.items()}
+
+    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
+        for offset in range(since, until):
+            if offset == self.breaks_at:
+                raise ReceiptsUnread("receipts", "gone")
+            yield Record(partition, offset, self.held[partition][offset])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ReceiptsTable:
+    return ReceiptsTable(str(tmp_path / "receipts"))
+
+
+def rows(table: ReceiptsTable) -> list[dict[str, Any]]:
+    order = [(name, "ascending") for name in ("partition", "offset", "line")]
+    read = DeltaTable(table.path).to_pyarrow_dataset().to_table().sort_by(order)
+    found: list[dict[str, Any]] = read.to_pylist()
+    return found
+
+
+def keys(table: ReceiptsTable) -> list[str | None]:
+    return [row["event_key"] for row in rows(table)]
+
+
+def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt("a") + b"\n" + receipt("b", "duplicate"), receipt("c", "not_published", 503)]})
+    assert collect(topic, table) == Collected(rows=3)
+    assert [(row["offset"], row["line"], row["outcome"], row["status"]) for row in rows(table)] == [
+        (0, 0, "claimed", 200),
+        (0, 1, "duplicate", 200),
+        (1, 0, "not_published", 503),
+    ]
+    assert rows(table)[0]["at"].isoformat() == "2026-01-31T12:00:00+00:00"
+
+
+def test_a_later_collection_takes_what_came_since(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt("a")], 1: [receipt("b")]})
+    collect(topic, table)
+    topic.held[1].append(receipt("c"))
+    assert collect(topic, table) == Collected(rows=1)
+    assert collect(topic, ReceiptsTable(table.path)) == Collected(rows=0)
+    assert keys(table) == ["a", "b", "c"]
+
+
+def test_what_was_committed_before_kafka_stopped_stays_and_nothing_is_there_twice(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt(name) for name in "abcd"]}, breaks_at=3)
+    with pytest.raises(ReceiptsUnread, match="next collection"):
+        collect(topic, table, rows_per_commit=2)
+    assert keys(table) == ["a", "b"]
+    topic.breaks_at = None
+    collect(topic, table)
+    assert keys(table) == ["a", "b", "c", "d"]
+
+
+def test_a_record_is_never_torn_between_two_commits(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [b"\n".join(receipt(name) for name in "abc"), receipt("d")]})
+    collect(topic, table, rows_per_commit=1)
+    assert DeltaTable(table.path).version() == 2
+    assert keys(table) == ["a", "b", "c", "d"]
+
+
+def test_two_collectors_at_once_write_nothing_twice(table: ReceiptsTable) -> None:
+    """The second one read the same records before the first one's commit."""
+    topic = ListTopic({0: [receipt("a")]})
+    collect(topic, table)
+    topic.held[0].append(receipt("b"))
+    collect(topic, ReceiptsTable(table.path))
+    late = DeltaTable(table.path).to_pyarrow_dataset().to_table().slice(0, 1)
+    with pytest.raises(Overtaken):
+        table.append(0, late, 2)
+    assert keys(table) == ["a", "b"]
+
+
+def test_records_that_were_gone_before_are_counted(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt(name) for name in "abcd"]})
+    collect(ListTopic({0: topic.held[0][:1]}), table)
+    topic.low[0] = 3
+    assert collect(topic, table) == Collected(rows=1, lost=2)
+
+
+def test_a_first_collection_of_an_old_topic_has_lost_nothing(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt(name) for name in "abcd"]}, low={0: 2})
+    assert collect(topic, table) == Collected(rows=2)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b"[]", b"\xff", b'{"outcome": "claimed", "status": "x", "at": "noon"}', b"7", b"null"]
+)
+def test_a_line_that_is_no_receipt_is_kept_as_one_that_nobody_can_read(table: ReceiptsTable, line: bytes) -> None:
+    collect(ListTopic({0: [line + b"\n" + receipt("a")]}), table)
+    assert [row["outcome"] for row in rows(table)] == ["unreadable", "claimed"]
+
+
+def test_nothing_to_collect_makes_no_table(table: ReceiptsTable) -> None:
+    assert collect(ListTopic({}), table) == Collected()
+    assert collect(ListTopic({0: []}), table) == Collected()
+    assert not DeltaTable.is_deltatable(table.path)
