@@ -66,18 +66,18 @@ def make_history(
     create_table(str(journal), stream)
     appender = Appender.open(str(journal), checks=CHECKS)
     since = 1
-    for count in _file_sizes(rows):
+    for count in file_sizes(rows):
         until = since + count
         fence = AppTransaction(f"payhook-{stream}", until - 1)
-        appender.append(_rows(since, until), fence, _told(stream, until - 1))
+        appender.append(rows_table(since, until), fence, _told(stream, until - 1))
         done(count)
         since = until
     if postings is not None:
         _pass_over(postings, rows)
 
 
-def _file_sizes(rows: int) -> Iterator[int]:
-    """Large files, then small ones: a tenth of the rows at most."""
+def file_sizes(rows: int) -> Iterator[int]:
+    """Rows of each file: large ones, then small ones with a tenth of the rows at most."""
     small = min(SMALL_FILES, rows // SMALL_ROWS // 10)
     large = rows - small * SMALL_ROWS
     while large > 0:
@@ -86,7 +86,8 @@ def _file_sizes(rows: int) -> Iterator[int]:
     yield from [SMALL_ROWS] * small
 
 
-def _rows(since: int, until: int) -> pa.Table:
+def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None = None) -> pa.Table:
+    """Rows of seq ``since`` to before ``until``; their hashes are fillers of the right length."""
     digest = pa.array([_digest(number) for number in range(since, until)], pa.string())
     seq = pa.array(range(since, until), pa.int64())
     first_us, a_row_us = to_micros(FIRST_AT), timedelta(days=1) // timedelta(microseconds=ROWS_PER_DAY)
@@ -99,7 +100,7 @@ def _rows(since: int, until: int) -> pa.Table:
         "epoch": 1,
         "item_seq": seq,
         "first": True,
-        "topic": TOPIC,
+        "topic": topic,
         "partition": 0,
         "offset": pc.subtract(seq, 1),
         "event_key": pc.binary_join_element_wise("stripe:evt_", short, ":charge.succeeded", ""),
@@ -122,6 +123,7 @@ def _rows(since: int, until: int) -> pa.Table:
         "content_version": 1,
         "dedupe": "claimed",
         "handler_version": "ledger-1",
+        "postings": postings,
         "row_hash": reverse,
     }
     return pa.Table.from_arrays(

@@ -1,0 +1,121 @@
+"""How many rows a second `payhook verify` proves, in a session of its own, over a ledger that is whole.
+
+``python -m load.bench.ledger_verify --data DIR --rows 1000000`` is the same with a shorter one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.progress import Progress
+
+from core.clock import ManualClock
+from journal.anchors import AnchorKeys, new_key
+from journal.reader import JournalReader
+from ledger.settings import VerifySettings
+from ledger.spark import open_read_session
+from ledger.verify import Lake, verify
+from ledger.verify.evidence import Ends
+from ledger.verify.invariant import Invariant
+from ledger.verify.job import INVARIANTS
+from load.bench.figures import is_short
+from load.bench.history import FIRST_AT
+from load.bench.whole_history import TOPIC, make_whole_history
+from stack.jars import spark_jars
+
+ROWS, ROWS_SHORT = 10_000_000, 300_000
+VERIFY_SECONDS = 600.0
+VERIFY_SECONDS_SHORT = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class QuietKafka:
+    """Everything that it ever held is decided; no dead letters, no anchors."""
+
+    rows: int
+
+    def ends(self, topics: Sequence[str]) -> Ends:
+        return {TOPIC: {0: (0, self.rows)}} if TOPIC in topics else {}
+
+    def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
+        return None
+
+    def frame(self, session: SparkSession, topic: str) -> DataFrame:
+        raise NotImplementedError("there is nothing to read")
+
+
+def measure_verify(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:
+    """All invariants by row hashes; what starting Spark takes is left out, as it doesn't grow."""
+    count = rows or (ROWS_SHORT if is_short() else ROWS)
+    lake = made(folder / f"whole-{count}", count, console)
+    session = session_for(folder, count)
+    try:
+        took_s = time_verify(session, lake, count, INVARIANTS)
+    finally:
+        session.stop()
+    console.print(f"{count:,} rows in {took_s:.1f} s")
+    return {"ledger.verify_rows_per_s": count / took_s}
+
+
+def made(folder: Path, rows: int, console: Console) -> Lake:
+    """A whole ledger of so many rows under ``folder``, made unless it is there."""
+    lake = Lake.under(folder)
+    if lake.index.exists() and JournalReader(str(lake.journal)).last_seq == rows:
+        return lake
+    shutil.rmtree(folder, ignore_errors=True)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"{rows:,} rows", total=rows)
+        make_whole_history(lake, rows, lambda some: progress.advance(task, some))
+    return lake
+
+
+def session_for(folder: Path, rows: int) -> SparkSession:
+    settings = VerifySettings()
+    return open_read_session("verify", settings.master, settings.driver_memory, spark_jars(), folder, rows)
+
+
+def time_verify(session: SparkSession, lake: Lake, rows: int, invariants: Sequence[Invariant]) -> float:
+    """Seconds that the invariants take.
+
+    :raises RuntimeError: one doesn't hold, so that the figure would be of something else
+    """
+    clock = ManualClock(FIRST_AT + timedelta(minutes=1))
+    settings = VerifySettings(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
+    began = time.perf_counter()
+    report = verify(session, lake, QuietKafka(rows), AnchorKeys([new_key()]), settings, clock, invariants)
+    took_s = time.perf_counter() - began
+    if not report.ok:
+        raise RuntimeError(report.as_json())
+    return took_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--data", type=Path, required=True, help="folder for everything that is made")
+    parser.add_argument("--each", action="store_true", help="also time every invariant by itself")
+    wanted = parser.parse_args()
+    console = Console()
+    if not wanted.each:
+        console.print(measure_verify(wanted.data, console, wanted.rows))
+        return
+    lake = made(wanted.data / f"whole-{wanted.rows}", wanted.rows, console)
+    session = session_for(wanted.data, wanted.rows)
+    try:
+        for invariant in INVARIANTS:
+            took_s = time_verify(session, lake, wanted.rows, [invariant])
+            console.print(f"{invariant.name}: {took_s:.1f} s, {wanted.rows / took_s:,.0f} rows/s")
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main()
