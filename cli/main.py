@@ -11,6 +11,7 @@ import click
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
 from cli.notify_commands import notify
+from cli.reconcile_commands import reconcile, reconciliations
 from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
@@ -28,6 +29,7 @@ def main() -> None:
       payhook send event.json --provider stripe  sign a body and post it
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
+      payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
       payhook dlq list                           what died, and why
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
@@ -38,7 +40,7 @@ def main() -> None:
     """
 
 
-for command in (reverse, approve_command, proposals):
+for command in (reverse, approve_command, proposals, reconcile, reconciliations):
     ledger.add_command(command)
 for command in (up, down, status, demo, verify, send, ledger, dlq, notify):
     main.add_command(command)

@@ -24,6 +24,8 @@ from core.keys import join_key, key_part
 
 _SCHEMA_VERSION_TEXT = version_text(SCHEMA_VERSION).encode()
 POISON_TYPE = "poison"
+OWN_TYPES = "payhook."
+"""Begins the types of events that payhook makes by itself. No webhook may claim one."""
 SHA256_HEX_CHARS = 64
 CONTENT_VERSION_MAX = 255
 """The index keeps it in a byte."""

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from core.clock import Clock, to_rfc3339
 from core.errors import PayhookError, SettingError, Unparseable
-from core.event import Event, poison_event
+from core.event import OWN_TYPES, Event, poison_event
 from ingest.context import Context, Contexts, UnknownEndpoint
 from ingest.errors import (
     Refused,
@@ -218,7 +218,7 @@ class Receiver:
             log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
         try:
-            return [self._contexts.routed(self._masked(adapter, event), context) for event in events]
+            return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
         except ModeMismatch as mismatch:
             raise Refused(422, "mode_mismatch", str(mismatch)) from None
 
@@ -249,6 +249,13 @@ class Receiver:
         log.error("%s", wrong)
         problem = f"the receiver isn't set up to judge what {adapter.name} sends; its operator must see to it"
         return not_configured(problem, self._settings.retry_after_s)
+
+
+def _not_ours(event: Event) -> Event:
+    """What claims to be an event of payhook's own making is poison: its type says how it is booked."""
+    if not event.event_type.startswith(OWN_TYPES):
+        return event
+    return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
 
 
 def _not_proven(adapter: Adapter, invalid: SignatureInvalid) -> Refused:

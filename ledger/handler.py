@@ -16,6 +16,7 @@ from ledger.accounts import CHART_VERSION, book
 from ledger.directory import FileDirectory, MerchantDirectory
 from ledger.directory_http import HttpDirectory, open_client
 from ledger.settings import LedgerSettings
+from providers.reconciled import reader_of
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
@@ -60,7 +61,7 @@ class LedgerHandler:
         adapter = self._adapters.get(item.provider)
         if adapter is None:
             return Ignored(f"no adapter for {item.provider}")
-        fact = adapter.money(item.body, item.event_type)
+        fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
         found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
         if found != item.fact_key:
             raise FactMismatch(item.event_key, item.fact_key, found)

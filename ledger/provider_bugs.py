@@ -22,6 +22,7 @@ from core.errors import Unparseable
 from core.money import MoneyFact, MoneyInvalid
 from journal.bodies import BodyStore
 from journal.schema import JournalRow, from_arrow
+from providers.reconciled import reader_of
 
 Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
 
@@ -225,5 +226,6 @@ class _Told:
         adapter, body = self._adapters.get(row.provider or ""), self._bodies.get(row.body_sha256 or "")
         if adapter is not None and body is not None:
             with contextlib.suppress(MoneyInvalid, Unparseable):
-                return adapter.money(body, row.event_type or "")
+                event_type = row.event_type or ""
+                return reader_of(adapter, event_type).money(body, event_type)
         return None

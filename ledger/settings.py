@@ -1,4 +1,4 @@
-"""Settings of the ledger: where its merchants are named, and the limits of `payhook verify`."""
+"""Settings of the ledger: where its merchants are named, limits of `payhook verify`, how reports are reconciled."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ class VerifySettings(BaseModel):
     )
 
 
+class ReconcileSettings(BaseModel):
+    """How `payhook ledger reconcile` runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    master: str = Field("local[2]", description="Spark master of the reconciliation")
+    driver_memory: str = Field("1g", description="memory of the reconciliation's JVM")
+
+
 class LedgerSettings(BaseModel):
     """Settings of the ledger's handler and of what is derived for finance."""
 
@@ -45,3 +54,6 @@ class LedgerSettings(BaseModel):
     )
     merchants_cache_max: int = Field(10_000, ge=1, description="most merchants of the service that a worker remembers")
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")
+    reconcile: ReconcileSettings = Field(
+        default_factory=lambda: ReconcileSettings(), description="payhook ledger reconcile"
+    )

@@ -60,7 +60,7 @@ MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": 
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 _ACCEPTED = Answer(200, b"[accepted]", "text/plain")
-_MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
+MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
     {
         "CAPTURE": (Movement.CAPTURE, "capture"),
         "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
@@ -195,10 +195,10 @@ class AdyenAdapter:
     def _booking(self, item: Mapping[str, Any]) -> tuple[Movement, str] | None:
         code = text(item, "eventCode")
         if code == "CANCEL_OR_REFUND":
-            return _MOVEMENTS["REFUND"] if _action(item) == "refund" else None
+            return MOVEMENTS["REFUND"] if _action(item) == "refund" else None
         if self._settings.adyen_auto_capture and code in ("AUTHORISATION", "CAPTURE"):
-            return _MOVEMENTS["CAPTURE"] if code == "AUTHORISATION" else None
-        return _MOVEMENTS.get(code)
+            return MOVEMENTS["CAPTURE"] if code == "AUTHORISATION" else None
+        return MOVEMENTS.get(code)
 
 
 def _key(secret: str) -> bytes:

@@ -6,7 +6,6 @@ Every row is the applied first row of an event of its own, with a booking of two
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 

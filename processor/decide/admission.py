@@ -20,6 +20,7 @@ from processor.judge.classify import Failure
 from processor.judge.retry import policy_for
 from processor.rules import StreamRules
 from processor.settings import DeadHead
+from providers.reconciled import reader_of
 
 BEHIND = "behind an earlier event of its entity"
 
@@ -173,7 +174,7 @@ class Admission:
         if version != item.row.content_version and version is not None:
             adapter = self._adapters.get(item.row.provider or "")
             if adapter is not None:
-                content = adapter.content_sha256(item.body, version)
+                content = reader_of(adapter, item.row.event_type or "").content_sha256(item.body, version)
         return bytes.fromhex(content)[: len(known)] == known
 
     def _is_refused(self, item: Item) -> bool:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from core.decision import Decision
 from core.errors import PayhookError, Unparseable
-from core.event import Mode, from_record
+from core.event import OWN_TYPES, Mode, from_record
+from core.header_schema import unquote_text
 from core.keys import join_key
 from core.routing import is_sparse
 from journal.index import KnownFact
@@ -52,6 +53,7 @@ _names: Callable[[JournalRow], tuple[Any, ...]] = attrgetter(
     "body_sha256",
     "original_sha256",
     "dedupe",
+    "actor",
     "headers",
 )
 
@@ -237,6 +239,8 @@ def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode) -> Item:
     row.content_sha256, row.content_version = event.content_sha256, event.content_version
     row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
     row.dedupe = received.dedupe.value
+    if event.event_type.startswith(OWN_TYPES):
+        row.actor = unquote_text(received.headers.get("actor", "")) or None
     row.headers = header_text(received.headers)
     return Item(row, event.body, new=True, poison=event.poison)
 
@@ -246,7 +250,7 @@ def _named(row: JournalRow, named: Named, early: Early | None) -> Item:
     # fmt: off
     (row.event_key, row.entity_key, row.fact_key, row.fact_sha256, row.provider, row.account, row.event_type, row.mode,
      row.tenant, row.zone, row.occurred_at, row.received_at, row.content_sha256, row.content_version, row.body_sha256,
-     row.original_sha256, row.dedupe, row.headers) = names
+     row.original_sha256, row.dedupe, row.actor, row.headers) = names
     # fmt: on
     return Item(row, body, new=True, poison=poison, early=early)
 

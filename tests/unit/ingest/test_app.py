@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.header_schema import unquote_text
 from ingest.claims import ClaimKey
 from ingest.pan import CardMasker
 from tests.unit.ingest.app_under_test import Bench
@@ -162,6 +163,17 @@ def test_signed_bytes_that_cannot_be_read_are_kept_as_poison_and_answered_200(be
     [(_, value, sent)] = bench.publisher.records
     assert value == b'{"id": "evt_1", "id": "evt_2"}'
     assert "twice" in sent["poison"] or "duplicate" in sent["poison"].lower()
+
+
+def test_a_webhook_that_claims_to_be_an_event_of_payhooks_own_is_kept_as_poison(bench: Bench) -> None:
+    own = bench.stripe()[0].replace(b"charge.succeeded", b"payhook.reconciled")
+    answer = post(bench, bench.signed("stripe", own))
+    assert answer.status_code == 200
+    [(_, value, sent)] = bench.publisher.records
+    assert value == own
+    assert "only payhook makes events of a type payhook." in unquote_text(sent["poison"])
+    assert sent["ce_type"] == "poison"
+    assert "fact_key" not in sent
 
 
 def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp_path: Path) -> None:

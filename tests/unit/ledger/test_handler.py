@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ledger import handler
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler
 from ledger.settings import LedgerSettings
+from providers.reconciled import Origin, reconciled_event
 from providers.settings import ProvidersSettings
 
 CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))
@@ -114,3 +116,24 @@ def test_the_handler_is_built_on_the_worker_from_settings(tmp_path: Path) -> Non
 def test_no_directory_is_refused_at_start() -> None:
     with pytest.raises(SettingError, match="ledger.merchants_file"):
         handler.build(LedgerSettings(), ProvidersSettings())
+
+
+@pytest.mark.parametrize("provider", ["fake", "stripe", "adyen"])
+def test_an_event_of_payhooks_own_making_is_booked_whoever_the_provider_is(provider: str) -> None:
+    found = replace(CAPTURE, fact_key=f"{provider}:ch_1:capture")
+    origin = Origin("run", "report.csv", "00" * 32, 2, "ada", "lost")
+    event = reconciled_event(
+        provider, found, f"{provider}:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live"
+    )
+    work = replace(item(event.fact_key, provider), event_type=event.event_type, body=event.body)
+    adapters = {provider: FakeAdapter(AssertionError("it isn't the adapter's"))}
+    outcome = LedgerHandler(adapters, FakeDirectory())(work)
+    assert isinstance(outcome, Applied)
+    assert [line.account for line in outcome.postings] == [f"provider:{provider}:clearing", "merchant:m-1:payable"]
+
+
+def test_an_event_of_payhooks_own_making_must_be_of_the_fact_that_was_looked_up() -> None:
+    origin = Origin("run", "report.csv", "00" * 32, 2, "ada", "lost")
+    event = reconciled_event("fake", CAPTURE, "fake:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live")
+    with pytest.raises(FactMismatch):
+        handle(None, replace(item("fake:other:capture"), event_type=event.event_type, body=event.body))

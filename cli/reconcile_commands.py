@@ -1,0 +1,149 @@
+"""``payhook ledger reconcile`` and ``reconciliations``: what a provider settled against what was booked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from confluent_kafka import Producer
+
+from cli import reconciliations as shown
+from cli.place import Place, with_place_of_mode
+from core.clock import SystemClock
+from ingest.publisher import producer_settings
+from ledger.reconciliations import Reconciliations
+from providers.settlement import REPORTS, SettlementReport, build_report
+from stack.jars import spark_jars
+
+if TYPE_CHECKING:
+    from ledger.reconcile import Made, Repair
+
+DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
+PUBLISH_TIMEOUT_MS = 20_000
+
+
+@click.command()
+@click.option("--provider", required=True, type=click.Choice(sorted(REPORTS)), help="Whose report it is.")
+@click.option(
+    "--report",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Its CSV file, as the provider made it.",
+)
+@click.option("--account", default="", help="The account that it is of, where its lines don't say (Stripe Connect).")
+@click.option("--tenant", help="The tenant whose account it is.")
+@click.option("--from", "since", type=DAY, metavar="DAY", help="Look for what was booked from then on, UTC.")
+@click.option(
+    "--to", "until", type=DAY, metavar="DAY", help="And before that day, UTC. Without: the report's own dates."
+)
+@click.option("--repair", "is_repair", is_flag=True, help="Book what only the report knows of, as events of our own.")
+@click.option("--dry-run", is_flag=True, help="With --repair: only show what would be sent.")
+@click.option("--actor", default="", help="With --repair: who wants it; kept with each event.")
+@click.option("--reason", default="", help="With --repair: why; kept with each event.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run and all that it found as JSON.")
+@with_place_of_mode
+def reconcile(
+    place: Place,
+    provider: str,
+    report: Path,
+    account: str,
+    tenant: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    is_repair: bool,
+    dry_run: bool,
+    actor: str,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Compare a provider's settlement report with what was booked.
+
+    Takes Stripe's itemised balance report and Adyen's Settlement details report, as CSV. Each run is kept:
+    `payhook ledger reconciliations` lists them. Exit 1 if anything differs.
+
+    With --repair, what the report has and the journal has never seen is published as events of type
+    payhook.reconciled. Each takes effect once, also when the webhook comes after all.
+    """
+    _check_repair(is_repair, dry_run, actor, reason, as_json)
+    if since is not None and until is not None and since >= until:
+        raise click.BadParameter("it must be after --from", param_hint="--to")
+    # Spark's modules take a second to load; no other command of the group needs them.
+    from ledger.reconcile import Books, Period, Repair, Wanted, run
+
+    reader = build_report(provider, place.settings.providers, account)
+    period = Period(_utc(since), _utc(until))
+    found = _found(place)
+    books = Books(place.ledger.journal, place.ledger.postings, found)
+    wanted = Wanted(report, reader, account, tenant, period)
+    settings = place.settings.ledger.reconcile
+    made = run(books, wanted, spark_jars(), place.settings.data_dir, settings, SystemClock())
+    if as_json:
+        shown.print_json(made, found.differences(made.run_id))
+    else:
+        shown.print_run(made, found)
+    if is_repair:
+        _repair(place, Repair(made, place.mode, actor, reason), found, reader, dry_run)
+    sys.exit(0 if made.clean else 1)
+
+
+@click.command()
+@click.option("--run", "run_id", metavar="ID", help="Show what this run found.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_mode
+def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
+    """List the reconciliations so far, or show one again."""
+    found = _found(place)
+    if run_id is None:
+        shown.print_runs(found.runs(), as_json)
+        return
+    run = found.run(run_id)
+    if as_json:
+        shown.print_json(run, found.differences(run_id))
+    else:
+        shown.print_run(run, found)
+
+
+def _check_repair(is_repair: bool, dry_run: bool, actor: str, reason: str, as_json: bool) -> None:
+    if is_repair and not (actor.strip() and reason.strip()):
+        raise click.UsageError("--repair asks for --actor and --reason: both are kept with what is booked")
+    if is_repair and as_json:
+        raise click.UsageError("--repair or --json, not both: `reconciliations --run ID --json` prints the run")
+    if dry_run and not is_repair:
+        raise click.UsageError("--dry-run is for --repair; a comparison sends nothing in any case")
+
+
+def _found(place: Place) -> Reconciliations:
+    layout = place.ledger
+    return Reconciliations(layout.derived("reconciliation"), layout.derived("reconciliation-runs"))
+
+
+def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport, dry_run: bool) -> None:
+    from ledger.reconcile import LeftOut, plan, send
+
+    left_out = shown.Kept()
+
+    def planned() -> Iterator[Made]:
+        for one in plan(repair, found.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
+            if isinstance(one, LeftOut):
+                left_out.add(one)
+            else:
+                yield one
+
+    if dry_run:
+        count = shown.print_planned(planned())
+        shown.print_left_out(left_out)
+        click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
+        return
+    # Any: the client's stubs and the port agree only on arguments given by name.
+    producer: Any = Producer({**producer_settings(place.bootstrap(), PUBLISH_TIMEOUT_MS), "log_level": 0})
+    sent = send(producer, planned(), place.mode, SystemClock().now())
+    shown.print_left_out(left_out)
+    click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=UTC)

@@ -1,0 +1,200 @@
+"""Step 2: every line against every booked fact, as Spark jobs over views of pinned tables.
+
+Both sides are what a movement does to the provider's clearing account, since that is what the report is about: a
+dispute that is lost for good touches no clearing, so no report can lack it. A fact's lines are summed, so a booking
+that was reversed counts for what is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from core.clock import to_micros
+from core.keys import join_key, key_part
+from core.routing import of_tenant
+from ledger.accounts import Role
+from ledger.postings import BOOKING_DECISIONS
+
+POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such report tells of.
+
+    ``account``: whose report it is, where its lines don't say; ``mark``: the seq up to which the postings reflect.
+    """
+
+    provider: str
+    tenant: str | None
+    account: str | None
+    since: datetime | None
+    until: datetime | None
+    to_excluded: bool
+    always: Collection[str]
+    mark: int
+
+    @property
+    def prefix(self) -> str:
+        """Begins the keys of the provider's entities."""
+        return of_tenant(self.tenant, self.provider) + ":"
+
+    def literals(self) -> dict[str, str]:
+        """By their names in the views' SQL. Not parameters: Spark 4.2 left one beside a generator unbound."""
+        return {
+            "clearing": _text(join_key("provider", self.provider, Role.CLEARING.value)),
+            "provider": _text(self.provider),
+            "prefix": _text(self.prefix),
+            "account": "NULL" if self.account is None else _text(key_part(self.account)),
+            "mark": str(self.mark),
+            "since": _moment(self.since),
+            "until": _moment(self.until),
+            "to_excluded": str(self.to_excluded).lower(),
+            "always": ", ".join(map(_text, self.always)),
+            "booking": ", ".join(map(_text, sorted(BOOKING_DECISIONS))),
+            "postings": _text(POSTINGS_TYPE),
+        }
+
+
+def register(session: SparkSession, scope: Scope) -> DataFrame:
+    """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``lines``, ``postings`` and
+    ``journal``.
+
+    ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
+    ``unmatched``: facts of the report's accounts and period that it doesn't tell of. Returns ``facts``, which is kept
+    at hand because four queries look at it: unpersist it when they are done.
+    """
+    literals = scope.literals()
+    for name, sql in _VIEWS.items():
+        view = session.sql(sql.format(**literals))
+        if name == "facts":
+            kept = view.persist(StorageLevel.MEMORY_AND_DISK)
+        view.createOrReplaceTempView(name)
+    return kept
+
+
+def differences(session: SparkSession) -> DataFrame:
+    """Everything in which the two disagree, one row each, in the columns of `ledger.reconciliations` but the run's."""
+    return session.sql(_DIFFERENCES)
+
+
+def figures(session: SparkSession) -> dict[str, int]:
+    """How many facts of the report were compared, and what of either side couldn't be."""
+    [row] = session.sql(_FIGURES).toArrow().to_pylist()
+    return {name: int(count) for name, count in row.items()}
+
+
+def _text(value: str) -> str:
+    """An SQL literal."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _moment(value: datetime | None) -> str:
+    return "CAST(NULL AS TIMESTAMP)" if value is None else f"timestamp_micros({to_micros(value)})"
+
+
+_VIEWS = {
+    "booked_lines": """
+        SELECT seq, event_key, fact_key, entity_key, provider, account, side, amount_minor, currency,
+               coalesce(occurred_at, decided_at) AS occurred_at
+        FROM postings
+        UNION ALL
+        SELECT seq, event_key, fact_key, entity_key, provider, posting.account, posting.side, posting.amount_minor,
+               posting.currency, coalesce(occurred_at, decided_at)
+        FROM journal LATERAL VIEW explode(from_json(postings, {postings})) AS posting
+        WHERE seq > {mark} AND decision IN ({booking}) AND postings IS NOT NULL
+        """,
+    "facts": """
+        SELECT fact_key,
+               sum(CASE WHEN account <> {clearing} THEN 0 WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END)
+                   AS minor,
+               min_by(currency, seq) AS currency,
+               max(CASE WHEN account LIKE 'merchant:%' THEN split_part(account, ':', 3) END) AS role,
+               min(seq) AS seq,
+               min_by(event_key, seq) AS event_key,
+               min_by(entity_key, seq) AS entity_key,
+               split_part(substring(min_by(entity_key, seq), length({prefix}) + 1), ':', 1) AS account_part,
+               min_by(occurred_at, seq) AS occurred_at
+        FROM booked_lines
+        WHERE provider = {provider} AND startswith(entity_key, {prefix}) AND fact_key IS NOT NULL
+        GROUP BY fact_key
+        HAVING count_if(account = {clearing}) > 0
+        """,
+    "ranked": "SELECT *, row_number() OVER (PARTITION BY fact_key ORDER BY line) AS place FROM lines WHERE NOT adds",
+    "reported": """
+        SELECT ranked.line, ranked.fact_key, movement, role, account, account_part, payment, entity_key,
+               ranked.minor + coalesce(more.minor, 0) AS minor, currency, occurred_at
+        FROM ranked
+        LEFT JOIN (SELECT fact_key, sum(minor) AS minor FROM lines WHERE adds GROUP BY fact_key) AS more
+             ON more.fact_key = ranked.fact_key
+        WHERE place = 1
+        """,
+    "others": "SELECT * FROM ranked WHERE place > 1",
+    "accounts": """
+        SELECT account_part FROM lines UNION SELECT {account} WHERE {account} IS NOT NULL
+        """,
+    "unmatched": """
+        SELECT facts.*, role IN ({always}) OR of_lines.told_role IS NOT NULL AS told
+        FROM facts
+        LEFT SEMI JOIN accounts ON accounts.account_part = facts.account_part
+        LEFT ANTI JOIN lines ON lines.fact_key = facts.fact_key
+        LEFT JOIN (SELECT DISTINCT role AS told_role FROM lines) AS of_lines ON of_lines.told_role = facts.role
+        WHERE minor <> 0
+          AND ({since} IS NULL OR occurred_at >= {since})
+          AND ({until} IS NULL OR occurred_at < {until} OR (NOT {to_excluded} AND occurred_at = {until}))
+        """,
+    "decided": """
+        SELECT fact_key,
+               max_by(decision, place) AS decision,
+               max_by(event_key, place) AS event_key,
+               max_by(seq, place) AS seq,
+               bool_or(decision NOT IN ('ignored', 'duplicate')) AS held
+        FROM (SELECT fact_key, decision, event_key, seq,
+                     struct(decision NOT IN ('duplicate', 'duplicate_fact') AS told, seq) AS place
+              FROM journal
+              LEFT SEMI JOIN reported ON reported.fact_key = journal.fact_key
+              LEFT ANTI JOIN facts ON facts.fact_key = journal.fact_key)
+        GROUP BY fact_key
+        """,
+}
+
+_DIFFERENCES = """
+    SELECT CASE WHEN facts.fact_key IS NULL THEN 'missing_here'
+                WHEN facts.currency <> reported.currency THEN 'currency_differs'
+                WHEN facts.minor <> reported.minor THEN 'amount_differs'
+                ELSE 'account_differs' END AS kind,
+           reported.fact_key, reported.movement, reported.account, reported.payment, reported.entity_key,
+           reported.minor AS reported_minor, reported.currency AS reported_currency,
+           facts.minor AS booked_minor, facts.currency AS booked_currency,
+           coalesce(facts.event_key, decided.event_key) AS event_key, coalesce(facts.seq, decided.seq) AS seq,
+           CASE WHEN facts.fact_key IS NULL THEN decided.decision ELSE 'applied' END AS decision,
+           facts.fact_key IS NULL AND NOT coalesce(decided.held, false) AS absent,
+           reported.occurred_at, reported.line
+    FROM reported
+    LEFT JOIN facts ON facts.fact_key = reported.fact_key
+    LEFT JOIN decided ON decided.fact_key = reported.fact_key
+    WHERE facts.fact_key IS NULL OR facts.currency <> reported.currency OR facts.minor <> reported.minor
+       OR facts.account_part <> reported.account_part
+    UNION ALL
+    SELECT 'twice', others.fact_key, others.movement, others.account, others.payment, others.entity_key,
+           others.minor, others.currency, facts.minor, facts.currency, facts.event_key, facts.seq,
+           CASE WHEN facts.fact_key IS NULL THEN NULL ELSE 'applied' END, false, others.occurred_at, others.line
+    FROM others LEFT JOIN facts ON facts.fact_key = others.fact_key
+    UNION ALL
+    SELECT 'missing_there', fact_key, NULL, account_part, NULL, entity_key, NULL, NULL, minor, currency, event_key, seq,
+           'applied', false, occurred_at, NULL
+    FROM unmatched WHERE told
+    """
+
+_FIGURES = """
+    SELECT (SELECT count(*) FROM reported) AS compared,
+           (SELECT count(*) FROM unmatched WHERE NOT told) AS untold,
+           (SELECT count(*) FROM lines LEFT ANTI JOIN ranked ON ranked.fact_key = lines.fact_key WHERE adds)
+               AS adding_to_none
+    """

@@ -1,0 +1,227 @@
+"""One reconciliation: reads the report, pins the ledger, compares, and writes down what was found."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from core.clock import Clock, SystemClock
+from core.errors import PayhookError
+from journal.reader import JournalReader
+from ledger.postings import POSTINGS_SCHEMA, mark_of
+from ledger.reconcile.compare import Scope, differences, figures, register
+from ledger.reconcile.intake import Staged, role_of, stage
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
+from ledger.settings import ReconcileSettings
+from ledger.spark import open_read_session
+from providers.settlement import SettlementReport
+from providers.settlement.port import ALWAYS
+
+ADDS_TO_NONE = "part of a movement that this report has no line of"
+UNTOLD = "booked payouts, of which this report doesn't tell"
+
+_JOURNAL_COLUMNS = (
+    "seq",
+    "fact_key",
+    "event_key",
+    "entity_key",
+    "provider",
+    "decision",
+    "postings",
+    "occurred_at",
+    "decided_at",
+)
+
+
+class ReconcileImpossible(PayhookError):
+    """There is nothing to compare, or nothing to compare it with."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"can't reconcile: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From when (included) to when (excluded) the ledger's facts are looked for; None: by the report's own dates."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Where the ledger is, and where what was found is kept."""
+
+    journal: Path
+    postings: Path
+    found: Reconciliations
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't say."""
+
+    report: Path
+    reader: SettlementReport
+    account: str = ""
+    tenant: str | None = None
+    period: Period = Period()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    journal: JournalReader
+    seq: int
+    postings: DeltaTable | None
+
+    @property
+    def mark(self) -> int:
+        return 0 if self.postings is None else mark_of(self.postings)
+
+
+def run(
+    books: Books,
+    wanted: Wanted,
+    jars: Sequence[Path],
+    work_dir: Path,
+    settings: ReconcileSettings | None = None,
+    clock: Clock | None = None,
+) -> Reconciliation:
+    """As `reconcile`, with a Spark session of its own, while everything may go on running."""
+    settings, clock = settings or ReconcileSettings(), clock or SystemClock()
+    with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
+        # The report first: a wrong one is told of before Spark takes its seconds.
+        staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
+        rows = _pin(books).seq + staged.lines
+        session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
+        try:
+            return _compare(session, books, wanted, staged, clock)
+        finally:
+            session.stop()
+
+
+def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path, clock: Clock) -> Reconciliation:
+    """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines.
+
+    :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
+    :raises ReconcileImpossible: there is no journal, or the period can't be told
+    """
+    staged = stage(wanted.report, wanted.reader, wanted.tenant, scratch / "lines.parquet")
+    return _compare(session, books, wanted, staged, clock)
+
+
+def _compare(session: SparkSession, books: Books, wanted: Wanted, staged: Staged, clock: Clock) -> Reconciliation:
+    started, at = clock.monotonic(), clock.now()
+    scope, pinned = _scope(wanted, staged, books)
+    _views(session, books, staged, pinned)
+    facts = register(session, scope)
+    try:
+        run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        books.found.make()
+        _write(_stamped(differences(session), run_id, at, wanted, staged), books.found)
+        counted = figures(session)
+    finally:
+        facts.unpersist()
+    counts = books.found.counts(run_id)
+    found = Reconciliation(
+        run_id=run_id,
+        at=at,
+        provider=wanted.reader.provider,
+        tenant=wanted.tenant,
+        report_name=wanted.report.name,
+        report_sha256=staged.sha256,
+        since=scope.since,
+        until=scope.until,
+        lines=staged.lines,
+        compared=counted["compared"],
+        agreed=counted["compared"] - sum(counts[kind] for kind in KINDS if kind not in ("missing_there", "twice")),
+        counts=counts,
+        not_compared=_not_compared(staged, counted),
+        journal_version=pinned.journal.version,
+        journal_seq=pinned.seq,
+        postings_version=None if pinned.postings is None else pinned.postings.version(),
+        seconds=round(clock.monotonic() - started, 3),
+    )
+    books.found.add(found)
+    return found
+
+
+def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, _Pinned]:
+    period = wanted.period
+    if staged.first_at is None and (period.since is None or period.until is None):
+        raise ReconcileImpossible(
+            f"no line of {wanted.report.name} is of a movement that is booked, so it has no period: give --from and "
+            "--to"
+        )
+    pinned = _pin(books)
+    scope = Scope(
+        provider=wanted.reader.provider,
+        tenant=wanted.tenant,
+        account=None if wanted.reader.names_account else wanted.account,
+        since=period.since or staged.first_at,
+        until=period.until or staged.last_at,
+        to_excluded=period.until is not None,
+        always=sorted({role_of(movement).value for movement in ALWAYS}),
+        mark=pinned.mark,
+    )
+    return scope, pinned
+
+
+def _pin(books: Books) -> _Pinned:
+    """The postings first, so that the journal has whatever they reflect."""
+    if not DeltaTable.is_deltatable(str(books.journal)):
+        raise ReconcileImpossible(f"there is no journal at {books.journal}: nothing has been decided yet")
+    there = DeltaTable.is_deltatable(str(books.postings))
+    postings = DeltaTable(str(books.postings)) if there else None
+    journal = JournalReader(str(books.journal))
+    return _Pinned(journal, journal.last_seq, postings)
+
+
+def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned) -> None:
+    session.read.parquet(str(staged.path)).createOrReplaceTempView("lines")
+    journal = _table(session, books.journal, pinned.journal.version)
+    journal.select(*_JOURNAL_COLUMNS).createOrReplaceTempView("journal")
+    if pinned.postings is None:
+        session.createDataFrame(POSTINGS_SCHEMA.empty_table()).createOrReplaceTempView("postings")
+    else:
+        _table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
+
+
+def _table(session: SparkSession, path: Path, version: int) -> DataFrame:
+    return session.read.format("delta").option("versionAsOf", version).load(str(path))
+
+
+def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:
+    of_run = {
+        "run_id": fn.lit(run_id),
+        "at": fn.lit(at),
+        "provider": fn.lit(wanted.reader.provider),
+        "tenant": fn.lit(wanted.tenant).cast("string"),
+        "report_name": fn.lit(wanted.report.name),
+        "report_sha256": fn.lit(staged.sha256),
+    }
+    return found.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)
+
+
+def _write(found: DataFrame, to: Reconciliations) -> None:
+    """By Spark: of an empty ledger every line of the report is a difference."""
+    found.write.format("delta").mode("append").save(to.differences_path)
+
+
+def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:
+    of_ledger = {UNTOLD: counted["untold"], ADDS_TO_NONE: counted["adding_to_none"]}
+    return {**staged.not_compared, **{name: count for name, count in of_ledger.items() if count}}
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,183 @@
+"""What only the report knows of goes through the pipeline, once, as events that say who made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from core.errors import PayhookError
+from core.event import Event, Mode
+from core.money import Money, MoneyFact, Movement
+from core.routing import TENANT_MARK, topics_of
+from ledger.reconcile.intake import direction_of
+from ledger.reconciliations import Difference, Reconciliation
+from providers.reconciled import Origin, reconciled_event, reconciled_headers
+
+OUTSTANDING_MAX = 1_000
+"""Events on their way to Kafka at a time."""
+ACKNOWLEDGED_S_MAX = 30.0
+"""How long the last of them may take; librdkafka gives each one up before."""
+
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+
+
+class AccountInDoubt(PayhookError):
+    """The report's facts are booked on other accounts than it is said to be of: so would be what is missing."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__(
+            f"nothing was sent: {count} of the report's facts are booked on another account than the report's. Say "
+            "whose report it is with --account"
+        )
+
+
+class NotAcknowledged(PayhookError):
+    """Kafka didn't take all of the events."""
+
+    def __init__(self, sent: int, failed: int, problem: str) -> None:
+        self.sent = sent
+        self.failed = failed
+        self.problem = problem
+        super().__init__(
+            f"Kafka acknowledged {sent} events and not {failed} ({problem}). Run the repair again when it is up: what "
+            "is there already takes effect once"
+        )
+
+
+class Producer(Protocol):
+    """What is asked of confluent-kafka's producer."""
+
+    def produce(self, topic: str, value: bytes, **more: Any) -> None: ...
+    def poll(self, timeout: float) -> int: ...
+    def flush(self, timeout: float) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Who wants it, and why: both are kept with the events."""
+
+    run: Reconciliation
+    mode: Mode
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An event that is to be sent, and where it comes from."""
+
+    event: Event
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is missing here and isn't sent, and why."""
+
+    difference: Difference
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How many events Kafka acknowledged."""
+
+    events: int
+
+
+def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
+    """What is to be sent of a run's `missing_here`: only facts of which the journal holds nothing.
+
+    :param wanted_of_report: what a report must hold for events to be made of it (`SettlementReport.wanted_to_repair`)
+    :raises AccountInDoubt: before anything is planned
+    """
+    doubted = repair.run.counts["account_differs"]
+    if doubted:
+        raise AccountInDoubt(doubted)
+    for difference in found:
+        if difference.kind == "missing_here":
+            why = _why_not(difference, wanted_of_report)
+            yield LeftOut(difference, why) if why else _made(repair, difference)
+
+
+def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime) -> Sent:
+    """Publishes as the receiver does and waits until Kafka has acknowledged each.
+
+    :raises NotAcknowledged: some it hasn't
+    """
+    outcomes = _Outcomes()
+    topic = topics_of(mode).events
+    for made in planned:
+        headers = reconciled_headers(made.event, made.origin, now)
+        key = made.event.entity_key.encode()
+        producer.produce(topic, made.event.body, key=key, headers=headers, on_delivery=outcomes.delivered)
+        outcomes.produced += 1
+        while outcomes.outstanding >= OUTSTANDING_MAX:
+            producer.poll(0.1)
+    producer.flush(ACKNOWLEDGED_S_MAX)
+    failed = outcomes.produced - outcomes.acknowledged
+    if failed:
+        raise NotAcknowledged(outcomes.acknowledged, failed, outcomes.problem or "no answer in time")
+    return Sent(outcomes.acknowledged)
+
+
+class _Outcomes:
+    """What Kafka's delivery reports say."""
+
+    def __init__(self) -> None:
+        self.produced = 0
+        self.acknowledged = 0
+        self.refused = 0
+        self.problem = ""
+
+    @property
+    def outstanding(self) -> int:
+        return self.produced - self.acknowledged - self.refused
+
+    def delivered(self, error: object, _message: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.refused += 1
+            self.problem = str(error)
+
+
+def _why_not(difference: Difference, wanted_of_report: str) -> str:
+    """Empty where its event can be made."""
+    if not difference.absent:
+        return f"the journal knows it: {difference.decision} (seq {difference.seq})"
+    if difference.entity_key is None:
+        return f"the report doesn't tell enough: {wanted_of_report}"
+    if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in _PAYOUTS:
+        return "it goes against its movement's own way: ask the provider what was meant"
+    return ""
+
+
+def _made(repair: Repair, difference: Difference) -> Made:
+    run = repair.run
+    origin = Origin(run.run_id, run.report_name, run.report_sha256, difference.line or 0, repair.actor, repair.reason)
+    fact = MoneyFact(
+        fact_key=_unscoped(difference.fact_key, run.tenant),
+        movement=Movement(difference.movement or ""),
+        account=difference.account or "",
+        payment=difference.payment,
+        money=Money(_amount_minor(difference), difference.reported_currency or ""),
+    )
+    assert difference.occurred_at is not None
+    assert difference.entity_key is not None
+    event = reconciled_event(
+        run.provider, fact, difference.entity_key, difference.occurred_at, origin, repair.mode, run.tenant
+    )
+    return Made(event, origin)
+
+
+def _amount_minor(difference: Difference) -> int:
+    """As a webhook gives it: above zero when it goes the movement's own way."""
+    return direction_of(Movement(difference.movement or "")) * (difference.reported_minor or 0)
+
+
+def _unscoped(fact_key: str, tenant: str | None) -> str:
+    return fact_key if tenant is None else fact_key.removeprefix(f"{tenant}{TENANT_MARK}")

@@ -1,0 +1,243 @@
+"""What reconciliations found, as two append-only Delta tables, and how they are read again.
+
+A run exists once its row is in ``reconciliation-runs``, which is written last: differences without one are of a run
+that didn't get to its end, and nobody reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from core.errors import PayhookError
+from journal.schema import TIMESTAMP
+
+Kind: TypeAlias = Literal[
+    "missing_here", "missing_there", "amount_differs", "currency_differs", "account_differs", "twice"
+]
+KINDS: Mapping[Kind, str] = {
+    "missing_here": "the report has it, the ledger hasn't booked it",
+    "missing_there": "the ledger booked it, the report lacks it",
+    "amount_differs": "both have it, with other amounts",
+    "currency_differs": "both have it, in other currencies",
+    "account_differs": "both have it, on other accounts of the provider",
+    "twice": "the report has one movement in several lines",
+}
+
+DIFFERENCES_SCHEMA = pa.schema(
+    [
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("at", TIMESTAMP, nullable=False),
+        pa.field("provider", pa.string(), nullable=False),
+        pa.field("tenant", pa.string()),
+        pa.field("report_name", pa.string(), nullable=False),
+        pa.field("report_sha256", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("fact_key", pa.string(), nullable=False),
+        pa.field("movement", pa.string()),
+        pa.field("account", pa.string()),
+        pa.field("payment", pa.string()),
+        pa.field("entity_key", pa.string()),
+        pa.field("reported_minor", pa.int64()),
+        pa.field("reported_currency", pa.string()),
+        pa.field("booked_minor", pa.int64()),
+        pa.field("booked_currency", pa.string()),
+        pa.field("event_key", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("decision", pa.string()),
+        pa.field("absent", pa.bool_()),
+        pa.field("occurred_at", TIMESTAMP),
+        pa.field("line", pa.int64()),
+    ]
+)
+RUNS_SCHEMA = pa.schema(
+    [
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("at", TIMESTAMP, nullable=False),
+        pa.field("provider", pa.string(), nullable=False),
+        pa.field("tenant", pa.string()),
+        pa.field("report_name", pa.string(), nullable=False),
+        pa.field("report_sha256", pa.string(), nullable=False),
+        pa.field("since", TIMESTAMP),
+        pa.field("until", TIMESTAMP),
+        pa.field("lines", pa.int64(), nullable=False),
+        pa.field("compared", pa.int64(), nullable=False),
+        pa.field("agreed", pa.int64(), nullable=False),
+        *(pa.field(kind, pa.int64(), nullable=False) for kind in KINDS),
+        pa.field("not_compared", pa.string(), nullable=False),
+        pa.field("journal_version", pa.int64(), nullable=False),
+        pa.field("journal_seq", pa.int64(), nullable=False),
+        pa.field("postings_version", pa.int64()),
+        pa.field("seconds", pa.float64(), nullable=False),
+    ]
+)
+_CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
+
+
+class UnknownRun(PayhookError):
+    """No reconciliation has this id."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"there is no reconciliation {run_id!r}; `payhook ledger reconciliations` lists them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing in which report and ledger disagree. Amounts are minor units, above zero for money that came to us.
+
+    ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
+    (dead, parked, ignored). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its event.
+    ``line`` is the report's.
+    """
+
+    kind: Kind
+    fact_key: str
+    movement: str | None = None
+    account: str | None = None
+    payment: str | None = None
+    entity_key: str | None = None
+    reported_minor: int | None = None
+    reported_currency: str | None = None
+    booked_minor: int | None = None
+    booked_currency: str | None = None
+    event_key: str | None = None
+    seq: int | None = None
+    decision: str | None = None
+    absent: bool = False
+    occurred_at: datetime | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
+
+    ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
+    lines of each category that moves money in no way that is booked, and booked facts of which such a report doesn't
+    tell.
+    """
+
+    run_id: str
+    at: datetime
+    provider: str
+    tenant: str | None
+    report_name: str
+    report_sha256: str
+    since: datetime | None
+    until: datetime | None
+    lines: int
+    compared: int
+    agreed: int
+    counts: Mapping[Kind, int]
+    not_compared: Mapping[str, int]
+    journal_version: int
+    journal_seq: int
+    postings_version: int | None
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether report and ledger agree in everything that was compared."""
+        return not any(self.counts.values())
+
+
+class Reconciliations:
+    """The two tables of one ledger, made when they are first written to. What pages and commands read."""
+
+    def __init__(self, differences: Path, runs: Path) -> None:
+        self._differences = str(differences)
+        self._runs = str(runs)
+
+    @property
+    def differences_path(self) -> str:
+        return self._differences
+
+    def make(self) -> None:
+        """Makes what isn't there yet."""
+        _create(self._differences, DIFFERENCES_SCHEMA, ["run_id"])
+        _create(self._runs, RUNS_SCHEMA, [])
+
+    def add(self, run: Reconciliation) -> None:
+        """Makes a run known, whose differences are there."""
+        row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
+        row.update(row.pop("counts"))
+        row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
+        write_deltalake(DeltaTable(self._runs), pa.Table.from_pylist([row], schema=RUNS_SCHEMA), mode="append")
+
+    def counts(self, run_id: str) -> dict[Kind, int]:
+        """How many differences of each kind a run wrote."""
+        kinds = self._dataset(run_id).to_table(columns=["kind"], filter=pc.field("run_id") == run_id)
+        found = {one["kind"]: one["kind_count"] for one in _counted(kinds)}
+        return {kind: found.get(kind, 0) for kind in KINDS}
+
+    def runs(self) -> list[Reconciliation]:
+        """All runs, the newest first."""
+        if not DeltaTable.is_deltatable(self._runs):
+            return []
+        table = DeltaTable(self._runs).to_pyarrow_dataset().to_table()
+        return [_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
+
+    def run(self, run_id: str) -> Reconciliation:
+        """
+        :raises UnknownRun: there is none of that id
+        """
+        for run in self.runs():
+            if run.run_id == run_id:
+                return run
+        raise UnknownRun(run_id)
+
+    def differences(self, run_id: str, kind: Kind | None = None, at_most: int | None = None) -> Iterator[Difference]:
+        """A run's differences, kind by kind, each kind in the order of the report's lines and of the journal's rows.
+
+        One kind at a time is in memory.
+        """
+        for one in KINDS if kind is None else (kind,):
+            wanted = (pc.field("run_id") == run_id) & (pc.field("kind") == one)
+            table = self._dataset(run_id).to_table(columns=_DIFFERENCE_COLUMNS, filter=wanted)
+            ordered = table.sort_by([("line", "ascending"), ("seq", "ascending")])
+            for batch in ordered.slice(0, at_most).to_batches(max_chunksize=10_000):
+                yield from (Difference(**row) for row in batch.to_pylist())
+
+    def _dataset(self, run_id: str) -> pa.dataset.Dataset:
+        """The files of the run's partition alone."""
+        return DeltaTable(self._differences).to_pyarrow_dataset(file_pruning_predicate=[("run_id", "=", run_id)])
+
+
+_DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]
+
+
+def _counted(kinds: pa.Table) -> list[dict[str, Any]]:
+    counted: list[dict[str, Any]] = kinds.group_by("kind").aggregate([("kind", "count")]).to_pylist()
+    return counted
+
+
+def _run(row: dict[str, Any]) -> Reconciliation:
+    counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
+    return Reconciliation(counts=counts, **{**row, "not_compared": json.loads(row["not_compared"])})
+
+
+def as_dict(run: Reconciliation) -> dict[str, Any]:
+    """For JSON: times as they are."""
+    return {**asdict(run), "clean": run.clean}
+
+
+def _create(path: str, schema: pa.Schema, partition_by: list[str]) -> None:
+    if DeltaTable.is_deltatable(path):
+        return
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(path, schema, name=Path(path).name, partition_by=partition_by, configuration=_CONFIGURATION)
+    except DeltaError:
+        if not DeltaTable.is_deltatable(path):
+            raise

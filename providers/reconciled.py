@@ -1,0 +1,144 @@
+"""Events that payhook makes by itself, of movements that only a settlement report told: one form for all providers.
+
+The fact is named as the provider's adapter names it, so whichever of the two comes second (the webhook that was lost,
+after all) ends as ``duplicate_fact``. The event is named after the fact, so making it again is a ``duplicate``: its
+content is the fact alone, and what differs between two runs (the report's file, the line, who asked) isn't compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import TypeVar
+
+from core import strict_json
+from core.card_numbers import shown
+from core.errors import Unparseable
+from core.event import OWN_TYPES, Dedupe, Event, Headers, Mode, to_headers
+from core.header_schema import quote_text
+from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from core.routing import of_tenant
+from providers.fields import an_object, content_hash, optional_text, text, versioned_content
+
+RECONCILED = OWN_TYPES + "reconciled"
+CONTENT_VERSION = 1
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"report"})})
+"""By version of the list: where it was found differs between runs, what it is doesn't."""
+
+ACTOR_HEADER = "actor"
+TEXT_CHARS_MAX = 80
+
+Reader = TypeVar("Reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a movement was found, and who had it booked. ``line`` is the file's, its header's is 1."""
+
+    run_id: str
+    report_name: str
+    report_sha256: str
+    line: int
+    actor: str
+    reason: str
+
+
+class ReconciledReader:
+    """Reads such events again, whatever their provider; as adapters do for their own."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        """
+        :raises Unparseable: it isn't such an event
+        :raises MoneyInvalid: its amount can't be booked
+        """
+        document = an_object(strict_json.loads(body), "the body")
+        if event_type != RECONCILED or document.get("type") != event_type:
+            raise Unparseable(f"{shown(event_type, TEXT_CHARS_MAX)} isn't a type that is known here")
+        fact = an_object(document.get("fact"), "'fact'")
+        amount_minor = fact.get("amount_minor")
+        if type(amount_minor) is not int:
+            raise MoneyInvalid("the amount isn't an integer")
+        return MoneyFact(
+            fact_key=text(fact, "fact_key"),
+            movement=_movement(text(fact, "movement")),
+            account=optional_text(fact, "account") or "",
+            payment=optional_text(fact, "payment"),
+            money=Money(amount_minor, text(fact, "currency")),
+        )
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        """
+        :raises ContentVersionUnknown: made by newer code
+        """
+        return versioned_content("payhook", body, version, LEFT_OUT)
+
+
+_READER = ReconciledReader()
+
+
+def reader_of(adapter: Reader, event_type: str) -> Reader | ReconciledReader:
+    """Who reads an event of that type: its provider's adapter, but for those that payhook made."""
+    return _READER if event_type.startswith(OWN_TYPES) else adapter
+
+
+def reconciled_event(
+    provider: str,
+    fact: MoneyFact,
+    entity_key: str,
+    occurred_at: datetime,
+    origin: Origin,
+    mode: Mode,
+    tenant: str | None = None,
+) -> Event:
+    """The event of a movement that no webhook told of. ``fact`` and ``entity_key`` are the adapter's, without tenant.
+
+    The same fact gives an event of the same key and content, whenever it is made.
+    """
+    document = {
+        "type": RECONCILED,
+        "provider": provider,
+        "fact": {
+            "fact_key": fact.fact_key,
+            "movement": fact.movement.value,
+            "account": fact.account,
+            "payment": fact.payment,
+            "amount_minor": fact.money.amount_minor,
+            "currency": fact.money.currency,
+        },
+        "report": asdict(origin),
+    }
+    return Event(
+        provider=provider,
+        event_id=fact.fact_key,
+        event_type=RECONCILED,
+        event_key=of_tenant(tenant, f"{fact.fact_key}:{RECONCILED}"),
+        entity_key=of_tenant(tenant, entity_key),
+        content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+        content_version=CONTENT_VERSION,
+        body=strict_json.canonical(document),
+        mode=mode,
+        account=fact.account,
+        occurred_at=occurred_at,
+        fact_key=of_tenant(tenant, fact.fact_key),
+        fact_sha256=fact.sha256,
+        tenant=tenant,
+    )
+
+
+def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
+    """Its Kafka headers: no webhook's source, and who had it made. Nobody claimed it, so the journal decides."""
+    source = f"/reconciliations/{origin.run_id}".encode()
+    headers = [
+        (name, source if name == "ce_source" else value) for name, value in to_headers(event, now, Dedupe.DEFERRED)
+    ]
+    told = {ACTOR_HEADER: origin.actor, "reason": origin.reason, "report_sha256": origin.report_sha256}
+    return [*headers, *((name, quote_text(value).encode()) for name, value in told.items())]
+
+
+def _movement(name: str) -> Movement:
+    try:
+        return Movement(name)
+    except ValueError:
+        raise Unparseable(f"{shown(name, TEXT_CHARS_MAX)} isn't a movement that is known here") from None

@@ -1,0 +1,38 @@
+"""Settlement reports: what a provider says of the money that it moved, as the facts that its webhooks name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from providers.settings import ProvidersSettings
+from providers.settlement.adyen import AdyenSettlement
+from providers.settlement.csv_file import ReportUnreadable, read_report
+from providers.settlement.port import NotCompared, ReportLine, SettlementLine, SettlementReport
+from providers.settlement.row import RowUnreadable
+from providers.settlement.stripe import StripeBalance
+
+__all__ = [
+    "REPORTS",
+    "NotCompared",
+    "ReportLine",
+    "ReportUnreadable",
+    "RowUnreadable",
+    "SettlementLine",
+    "SettlementReport",
+    "build_report",
+    "read_report",
+]
+
+REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = MappingProxyType(
+    {report.provider: report for report in (StripeBalance, AdyenSettlement)}
+)
+"""By provider: the one list that a new report is added to."""
+
+
+def build_report(provider: str, settings: ProvidersSettings, account: str = "") -> SettlementReport:
+    """The reader of a provider's report.
+
+    :param account: whose report it is, where the report itself doesn't name the account
+    """
+    return REPORTS[provider](settings, account)

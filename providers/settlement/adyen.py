@@ -1,0 +1,102 @@
+"""Adyen's Settlement details report.
+
+Source: https://docs.adyen.com/reporting/settlement-reconciliation/transaction-level/settlement-details-report
+
+How a line names its fact: ``Psp Reference`` is the payment's, which webhooks call originalReference; ``Modification
+Reference`` is that of the capture, refund or dispute, which webhooks call pspReference; ``Type`` is what they call the
+event code. Where the account captures by itself (``adyen_auto_capture``) the payment's own reference names the capture.
+
+Gross amounts are in the payment's currency, as in webhooks: a credit comes to us, a debit is taken. What else a batch
+holds (fees, corrections, the payout of the batch to the bank) has no webhook that books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from core.keys import join_key
+from core.money import Money, MoneyFact, Movement
+from providers.adyen import MOVEMENTS, NAME
+from providers.fields import entity_key
+from providers.settings import ProvidersSettings
+from providers.settlement.port import NotCompared, ReportLine, SettlementLine
+from providers.settlement.row import Row
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "account": ("merchant account",),
+        "payment": ("psp reference",),
+        "created": ("creation date",),
+        "zone": ("timezone",),
+        "type": ("type",),
+        "modification": ("modification reference", "modification psp reference"),
+        "currency": ("gross currency",),
+        "debit": ("gross debit (gc)",),
+        "credit": ("gross credit (gc)",),
+    }
+)
+_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "settled": "CAPTURE",
+        "settledreversed": "SETTLED_REVERSED",
+        "refunded": "REFUND",
+        "refundedreversed": "REFUNDED_REVERSED",
+        "chargeback": "CHARGEBACK",
+        "chargebackreversed": "CHARGEBACK_REVERSED",
+        "secondchargeback": "SECOND_CHARGEBACK",
+        "paidout": "PAYOUT_THIRDPARTY",
+        "paidoutreversed": "PAIDOUT_REVERSED",
+    }
+)
+"""The event code of the webhook that tells of the same movement, by the report's type."""
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_CREDITS = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
+
+
+class AdyenSettlement:
+    """One file is one batch, of one merchant account or several; each line names its own."""
+
+    provider = NAME
+    title = "Adyen's Settlement details report"
+    names_account = True
+    columns = _COLUMNS
+    required = frozenset(_COLUMNS) - {"zone"}
+    wanted_to_repair = "every line of it can be made an event"
+
+    def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
+        self._entity = settings.entity
+        self._auto_capture = settings.adyen_auto_capture
+        self._only = account
+
+    def read(self, row: Row) -> ReportLine:
+        kind = row.text("type")
+        code = _CODES.get(kind.lower())
+        if code is None:
+            return NotCompared(row.line, kind)
+        account = row.text("account")
+        if self._only and account != self._only:
+            return NotCompared(row.line, f"of the account {account}")
+        movement, name = MOVEMENTS[code]
+        payment = row.optional("payment") if movement in _PAYOUTS else row.text("payment")
+        reference = payment if self._auto_capture and code == "CAPTURE" else row.text("modification")
+        fact = MoneyFact(
+            fact_key=join_key(NAME, reference, name),
+            movement=movement,
+            account=account,
+            payment=None if movement in _PAYOUTS else payment,
+            money=_money(row, movement),
+        )
+        entity = entity_key(self._entity, NAME, account, payment or reference)
+        return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity)
+
+
+def _money(row: Row, movement: Movement) -> Money:
+    """As the webhook gives it: above zero when it goes the movement's own way."""
+    debit, credit = row.optional("debit"), row.optional("credit")
+    if bool(debit) == bool(credit):
+        raise row.wrong("credit", "either the debit or the credit is wanted, and not both")
+    is_credit = bool(credit)
+    found = row.money("credit" if is_credit else "debit", "currency")
+    own_way = is_credit == (movement in _CREDITS)
+    return found if own_way else Money(-found.amount_minor, found.currency)

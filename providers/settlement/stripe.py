@@ -1,0 +1,130 @@
+"""Stripe's balance transactions: the itemised balance-change report, or an export of the balance's history.
+
+Sources: https://docs.stripe.com/reports/report-types/balance and https://docs.stripe.com/reports/reporting-categories
+
+How a line names its fact: ``source_id`` is the object that moved the money, the same whose id the adapter takes, and
+the category says which of its movements.
+
+- Amounts are in the settlement currency. Where the payer saw another one (``customer_facing_…``), the webhook has that
+  one, so it is what is compared. The sign is the settlement's.
+- A charge that was captured in part is two lines: the whole authorisation, and a ``partial_capture_reversal`` of what
+  wasn't captured. Their sum is what the webhook's ``amount_captured`` says.
+- A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
+- Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is told by
+  its source and its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from core.keys import join_key
+from core.money import Money, MoneyFact, Movement
+from providers.fields import entity_key
+from providers.settings import ProvidersSettings
+from providers.settlement.port import NotCompared, ReportLine, SettlementLine
+from providers.settlement.row import Row
+from providers.stripe import NAME
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "id": ("balance_transaction_id", "id"),
+        "created": ("created_utc", "created (utc)", "created"),
+        "category": ("reporting_category", "type"),
+        "source": ("source_id", "source"),
+        "gross": ("gross", "amount"),
+        "currency": ("currency",),
+        "facing_amount": ("customer_facing_amount", "customer facing amount"),
+        "facing_currency": ("customer_facing_currency", "customer facing currency"),
+        "charge": ("charge_id",),
+        "payment": ("payment_intent_id",),
+    }
+)
+_REQUIRED = frozenset({"id", "created", "category", "source", "gross", "currency"})
+_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
+    {
+        "charge": Movement.CAPTURE,
+        "payment": Movement.CAPTURE,
+        "refund": Movement.REFUND,
+        "payment_refund": Movement.REFUND,
+        "refund_failure": Movement.REFUND_FAILED,
+        "dispute": Movement.DISPUTE_OPENED,
+        "dispute_reversal": Movement.DISPUTE_WON,
+        "payout": Movement.PAYOUT_PAID,
+        "payout_reversal": Movement.PAYOUT_FAILED,
+        "payout_failure": Movement.PAYOUT_FAILED,
+        "payout_cancel": Movement.PAYOUT_FAILED,
+    }
+)
+"""By reporting category, and by the types of balance transactions that stand in its place."""
+_PARTIAL = "partial_capture_reversal"
+_DISPUTES = ("dp_", "du_")
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
+"""Where a positive gross is the movement's own direction."""
+
+
+class StripeBalance:
+    """One file is one account's, which it doesn't name: ``account`` is the connected account, empty for one's own."""
+
+    provider = NAME
+    title = "Stripe's itemised balance report"
+    names_account = False
+    columns = _COLUMNS
+    required = _REQUIRED
+    wanted_to_repair = (
+        "its lines need the columns charge_id, payment_intent_id, customer_facing_amount and customer_facing_currency, "
+        "and the last of them filled: else neither the payment nor the payer's currency is known"
+    )
+
+    def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
+        self._entity = settings.entity
+        self._account = account
+
+    def read(self, row: Row) -> ReportLine:
+        category = row.text("category").lower()
+        if category == _PARTIAL:
+            return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
+        movement = _MOVEMENTS.get(category) or _adjusted(row, category)
+        if movement is None:
+            return NotCompared(row.line, category)
+        return self._line(row, movement, row.text("source"))
+
+    def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
+        payment = row.optional("payment") or row.optional("charge") or source
+        fact = MoneyFact(
+            fact_key=join_key(NAME, source, movement.value),
+            movement=movement,
+            account=self._account,
+            payment=None if movement in _PAYOUTS else payment,
+            money=_money(row, movement),
+        )
+        entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
+        return SettlementLine(row.line, fact, row.moment("created"), entity, adds)
+
+
+def _adjusted(row: Row, category: str) -> Movement | None:
+    """What an ``adjustment`` of a dispute is; other adjustments are no movement."""
+    if category != "adjustment" or not row.optional("source").startswith(_DISPUTES):
+        return None
+    withdrawn = row.money("gross", "currency").amount_minor < 0
+    return Movement.DISPUTE_OPENED if withdrawn else Movement.DISPUTE_WON
+
+
+def _money(row: Row, movement: Movement) -> Money:
+    """As the webhook gives it: in the payer's currency, above zero when it goes the movement's own way."""
+    gross = row.money("gross", "currency")
+    amount_minor, currency = gross.amount_minor, gross.currency
+    facing = row.optional("facing_currency").upper()
+    if facing and facing != currency and movement not in _PAYOUTS:
+        seen = row.money("facing_amount", "facing_currency")
+        size, currency = abs(seen.amount_minor), seen.currency
+        amount_minor = size if amount_minor >= 0 else -size
+    return Money(amount_minor if movement in _TO_US else -amount_minor, currency)
+
+
+def _tells_all(row: Row, movement: Movement) -> bool:
+    if movement in _PAYOUTS:
+        return True
+    return row.has("charge") and row.has("payment") and bool(row.optional("facing_currency"))

@@ -1,0 +1,72 @@
+"""How reconciliations read: amounts with their currency's decimals, and commands that refuse what makes no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import main
+from cli.reconciliations import decimal_amount
+
+
+@pytest.mark.parametrize(
+    ("minor", "currency", "told"),
+    [
+        (1_234, "EUR", "12.34 EUR"),
+        (-1_234, "EUR", "-12.34 EUR"),
+        (-5, "EUR", "-0.05 EUR"),
+        (1_234_567, "JPY", "1,234,567 JPY"),
+        (1_234_567, "KWD", "1,234.567 KWD"),
+        (0, "EUR", "0.00 EUR"),
+        (10**15, "USD", "10,000,000,000,000.00 USD"),
+        (None, None, None),
+    ],
+)
+def test_amounts_have_their_currencys_decimals(minor: int | None, currency: str | None, told: str | None) -> None:
+    assert decimal_amount(minor, currency) == told
+
+
+def ledger(folder: Path, *words: str) -> tuple[int, str]:
+    said = CliRunner().invoke(main, ["ledger", *words, "--data", str(folder)])
+    return said.exit_code, said.output
+
+
+def reconcile(folder: Path, *words: str) -> tuple[int, str]:
+    (folder / "report.csv").write_text("nothing\n")
+    report = str(folder / "report.csv")
+    return ledger(folder, "reconcile", "--provider", "stripe", "--report", report, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--repair"], "--repair asks for --actor and --reason"),
+        (["--repair", "--actor", "ada", "--reason", " "], "--repair asks for --actor and --reason"),
+        (["--repair", "--actor", "ada", "--reason", "lost", "--json"], "--repair or --json"),
+        (["--dry-run"], "--dry-run is for --repair"),
+        (["--from", "2026-02-01", "--to", "2026-01-01"], "it must be after --from"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(tmp_path: Path, words: list[str], told: str) -> None:
+    code, said = reconcile(tmp_path, *words)
+    assert code == 2
+    assert told in said
+
+
+def test_a_wrong_file_is_told_of_in_one_sentence_and_nothing_is_written(tmp_path: Path) -> None:
+    code, said = reconcile(tmp_path)
+    assert code == 1
+    assert said.startswith("payhook: report.csv isn't Stripe's itemised balance report: the columns")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_where_nothing_was_reconciled_yet_it_says_how(tmp_path: Path) -> None:
+    assert ledger(tmp_path, "reconciliations")[1].startswith(
+        "nothing has been reconciled yet: payhook ledger reconcile"
+    )
+    assert ledger(tmp_path, "reconciliations", "--json") == (0, "[]\n")
+    code, said = ledger(tmp_path, "reconciliations", "--run", "of-yore")
+    assert code == 1
+    assert "there is no reconciliation 'of-yore'" in said
