@@ -1,25 +1,17 @@
-"""``payhook ledger``: balances, one event's story, and what providers told twice."""
+"""``payhook ledger``: balances, and what providers told twice. Its other commands have files of their own."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 from datetime import UTC, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
 
 import click
-from deltalake import DeltaTable
-from rich.console import Console
-from rich.table import Table
 
+from cli import moments
+from cli.ledger_search import export, search
+from cli.ledger_story import entity, event
 from cli.place import Place, with_place_of_mode
-from cli.tables import row
 from providers.registry import build_adapters
-
-if TYPE_CHECKING:
-    from ledger.queries import Balance, EventStory
 
 
 @click.group()
@@ -27,46 +19,42 @@ def ledger() -> None:
     """What was booked, and why."""
 
 
+for command in (event, entity, search, export):
+    ledger.add_command(command)
+
+
 @ledger.command()
-@click.option("--merchant", help="Only this merchant's lines.")
+@click.option("--merchant", help="Only this merchant's bookings, with the provider's side of them.")
 @click.option("--currency", help="Only this currency (EUR, JPY, …).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--as-of",
+    "before",
+    callback=moments.as_of,
+    metavar="TIME",
+    help="As it stood then: a day, counted whole, or a time; UTC.",
+)
+@click.option("--seq", type=click.IntRange(min=0), help="As it stood after this row of the journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
-def balances(place: Place, merchant: str | None, currency: str | None, as_json: bool) -> None:
-    """Show each account's debits, credits and balance, in minor units (cents)."""
+def balances(
+    place: Place, merchant: str | None, currency: str | None, before: datetime | None, seq: int | None, as_json: bool
+) -> None:
+    """Show each account's debits, credits and balance (debits minus credits), now or as of a moment.
+
+    Exit 1 if debits and credits differ.
+    """
+    from cli import ledger_json, ledger_tables
+    from ledger.queries import AsOf, totals
     from ledger.queries import balances as read_balances
 
-    found = read_balances(str(place.ledger.postings), merchant, currency)
+    if before is not None and seq is not None:
+        raise click.UsageError("--as-of or --seq, not both")
+    found = read_balances(str(place.ledger.postings), merchant, currency, AsOf(before, seq))
     if as_json:
-        lines = [{**dataclasses.asdict(one), "balance_minor": one.balance_minor} for one in found]
-        click.echo(json.dumps(lines, indent=1, default=_plain))
+        click.echo(ledger_json.of_balances(found))
     else:
-        _print_balances(found)
-
-
-@ledger.command()
-@click.argument("keys", nargs=-1, required=True, metavar="KEY…")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_place_of_mode
-def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
-    """Tell the story of an event (provider:id:type) or of a fact: each decision with its reason, and its postings.
-
-    Exit 1 if a key is unknown.
-    """
-    from ledger.queries import event_story
-
-    journal = str(place.ledger.journal)
-    if not DeltaTable.is_deltatable(journal):
-        click.echo("nothing has been decided yet", err=True)
-        sys.exit(1)
-    stories = {key: event_story(journal, str(place.ledger.postings), key) for key in keys}
-    if as_json:
-        told = {key: _as_dict(story) for key, story in stories.items()}
-        click.echo(json.dumps(told, indent=1, default=_plain))
-    else:
-        for key, story in stories.items():
-            _print_story(key, story)
-    sys.exit(0 if all(story.rows for story in stories.values()) else 1)
+        ledger_tables.print_balances(found)
+    sys.exit(0 if all(total.balanced for total in totals(found)) else 1)
 
 
 @ledger.command()
@@ -100,46 +88,3 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
         click.echo(shown.as_csv(found), nl=False)
     else:
         shown.print_table(found)
-
-
-def _as_dict(story: EventStory) -> dict[str, Any]:
-    return {"rows": [dataclasses.asdict(row) for row in story.rows], "postings": story.postings}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Decimal):
-        return int(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _print_balances(found: list[Balance]) -> None:
-    if not found:
-        click.echo("nothing has been booked yet")
-        return
-    table = Table("account", "currency", title="in minor units")
-    for name in ("debit", "credit", "balance"):
-        table.add_column(name, justify="right")
-    for one in found:
-        sums = (one.debit_minor, one.credit_minor, one.balance_minor)
-        row(table, one.account, one.currency, *(f"{value:,}" for value in sums))
-    Console().print(table)
-
-
-def _print_story(key: str, story: EventStory) -> None:
-    console = Console(soft_wrap=True)
-    if not story.rows:
-        console.print(f"{key}: unknown", markup=False)
-        return
-    console.print(key, style="bold", markup=False)
-    rows = Table("seq", "decided", "decision", "attempt", "why")
-    for one in story.rows:
-        when = one.decided_at.isoformat(" ", "milliseconds")
-        row(rows, one.seq, when, one.decision.value, one.attempt, one.reason or one.error_message)
-    console.print(rows)
-    if story.postings:
-        lines = Table("account", "debit", "credit", "currency", title="booked, in minor units")
-        for line in story.postings:
-            amount = f"{int(line['amount_minor']):,}"
-            is_debit = line["side"] == "debit"
-            row(lines, line["account"], amount if is_debit else "", "" if is_debit else amount, line["currency"])
-        console.print(lines)

@@ -57,7 +57,7 @@ def read_state(path: str, version: int) -> JournalState:
     """
     log = PyFileSystem(DeltaStorageHandler(path))
     for number in range(version, -1, -1):
-        commit = _commit_info(path, log, number)
+        commit = commit_info(path, log, number)
         if commit is None:
             break
         if "payhook.marks" in commit:
@@ -77,10 +77,10 @@ def check_log_end(path: str) -> None:
         return
     numbers = [int(entry.base_name[:20]) for entry in entries if _ENTRY.fullmatch(entry.base_name)]
     if numbers:
-        _commit_info(path, log, max(numbers))
+        commit_info(path, log, max(numbers))
 
 
-def _commit_info(path: str, log: PyFileSystem, version: int) -> dict[str, Any] | None:
+def commit_info(path: str, log: PyFileSystem, version: int) -> dict[str, Any] | None:
     """What a commit says of itself; None when the log no longer has it.
 
     :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows

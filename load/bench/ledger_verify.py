@@ -45,11 +45,11 @@ class QuietKafka:
     def ends(self, topics: Sequence[str]) -> Ends:
         return {TOPIC: {0: (0, self.rows)}} if TOPIC in topics else {}
 
-    def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
+    def timestamp(self, _topic: str, _partition: int, _offset: int) -> datetime | None:
         return None
 
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        raise NotImplementedError("there is nothing to read")
+    def frame(self, _session: SparkSession, topic: str) -> DataFrame:
+        raise LookupError(f"{topic} holds nothing")
 
 
 def measure_verify(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:

@@ -1,0 +1,43 @@
+"""What finance asks of the ledger: functions that read, and the plain values that they answer with.
+
+They need the tables' paths and nothing else, so the command line, web pages and tests ask alike.
+"""
+
+from ledger.queries.amounts import decimal_text, minor_units
+from ledger.queries.balances import AsOf, Balance, Total, balances, totals
+from ledger.queries.entity import EntityEvent, EntityStory, RunningLine, entity_story
+from ledger.queries.errors import AmountInvalid, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable
+from ledger.queries.export import Exported, Form, Source, export
+from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
+from ledger.queries.story import Cause, Delivery, EventStory, event_story
+
+__all__ = [
+    "LIMIT_MAX",
+    "AmountInvalid",
+    "AsOf",
+    "Balance",
+    "Cause",
+    "Delivery",
+    "EntityEvent",
+    "EntityStory",
+    "EventStory",
+    "Exported",
+    "Form",
+    "Hit",
+    "LedgerUnreadable",
+    "NothingBooked",
+    "OutExists",
+    "OutUnwritable",
+    "RunningLine",
+    "Source",
+    "Total",
+    "Wanted",
+    "balances",
+    "decimal_text",
+    "entity_story",
+    "event_story",
+    "export",
+    "minor_units",
+    "search",
+    "totals",
+]

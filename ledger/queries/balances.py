@@ -1,0 +1,103 @@
+"""What is on each account, now or as of a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.keys import key_part
+from core.money import decimals_of
+from ledger.queries.lake import Lake, all_of, moment, one_of, text
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """One account in one currency, in minor units; ``balance_minor`` is debits minus credits."""
+
+    account: str
+    currency: str
+    debit_minor: int
+    credit_minor: int
+
+    @property
+    def balance_minor(self) -> int:
+        return self.debit_minor - self.credit_minor
+
+    @property
+    def decimals(self) -> int:
+        return decimals_of(self.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All accounts of one currency."""
+
+    currency: str
+    debit_minor: int
+    credit_minor: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.debit_minor == self.credit_minor
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all."""
+
+    before: datetime | None = None
+    seq: int | None = None
+
+
+def balances(
+    postings: str, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
+) -> list[Balance]:
+    """Balances by account and currency; empty while there is no postings table.
+
+    A merchant's bookings are counted whole, with the provider's side of them. Sums are exact however large they are.
+
+    :param postings: the path of the postings table
+    :param merchant: as it is named in the merchant directory, or as its accounts spell it
+    :raises LedgerUnreadable: the table is damaged
+    """
+    lake = Lake(postings=postings)
+    if "postings" not in lake:
+        return []
+    sums = lake.ask(
+        "SELECT account, currency, side, sum(CAST(amount_minor AS DECIMAL(38, 0))) AS total "
+        f"FROM postings {all_of(_wanted(merchant, currency, as_of or AsOf()))} GROUP BY account, currency, side"
+    )
+    sides: dict[tuple[str, str], dict[str, int]] = {}
+    for one in sums.to_pylist():
+        sides.setdefault((one["account"], one["currency"]), {})[one["side"]] = int(one["total"])
+    return [
+        Balance(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
+        for (account, code), by_side in sorted(sides.items())
+    ]
+
+
+def totals(found: Sequence[Balance]) -> list[Total]:
+    """By currency: in double entry a currency's debits are its credits."""
+    codes = sorted({one.currency for one in found})
+    return [
+        Total(
+            code,
+            sum(one.debit_minor for one in found if one.currency == code),
+            sum(one.credit_minor for one in found if one.currency == code),
+        )
+        for code in codes
+    ]
+
+
+def _wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
+    wanted = []
+    if merchant is not None:
+        wanted.append(one_of("merchant", sorted({merchant, key_part(merchant)})))
+    if currency is not None:
+        wanted.append(f"currency = {text(currency)}")
+    if as_of.before is not None:
+        wanted.append(f"decided_at < {moment(as_of.before)}")
+    if as_of.seq is not None:
+        wanted.append(f"seq <= {as_of.seq}")
+    return wanted

@@ -1,0 +1,167 @@
+"""A table of the ledger as a file: CSV or Parquet, in seq order, a window of rows after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from ledger.queries.amounts import decimal_texts
+from ledger.queries.csv_cells import cells
+from ledger.queries.errors import NothingBooked, OutExists, OutUnwritable
+from ledger.queries.lake import Lake, all_of, moment
+
+Form: TypeAlias = Literal["csv", "parquet"]
+Source: TypeAlias = Literal["postings", "journal"]
+
+SEQS_PER_WINDOW = 100_000
+"""About 100 MB of the journal's rows, whatever the table's length."""
+
+AMOUNT, AMOUNT_MINOR, CURRENCY = "amount", "amount_minor", "currency"
+_ORDER = {"postings": "seq, line", "journal": "seq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a file holds: ``rows`` of a table at one Delta ``version``."""
+
+    path: Path
+    rows: int
+    version: int
+
+
+class _Writer(Protocol):
+    def write(self, rows: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def export(
+    table: str,
+    source: Source,
+    out: Path,
+    form: Form,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    overwrite: bool = False,
+    told: Callable[[int, int], None] = lambda done, rows: None,
+) -> Exported:
+    """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
+
+    ``table`` is the path of the table, ``told`` hears how many rows of how many are written. Beside ``amount_minor``
+    stands ``amount``, the same as decimal text.
+
+    :raises NothingBooked: there is no such table yet
+    :raises OutExists: a file is there, and it isn't to be replaced
+    :raises OutUnwritable: the file can't be written; the disk is full, say
+    :raises LedgerUnreadable: the table is damaged
+    """
+    if out.exists() and not overwrite:
+        raise OutExists(out)
+    lake = Lake(**{source: table})
+    if source not in lake:
+        raise NothingBooked(table)
+    staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        rows = _write(lake, source, staged, form, _of_time(since, until), told)
+        _publish(staged, out, overwrite=overwrite)
+    except OSError as failed:
+        raise OutUnwritable(out, failed.strerror or str(failed)) from failed
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink()
+    return Exported(out, rows, lake.table(source).version())
+
+
+def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
+    bounds = ((since, ">="), (until, "<"))
+    return [f"decided_at {sign} {moment(at)}" for at, sign in bounds if at is not None]
+
+
+def _write(
+    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], told: Callable[[int, int], None]
+) -> int:
+    [span] = lake.ask(
+        f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {source} {all_of(wanted)}"
+    ).to_pylist()
+    done = 0
+    with staged.open("xb") as file:
+        writer = _writer(file, form, _with_amount(lake.ask(f"SELECT * FROM {source} LIMIT 0")).schema)
+        for rows in _windows(lake, source, wanted, span["least"], span["last"]):
+            writer.write(_with_amount(rows))
+            done += rows.num_rows
+            told(done, span["rows"])
+        writer.close()
+        file.flush()
+        os.fsync(file.fileno())
+    return done
+
+
+def _windows(lake: Lake, source: Source, wanted: list[str], least: int | None, last: int | None) -> Iterator[pa.Table]:
+    if least is None or last is None:
+        return
+    for begin in range(least, last + 1, SEQS_PER_WINDOW):
+        within = [*wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
+        yield lake.ask(f"SELECT * FROM {source} {all_of(within)} ORDER BY {_ORDER[source]}")
+
+
+def _with_amount(rows: pa.Table) -> pa.Table:
+    if AMOUNT_MINOR not in rows.column_names:
+        return rows
+    texts = decimal_texts(rows[AMOUNT_MINOR], rows[CURRENCY])
+    return rows.add_column(rows.column_names.index(AMOUNT_MINOR) + 1, AMOUNT, texts)
+
+
+def _writer(file: object, form: Form, schema: pa.Schema) -> _Writer:
+    if form == "parquet":
+        parquet: _Writer = _Parquet(pq.ParquetWriter(file, schema, compression="zstd"))
+        return parquet
+    return _Csv(file, schema)
+
+
+@dataclass(slots=True)
+class _Parquet:
+    writer: pq.ParquetWriter
+
+    def write(self, rows: pa.Table) -> None:
+        self.writer.write_table(rows)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class _Csv:
+    def __init__(self, file: object, schema: pa.Schema) -> None:
+        options = pa_csv.WriteOptions(eol="\r\n", quoting_style="needed")
+        self._writer = pa_csv.CSVWriter(file, _cells(schema.empty_table()).schema, write_options=options)
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write(_cells(rows))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _cells(rows: pa.Table) -> pa.Table:
+    return cells(rows, numbers=frozenset({AMOUNT}))
+
+
+def _publish(staged: Path, out: Path, *, overwrite: bool) -> None:
+    """Puts the file in its place; one that came there meanwhile is left, unless it is to be replaced."""
+    if overwrite:
+        staged.replace(out)
+        return
+    try:
+        os.link(staged, out)
+    except FileExistsError as taken:
+        raise OutExists(out) from taken

@@ -1,0 +1,87 @@
+"""SQL over the ledger's Delta tables, by the engine that delta-rs brings along (DataFusion).
+
+It reads the columns and files that a question needs, on all cores, a batch after the other: a long table costs time,
+not memory. Of what a query selects, only the rows that its filter leaves are decoded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from core.clock import to_micros
+from ledger.queries.errors import LedgerUnreadable
+
+_SESSION = {
+    # More files at a time than there are cores: opening one is waiting, and a journal has many small ones.
+    "datafusion.execution.target_partitions": str(4 * (os.cpu_count() or 1)),
+    "datafusion.execution.parquet.pushdown_filters": "true",
+    "datafusion.execution.parquet.reorder_filters": "true",
+}
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+class Lake:
+    """Some tables, each at the version that it has when this is made: two questions see the same rows.
+
+    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it.
+
+    :raises LedgerUnreadable: a table's log can't be read
+    """
+
+    def __init__(self, **paths: str) -> None:
+        self._what = ", ".join(paths.values())
+        try:
+            self._tables = {name: DeltaTable(path) for name, path in paths.items() if DeltaTable.is_deltatable(path)}
+        except (DeltaError, OSError) as broken:
+            raise LedgerUnreadable(self._what, str(broken)) from broken
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tables
+
+    def table(self, name: str) -> DeltaTable:
+        return self._tables[name]
+
+    def ask(self, sql: str) -> pa.Table:
+        """The whole answer; ask for little, or set a LIMIT.
+
+        :raises LedgerUnreadable: a file is missing or damaged
+        """
+        return pa.Table.from_batches(*self._batches(sql))
+
+    def _batches(self, sql: str) -> tuple[list[pa.RecordBatch], pa.Schema]:
+        query = QueryBuilder(_SESSION)
+        for name, table in self._tables.items():
+            query.register(name, table)
+        try:
+            reader = pa.RecordBatchReader.from_stream(query.execute(sql))
+            schema = pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in reader.schema])
+            return [batch.cast(schema) for batch in reader], schema
+        except (DeltaError, OSError, pa.ArrowException) as broken:
+            raise LedgerUnreadable(self._what, str(broken)) from broken
+
+
+def text(value: str) -> str:
+    """A text as a literal: whatever it holds, it is one."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def moment(at: datetime) -> str:
+    return f"arrow_cast({to_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def one_of(column: str, values: Collection[str] | Collection[int]) -> str:
+    """``column IN (…)``; of no values, what is never true."""
+    listed = ", ".join(text(value) if isinstance(value, str) else str(value) for value in values)
+    return f"{column} IN ({listed})" if listed else "false"
+
+
+def all_of(conditions: Iterator[str] | Collection[str]) -> str:
+    """A WHERE clause; empty where there is nothing to hold."""
+    joined = " AND ".join(f"({one})" for one in conditions)
+    return f"WHERE {joined}" if joined else ""

@@ -1,0 +1,105 @@
+"""Decisions that match: the newest first, never more than a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.decision import Decision
+from core.keys import key_part
+from journal.schema import JournalRow, from_arrow
+from ledger.postings import flat
+from ledger.queries.lake import Lake, all_of, moment, one_of, text
+
+LIMIT_MAX = 10_000
+_COLUMNS = (
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "attempt", "decided_at", "received_at"),
+    *("occurred_at", "event_key", "fact_key", "entity_key", "event_type", "provider", "account", "reason"),
+    *("error_class", "error_message", "postings"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a decision must be like; None: whatever. ``since`` counts, ``until`` doesn't.
+
+    Merchant, amount and currency are those of what was booked: a decision that books nothing has none.
+    ``in_keys`` is a text within the event's, the fact's or the entity's key.
+    """
+
+    event_type: str | None = None
+    provider: str | None = None
+    merchant: str | None = None
+    decision: Decision | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    amount_minor: int | None = None
+    currency: str | None = None
+    in_keys: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One decision, and the booking that it made: each line of it has the same amount. None: it booked nothing."""
+
+    row: JournalRow
+    merchant: str | None
+    amount_minor: int | None
+    currency: str | None
+
+
+def search(journal: str, postings: str, wanted: Wanted, limit: int = 50) -> list[Hit]:
+    """The newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
+
+    :raises LedgerUnreadable: a table is damaged
+    """
+    assert 1 <= limit <= LIMIT_MAX
+    lake = Lake(journal=journal, postings=postings)
+    booked = _of_bookings(wanted)
+    if "journal" not in lake or (booked and "postings" not in lake):
+        return []
+    conditions = _of_rows(wanted)
+    if booked:
+        conditions.append(f"seq IN (SELECT seq FROM postings {all_of(booked)})")
+    # First which, then what: only of those few are the wide columns read.
+    found = lake.ask(f"SELECT seq FROM journal {all_of(conditions)} ORDER BY seq DESC LIMIT {limit}")
+    seqs = found["seq"].to_pylist()
+    listed = ", ".join(f'"{name}"' for name in _COLUMNS)
+    rows = from_arrow(lake.ask(f"SELECT {listed} FROM journal WHERE {one_of('seq', seqs)} ORDER BY seq DESC"))
+    return [_hit(row) for row in rows]
+
+
+def _of_rows(wanted: Wanted) -> list[str]:
+    conditions = []
+    for column in ("event_type", "provider"):
+        if (value := getattr(wanted, column)) is not None:
+            conditions.append(f"{column} = {text(value)}")
+    if wanted.decision is not None:
+        conditions.append(f"decision = {text(wanted.decision.value)}")
+    if wanted.in_keys is not None:
+        keys = ("event_key", "fact_key", "entity_key")
+        conditions.append(" OR ".join(f"strpos({key}, {text(wanted.in_keys)}) > 0" for key in keys))
+    return conditions + _of_time(wanted)
+
+
+def _of_bookings(wanted: Wanted) -> list[str]:
+    conditions = []
+    if wanted.merchant is not None:
+        conditions.append(one_of("merchant", sorted({wanted.merchant, key_part(wanted.merchant)})))
+    if wanted.amount_minor is not None:
+        conditions.append(f"amount_minor = {wanted.amount_minor}")
+    if wanted.currency is not None:
+        conditions.append(f"currency = {text(wanted.currency)}")
+    return conditions + _of_time(wanted) if conditions else []
+
+
+def _of_time(wanted: Wanted) -> list[str]:
+    bounds = ((wanted.since, ">="), (wanted.until, "<"))
+    return [f"decided_at {sign} {moment(at)}" for at, sign in bounds if at is not None]
+
+
+def _hit(row: JournalRow) -> Hit:
+    line = next(iter(flat([row]).to_pylist()), None)
+    if line is None:
+        return Hit(row, None, None, None)
+    return Hit(row, line["merchant"], line["amount_minor"], line["currency"])

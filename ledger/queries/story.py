@@ -1,0 +1,151 @@
+"""One event's whole story: what came, what was decided of it and why, what was booked, and where that is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.decision import Decision
+from journal.commits import Commit, commits_of
+from journal.schema import JournalRow, from_arrow
+from ledger.postings import flat, mark_of
+from ledger.queries.lake import Lake, one_of, text
+
+ROWS_MAX = 1_000
+"""Of one key. An event that a provider sends more often than that is told of by its first rows."""
+
+_SEQ = re.compile(r"seq:(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The row that a ``cause_seq`` names: a command's, or the first copy of a duplicate."""
+
+    seq: int
+    decision: str
+    event_key: str | None
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one Kafka offset brought, and every row that was decided of it, oldest first.
+
+    ``source`` is the receiver's path. ``body_kept``: None where a row names no body.
+    """
+
+    first: JournalRow
+    rows: tuple[JournalRow, ...]
+    source: str | None
+    body_kept: bool | None
+
+    @property
+    def replays(self) -> int:
+        return sum(row.decision is Decision.REPLAYED for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class EventStory:
+    """Every journal row of an event key or fact key, oldest first (``cut``: only the first `ROWS_MAX`), and more.
+
+    ``postings``: the lines that the rows book. ``commits`` by ``batch_seq``; one that isn't there was cleaned up from
+    the log. ``causes`` by seq. ``reflected``: up to which seq the postings table has the lines.
+    """
+
+    rows: list[JournalRow]
+    postings: list[dict[str, Any]]
+    deliveries: list[Delivery]
+    commits: dict[int, Commit]
+    causes: dict[int, Cause]
+    reflected: int
+    cut: bool
+
+
+def event_story(journal: str, postings: str, key: str, bodies: str | None = None) -> EventStory:
+    """The story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is about.
+
+    Whether bodies are kept is told if the path of their table is given. A key that nothing is known of has no rows.
+
+    :raises LedgerUnreadable: a table is damaged
+    :raises JournalBroken: the journal's log is
+    """
+    places = {"journal": journal, "postings": postings} | ({"bodies": bodies} if bodies is not None else {})
+    lake = Lake(**places)
+    rows = rows_of(lake, key) if "journal" in lake else []
+    cut = len(rows) > ROWS_MAX
+    rows = rows[:ROWS_MAX]
+    return EventStory(
+        rows=rows,
+        postings=flat(rows).to_pylist(),
+        deliveries=_deliveries(rows, _kept(lake, rows) if "bodies" in lake else None),
+        commits=commits_of(journal, {row.batch_seq for row in rows}) if rows else {},
+        causes=_causes(lake, rows),
+        reflected=mark_of(lake.table("postings")) if "postings" in lake else 0,
+        cut=cut,
+    )
+
+
+def rows_of(lake: Lake, key: str) -> list[JournalRow]:
+    """The rows that a key names, whole, in seq order; one more than `ROWS_MAX` at most."""
+    by_seq = _SEQ.fullmatch(key)
+    if by_seq is None:
+        # One after the other: looking through one column of a long journal takes half as long as through both.
+        return _rows(lake, f"event_key = {text(key)}") or _rows(lake, f"fact_key = {text(key)}")
+    named = _whole(lake, [int(by_seq[1])])
+    if not named:
+        return []
+    of_item = f"item_seq = {named[0].item_seq}"
+    return _rows(lake, of_item if named[0].event_key is None else f"event_key = {text(named[0].event_key)}")
+
+
+def _rows(lake: Lake, condition: str) -> list[JournalRow]:
+    """First which, then what: files say which seqs they hold, so whole rows are read from those few alone."""
+    found = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
+    return _whole(lake, sorted(found["seq"].to_pylist())[: ROWS_MAX + 1])
+
+
+def _whole(lake: Lake, seqs: Sequence[int]) -> list[JournalRow]:
+    if not seqs:
+        return []
+    return sorted(from_arrow(lake.ask(f"SELECT * FROM journal WHERE {one_of('seq', seqs)}")), key=lambda row: row.seq)
+
+
+def _deliveries(rows: Sequence[JournalRow], kept: set[str] | None) -> list[Delivery]:
+    by_item: dict[int, list[JournalRow]] = {}
+    for row in rows:
+        by_item.setdefault(row.item_seq, []).append(row)
+    return [
+        Delivery(of_item[0], tuple(of_item), _source(of_item[0]), _is_kept(of_item[0], kept))
+        for _, of_item in sorted(by_item.items())
+    ]
+
+
+def _source(first: JournalRow) -> str | None:
+    """The receiver's path, from the record's headers."""
+    headers = orjson.loads(first.headers) if first.headers else {}
+    found = headers.get("ce_source") if isinstance(headers, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _is_kept(first: JournalRow, kept: set[str] | None) -> bool | None:
+    return None if kept is None or first.body_sha256 is None else first.body_sha256 in kept
+
+
+def _kept(lake: Lake, rows: Sequence[JournalRow]) -> set[str]:
+    hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
+    found = lake.ask(f"SELECT DISTINCT body_sha256 FROM bodies WHERE {one_of('body_sha256', sorted(hashes))}")
+    return set(found["body_sha256"].to_pylist())
+
+
+def _causes(lake: Lake, rows: Sequence[JournalRow]) -> dict[int, Cause]:
+    here = {row.seq: Cause(row.seq, row.decision.value, row.event_key, row.actor) for row in rows}
+    seqs = {row.cause_seq for row in rows if row.cause_seq is not None}
+    causes = {seq: here[seq] for seq in seqs & here.keys()}
+    if elsewhere := sorted(seqs - here.keys()):
+        found = lake.ask(f"SELECT seq, decision, event_key, actor FROM journal WHERE {one_of('seq', elsewhere)}")
+        causes |= {one["seq"]: Cause(**one) for one in found.to_pylist()}
+    return causes

@@ -1,0 +1,286 @@
+"""`payhook ledger`: what people see, what tools get, and the exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import DeltaTable
+
+from cli.main import main
+from core.decision import Decision
+from core.money import Movement
+from journal.schema import JournalRow
+from stack.layout import Layout
+from tests.small_ledger import SmallLedger
+
+LONG = "merchant-" + "x" * 90
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> SmallLedger:
+    """Three currencies, a very long merchant, a copy, and an event that died and was replayed."""
+    told = SmallLedger(tmp_path / "data")
+    first = told.tell(Movement.CAPTURE, 123_456, payment="pi_1")
+    told.tell(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
+    told.tell(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
+    told.again(first)
+    refund = told.tell(Movement.REFUND, 5_000, payment="pi_1")
+    booked, refund.postings, refund.decision = refund.postings, None, Decision.DEAD
+    refund.error_class, refund.error_message = "MerchantUnknown", "no merchant [bold]for[/] acct_1"
+    told.commit()
+    command = told.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
+    told.later(refund, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason="mended")
+    told.later(refund, Decision.APPLIED, postings=booked, error_class=None, error_message=None, out_of_order=True)
+    told.commit()
+    return told
+
+
+def payhook(ledger: SmallLedger, *words: str, columns: int = 140) -> Result:
+    command = ["ledger", *words, "--data", str(ledger.data)]
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, command)
+
+
+def test_balances_have_the_decimals_of_their_currency_and_a_total_that_is_in_balance(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "balances")
+    assert said.exit_code == 0
+    for text in ("-1,234.56", "1,184.56", "-1,234 ", "-1,234.567", "debits = credits in EUR, JPY, KWD"):
+        assert text in said.output
+    totals = [line for line in said.output.splitlines() if "all accounts" in line]
+    assert [line.replace("│", " ").split()[2:] for line in totals] == [
+        ["EUR", "1,284.56", "1,284.56", "0.00"],
+        ["JPY", "1,234", "1,234", "0"],
+        ["KWD", "1,234.567", "1,234.567", "0.000"],
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("words", [["balances"], ["search"], ["event", "seq:3"], ["entity", f"adyen:acct:{'p' * 120}"]])
+def test_long_names_fold_and_nothing_is_cut(words: list[str], columns: int, ledger: SmallLedger) -> None:
+    said = payhook(ledger, *words, columns=columns).output
+    assert said.count("x") >= LONG.count("x")
+    assert "…" not in said
+    assert max(len(line) for line in said.splitlines() if "p" * 120 not in line) <= columns
+
+
+def test_the_json_of_balances_is_in_minor_units_with_decimals(ledger: SmallLedger) -> None:
+    told = json.loads(payhook(ledger, "balances", "--json", "--currency", "KWD").output)
+    assert [(one["debit_minor"], one["credit_minor"], one["balance_minor"], one["decimals"]) for one in told] == [
+        (0, 1_234_567, -1_234_567, 3),
+        (1_234_567, 0, 1_234_567, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "accounts"),
+    [
+        (["--as-of", "2026-01-31T12:01:00Z"], 2),
+        (["--as-of", "2026-01-31T12:00:59.999999Z"], 0),
+        (["--as-of", "2026-01-30"], 0),
+        (["--as-of", "2026-01-31"], 7),
+        (["--seq", "2"], 4),
+        (["--seq", "0"], 0),
+        (["--merchant", "m-2"], 2),
+    ],
+)
+def test_balances_as_of_a_moment_a_day_or_a_row(words: list[str], accounts: int, ledger: SmallLedger) -> None:
+    assert len(json.loads(payhook(ledger, "balances", "--json", *words).output)) == accounts
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["balances", "--as-of", "2026-01-31", "--seq", "1"],
+        ["balances", "--as-of", "soon"],
+        ["balances", "--seq", "-1"],
+        ["search", "--amount", "5"],
+        ["search", "--limit", "0"],
+        ["search", "--limit", "10001"],
+        ["search", "--decision", "perhaps"],
+        ["search", "--from", "2026-13-01"],
+        ["entity", "k", "--limit", "0"],
+        ["export", "--out", "x.csv"],
+        ["export", "--format", "xlsx", "--out", "x"],
+        ["event"],
+    ],
+)
+def test_wrong_arguments_are_exit_2(words: list[str], ledger: SmallLedger) -> None:
+    assert payhook(ledger, *words).exit_code == 2
+
+
+def test_a_ledger_out_of_balance_is_exit_1_and_says_so(ledger: SmallLedger) -> None:
+    from ledger.postings import POSTINGS_SCHEMA, PostingsWriter
+    from tests.small_ledger import lines_of
+
+    half = lines_of(ledger.rows[:1])[:1]
+    table = POSTINGS_SCHEMA.empty_table().from_pylist(half, schema=POSTINGS_SCHEMA)
+    PostingsWriter.open(ledger.postings)._commit(table, 99)
+    said = payhook(ledger, "balances")
+    assert said.exit_code == 1
+    assert "debits and credits differ in EUR: run payhook verify" in said.output
+
+
+def test_an_events_story_is_told_whole(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "event", "stripe:evt_5:refund")
+    assert said.exit_code == 0
+    for text in (
+        "payments.events, partition 0, offset 4",
+        "/webhooks/stripe",
+        "mode live",
+        "seq 5: dead",
+        "MerchantUnknown: no merchant [bold]for[/] acct_1",
+        "seq 7: replayed",
+        "seq 6: replayed by ada",
+        "seq 8: applied",
+        "later than its place in Kafka",
+        f"version {DeltaTable(ledger.journal).version()} at ",
+        "ledger-1",
+        "(kept)",
+        "50.00 EUR",
+        ledger.rows[7].row_hash,
+    ):
+        assert text in said.output, text
+
+
+def test_a_commit_that_the_log_forgot_is_told_as_such(ledger: SmallLedger) -> None:
+    DeltaTable(ledger.journal).create_checkpoint()
+    for entry in (Path(ledger.journal) / "_delta_log").glob("*.json"):
+        entry.unlink()
+    said = payhook(ledger, "event", "seq:1")
+    assert said.exit_code == 0
+    assert "log cleaned up" in said.output
+    told = json.loads(payhook(ledger, "event", "seq:1", "--json").output)
+    assert told["seq:1"]["rows"][0]["commit"] is None
+
+
+def test_the_json_of_a_story_has_rows_postings_and_deliveries(ledger: SmallLedger) -> None:
+    key = "stripe:evt_1:capture"
+    told = json.loads(payhook(ledger, "event", key, "--json").output)[key]
+    assert [row["decision"] for row in told["rows"]] == ["applied", "duplicate"]
+    assert told["rows"][1]["cause"] == {"seq": 1, "decision": "applied", "event_key": key, "actor": None}
+    assert told["rows"][0]["commit"]["version"] == DeltaTable(ledger.journal).version() - 1
+    assert [(line["amount_minor"], line["decimals"]) for line in told["postings"]] == [(123_456, 2)] * 2
+    assert [delivery["body_kept"] for delivery in told["deliveries"]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "words", [["event", "stripe:evt_9:refund"], ["entity", "stripe:acct:pi_9"], ["event", "seq:99"]]
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_unknown_key_is_exit_1_with_what_to_try(words: list[str], as_json: bool, ledger: SmallLedger) -> None:
+    said = payhook(ledger, *words, *(["--json"] if as_json else []))
+    assert said.exit_code == 1
+    for text in (f"{words[1]}: unknown in the live ledger", "--text-in-keys", "--test", "payhook status"):
+        assert text in said.stderr
+    assert not as_json or json.loads(said.stdout)
+
+
+def test_one_unknown_key_among_others_is_exit_1_and_the_others_are_told(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "event", "seq:1", "nobody:1:x")
+    assert said.exit_code == 1
+    assert "seq 1: applied" in said.output
+
+
+def test_an_entity_is_told_in_kafkas_order_with_running_balances(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "entity", "stripe:acct:pi_1")
+    assert said.exit_code == 0
+    order = [said.output.index(text) for text in ("seq 1 ", "seq 4 ", "seq 5 ", "seq 7 ", "seq 8 ")]
+    assert order == sorted(order)
+    assert "balance 1,184.56 EUR" in said.output
+    told = json.loads(payhook(ledger, "entity", "stripe:acct:pi_1", "--json").output)
+    assert (told["total"], [len(event["rows"]) for event in told["events"]]) == (3, [1, 1, 3])
+    assert told["events"][2]["lines"][1]["balance_minor"] == 118_456
+
+
+def test_fewer_events_than_there_are_is_said(ledger: SmallLedger) -> None:
+    assert (
+        "the first 1 of 3 events; --limit shows more"
+        in payhook(ledger, "entity", "stripe:acct:pi_1", "--limit", "1").output
+    )
+
+
+def test_search_finds_by_amount_in_the_currencys_decimals(ledger: SmallLedger) -> None:
+    told = json.loads(payhook(ledger, "search", "--amount", "1234.567", "--currency", "KWD", "--json").output)
+    assert [(one["seq"], one["amount_minor"], one["decimals"], one["merchant"]) for one in told] == [
+        (3, 1_234_567, 3, LONG)
+    ]
+    said = payhook(ledger, "search", "--amount", "1.5", "--currency", "JPY")
+    assert (said.exit_code, said.output.count("JPY has 0 decimals")) == (1, 1)
+
+
+def test_search_says_when_there_is_more_and_when_there_is_nothing(ledger: SmallLedger) -> None:
+    assert "the newest 2; --limit shows more" in payhook(ledger, "search", "--limit", "2").output
+    assert payhook(ledger, "search", "--provider", "nobody").output == "nothing is like that\n"
+
+
+def test_an_export_says_what_it_wrote_and_refuses_to_do_it_twice(ledger: SmallLedger, tmp_path: Path) -> None:
+    out = str(tmp_path / "out.csv")
+    said = payhook(ledger, "export", "--format", "csv", "--out", out)
+    assert (said.exit_code, said.stdout) == (0, f"8 rows of the postings (version 2) are in {out}\n")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert len(list(csv.reader(file))) == 9
+    again = payhook(ledger, "export", "--format", "csv", "--out", out)
+    assert (again.exit_code, "--overwrite" in again.stderr) == (1, True)
+    assert payhook(ledger, "export", "--format", "parquet", "--out", out, "--overwrite").exit_code == 0
+
+
+def test_an_export_of_a_day_has_that_whole_day(ledger: SmallLedger, tmp_path: Path) -> None:
+    def rows(name: str, *words: str) -> str:
+        return payhook(ledger, "export", "--format", "csv", "--out", str(tmp_path / name), *words).stdout.split()[0]
+
+    assert rows("a", "--from", "2026-01-31", "--to", "2026-01-31") == "8"
+    assert rows("b", "--to", "2026-01-30") == "0"
+    assert rows("c", "--from", "2026-01-31", "--to", "2026-01-31T12:02:00Z") == "2"
+    assert rows("d", "--table", "journal") == "8"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["balances"], "nothing has been booked yet"),
+        (["search"], "nothing is like that"),
+        (["event", "k"], "k: unknown in the test ledger"),
+        (["entity", "k"], "k: unknown in the test ledger"),
+        (["export", "--format", "csv", "--out", "x.csv"], "there is no table at"),
+    ],
+)
+def test_the_test_ledger_is_another_one(words: list[str], said: str, ledger: SmallLedger) -> None:
+    assert said in payhook(ledger, *words, "--test").output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["balances"], ["search"], ["event", "seq:1"], ["entity", "k"], ["export", "--format", "csv", "--out", "x"]],
+)
+def test_a_damaged_ledger_is_one_sentence_and_exit_1(words: list[str], ledger: SmallLedger) -> None:
+    layout = Layout(ledger.data).ledger()
+    for table in (layout.journal, layout.postings):
+        for file in table.glob("*.parquet"):
+            file.write_bytes(b"no Parquet")
+    said = payhook(ledger, *words)
+    assert said.exit_code == 1
+    assert said.stderr.startswith("payhook: ")
+    assert "Traceback" not in said.output
+
+
+def test_a_log_without_its_entries_is_one_sentence_and_exit_1(ledger: SmallLedger) -> None:
+    last = DeltaTable(ledger.journal).version()
+    (Path(ledger.journal) / "_delta_log" / f"{last:020}.json").write_bytes(b"{")
+    said = payhook(ledger, "search")
+    assert (said.exit_code, said.stderr.startswith("payhook: ")) == (1, True)
+
+
+def test_rows_of_a_story_are_the_journals(ledger: SmallLedger) -> None:
+    told: dict[str, Any] = json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["rows"][0]
+    names = set(JournalRow.__dataclass_fields__)
+    assert names <= told.keys()

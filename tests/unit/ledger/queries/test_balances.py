@@ -1,0 +1,116 @@
+"""Balances: exact, as of any moment, in balance by currency."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.money import AMOUNT_MINOR_MAX, Movement
+from ledger.queries import AsOf, Balance, LedgerUnreadable, balances, totals
+from tests.small_ledger import START, SmallLedger
+
+LEAST = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def told(ledger: SmallLedger) -> SmallLedger:
+    """Two captures and a refund a minute apart from each other: two merchants, two currencies."""
+    ledger.tell(Movement.CAPTURE, 1_000, "EUR", merchant="m-1")
+    ledger.tell(Movement.CAPTURE, 700, "JPY", merchant="m-2")
+    refund = ledger.tell(Movement.REFUND, 400, "EUR", merchant="m-1")
+    ledger.again(refund)
+    ledger.commit()
+    return ledger
+
+
+def seen(found: list[Balance]) -> dict[tuple[str, str], int]:
+    return {(one.account, one.currency): one.balance_minor for one in found}
+
+
+def test_balances_are_debits_minus_credits_by_account_and_currency(told: SmallLedger) -> None:
+    found = balances(told.postings)
+    assert seen(found) == {
+        ("provider:stripe:clearing", "EUR"): 600,
+        ("provider:stripe:clearing", "JPY"): 700,
+        ("merchant:m-1:payable", "EUR"): -1_000,
+        ("merchant:m-1:refunds", "EUR"): 400,
+        ("merchant:m-2:payable", "JPY"): -700,
+    }
+    assert Balance("provider:stripe:clearing", "EUR", 1_000, 400) in found
+    assert {one.currency: one.decimals for one in found} == {"EUR": 2, "JPY": 0}
+
+
+def test_a_merchants_bookings_are_shown_whole_with_the_other_side(told: SmallLedger) -> None:
+    assert sum(one.balance_minor for one in balances(told.postings, merchant="m-1")) == 0
+    assert {one.account for one in balances(told.postings, merchant="m-2")} == {
+        "provider:stripe:clearing",
+        "merchant:m-2:payable",
+    }
+    assert {one.currency for one in balances(told.postings, currency="JPY")} == {"JPY"}
+
+
+@pytest.mark.parametrize("name", ["ab:c", "it's", "x' OR '1'='1", "Zoë", "\\", "%3A"])
+def test_a_merchant_is_found_by_its_name_and_by_what_its_accounts_say(name: str, ledger: SmallLedger) -> None:
+    row = ledger.tell(Movement.CAPTURE, merchant=name)
+    ledger.tell(Movement.CAPTURE, merchant="another")
+    ledger.commit()
+    spelled = row.postings.split("merchant:")[1].split(":payable")[0] if row.postings else ""
+    for asked in (name, spelled):
+        assert len(balances(ledger.postings, merchant=asked)) == 2
+
+
+def test_as_of_counts_what_was_decided_before_and_nothing_at_or_after(told: SmallLedger) -> None:
+    second = START + timedelta(minutes=2)
+    assert ("merchant:m-2:payable", "JPY") not in seen(balances(told.postings, as_of=AsOf(before=second)))
+    assert ("merchant:m-2:payable", "JPY") in seen(balances(told.postings, as_of=AsOf(before=second + LEAST)))
+    assert balances(told.postings, as_of=AsOf(before=START)) == []
+
+
+@pytest.mark.parametrize(("seq", "lines"), [(0, 0), (1, 2), (2, 4), (3, 5), (4, 5), (2**63 - 1, 5)])
+def test_as_of_a_row_counts_that_row(seq: int, lines: int, told: SmallLedger) -> None:
+    assert len(balances(told.postings, as_of=AsOf(seq=seq))) == lines
+
+
+def test_each_currency_is_in_balance_by_itself(told: SmallLedger) -> None:
+    found = balances(told.postings)
+    assert [(one.currency, one.debit_minor, one.credit_minor) for one in totals(found)] == [
+        ("EUR", 1_400, 1_400),
+        ("JPY", 700, 700),
+    ]
+    assert all(one.balanced for one in totals(found))
+    assert [one.balanced for one in totals([*found, Balance("a", "EUR", 1, 0)])] == [False, True]
+
+
+def test_sums_beyond_64_bits_are_exact(ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten trillion a line is allowed; ten thousand such lines aren't a 64-bit number any more."""
+    from ledger import postings as module
+    from ledger.postings import PostingsWriter
+    from tests.small_ledger import lines_of
+
+    row = ledger.tell(Movement.CAPTURE, AMOUNT_MINOR_MAX)
+    ledger.commit()
+    lines = [line for line in lines_of([row]) for _ in range(10_000)]
+    table = module.POSTINGS_SCHEMA.empty_table().from_pylist(lines, schema=module.POSTINGS_SCHEMA)
+    PostingsWriter.open(ledger.postings)._commit(table, 2)
+    assert {abs(one.balance_minor) for one in balances(ledger.postings)} == {10_001 * AMOUNT_MINOR_MAX}
+    assert 10_001 * AMOUNT_MINOR_MAX > 2**63
+
+
+def test_there_are_no_balances_before_the_first_start(tmp_path: Path) -> None:
+    assert balances(str(tmp_path / "postings")) == []
+
+
+def test_a_damaged_file_is_an_error_that_names_the_table(told: SmallLedger) -> None:
+    for file in Path(told.postings).glob("*.parquet"):
+        file.write_bytes(b"PAR1 not really PAR1")
+    with pytest.raises(LedgerUnreadable, match=f"{told.postings} can't be read"):
+        balances(told.postings)
+
+
+def test_a_missing_file_is_an_error_and_no_smaller_balance(told: SmallLedger) -> None:
+    for file in Path(told.postings).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LedgerUnreadable, match="payhook verify"):
+        balances(told.postings)

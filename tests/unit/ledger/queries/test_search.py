@@ -1,0 +1,88 @@
+"""Search: every filter by itself and together, the newest first, never more than the limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.decision import Decision
+from core.money import Movement
+from ledger.queries import Wanted, search
+from tests.small_ledger import START, SmallLedger
+
+
+@pytest.fixture
+def told(ledger: SmallLedger) -> SmallLedger:
+    """Rows 1 to 6, a minute apart."""
+    first = ledger.tell(Movement.CAPTURE, 1_000, payment="pi_1")
+    ledger.tell(Movement.CAPTURE, 1_000, "JPY", merchant="m-2")
+    ledger.tell(Movement.REFUND, 400, provider="adyen", merchant="a:b")
+    ledger.again(first)
+    ledger.tell(None)
+    ledger.tell(Movement.CAPTURE, 7, decision=Decision.DEAD, postings=None)
+    ledger.commit()
+    return ledger
+
+
+def found(ledger: SmallLedger, limit: int = 50, **wanted: Any) -> list[int]:
+    return [hit.row.seq for hit in search(ledger.journal, ledger.postings, Wanted(**wanted), limit)]
+
+
+def test_without_a_wish_all_come_newest_first(told: SmallLedger) -> None:
+    assert found(told) == [6, 5, 4, 3, 2, 1]
+    assert found(told, limit=2) == [6, 5]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seqs"),
+    [
+        ({"event_type": "capture"}, [6, 4, 2, 1]),
+        ({"provider": "adyen"}, [3]),
+        ({"merchant": "m-1"}, [1]),
+        ({"merchant": "a:b"}, [3]),
+        ({"merchant": "a%3Ab"}, [3]),
+        ({"decision": Decision.DUPLICATE}, [4]),
+        ({"since": START + timedelta(minutes=5)}, [6, 5]),
+        ({"until": START + timedelta(minutes=2)}, [1]),
+        ({"since": START + timedelta(minutes=2), "until": START + timedelta(minutes=4)}, [3, 2]),
+        ({"amount_minor": 1_000, "currency": "JPY"}, [2]),
+        ({"amount_minor": 1_000}, [2, 1]),
+        ({"currency": "EUR"}, [3, 1]),
+        ({"in_keys": "evt_1:"}, [4, 1]),
+        ({"in_keys": "pi_1"}, [4, 1]),
+        ({"in_keys": "f_3"}, [3]),
+        ({"in_keys": "100%'s"}, []),
+        ({"in_keys": "_"}, [6, 5, 4, 3, 2, 1]),
+        ({"event_type": "capture", "currency": "EUR", "until": START + timedelta(hours=1)}, [1]),
+        ({"provider": "stripe' OR '1'='1"}, []),
+        ({"merchant": "m-1", "since": START + timedelta(minutes=2)}, []),
+    ],
+)
+def test_a_wish_narrows(wanted: dict[str, Any], seqs: list[int], told: SmallLedger) -> None:
+    assert found(told, **wanted) == seqs
+
+
+def test_a_hit_says_what_was_booked(told: SmallLedger) -> None:
+    hits = search(told.journal, told.postings, Wanted())
+    assert [(hit.merchant, hit.amount_minor, hit.currency) for hit in hits] == [
+        (None, None, None),
+        (None, None, None),
+        (None, None, None),
+        ("a%3Ab", 400, "EUR"),
+        ("m-2", 1_000, "JPY"),
+        ("m-1", 1_000, "EUR"),
+    ]
+
+
+def test_before_the_first_start_nothing_is_found(tmp_path: Path) -> None:
+    for wanted in (Wanted(), Wanted(currency="EUR")):
+        assert search(str(tmp_path / "journal"), str(tmp_path / "postings"), wanted) == []
+
+
+def test_what_is_booked_nowhere_is_not_found_by_its_amount(ledger: SmallLedger) -> None:
+    ledger.tell(None)
+    ledger.commit(with_postings=False)
+    assert found(ledger, currency="EUR") == []
