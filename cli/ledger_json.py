@@ -11,6 +11,7 @@ from typing import Any
 from core.clock import to_rfc3339
 from core.money import decimals_of
 from journal.schema import JournalRow
+from ledger.body_fates import BodyFate
 from ledger.queries import Balance, Delivery, EntityStory, EventStory, Hit, RunningLine
 
 
@@ -21,9 +22,10 @@ def of_balances(found: Sequence[Balance]) -> str:
     )
 
 
-def of_stories(stories: Mapping[str, EventStory]) -> str:
-    """By key: rows, postings and deliveries; a key that is unknown has none."""
-    return _dumped({key: _story(story) for key, story in stories.items()})
+def of_stories(stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyFate]]) -> str:
+    """By key: rows, postings, deliveries and what became of the bodies; a key that is unknown has none."""
+    told = {key: [dataclasses.asdict(body) for body in bodies[key]] for key in stories}
+    return _dumped({key: {**_story(story), "bodies": told[key]} for key, story in stories.items()})
 
 
 def of_entity(story: EntityStory) -> str:

@@ -21,17 +21,20 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     Exit 1 if a key is unknown.
     """
     from cli import ledger_json, ledger_tables
+    from ledger.body_fates import fates
     from ledger.queries import event_story
 
     layout = place.ledger
     with ledger_tables.looking("looking through the journal"):
         stories = {key: event_story(str(layout.journal), str(layout.postings), key, str(layout.bodies)) for key in keys}
+        redactions = layout.derived("redactions")
+        bodies = {key: fates(layout.bodies, redactions, story.rows) for key, story in stories.items()}
     if as_json:
-        click.echo(ledger_json.of_stories(stories))
+        click.echo(ledger_json.of_stories(stories, bodies))
     else:
         for key, story in stories.items():
             if story.rows:
-                ledger_tables.print_story(key, story)
+                ledger_tables.print_story(key, story, bodies[key])
     for key in (key for key, story in stories.items() if not story.rows):
         click.echo(_unknown(key, place), err=True)
     sys.exit(0 if all(story.rows for story in stories.values()) else 1)

@@ -20,6 +20,7 @@ from rich.table import Table
 from cli.tables import row
 from core.clock import to_rfc3339
 from journal.schema import JournalRow
+from ledger.body_fates import BodyFate
 from ledger.queries import Balance, Delivery, EntityEvent, EntityStory, EventStory, Hit, decimal_text, totals
 from ledger.queries.story import ROWS_MAX
 
@@ -66,7 +67,7 @@ def print_balances(found: Sequence[Balance]) -> None:
         console.print(f"debits = credits in {', '.join(total.currency for total in sums)}")
 
 
-def print_story(key: str, story: EventStory) -> None:
+def print_story(key: str, story: EventStory, bodies: Sequence[BodyFate]) -> None:
     """What came, what was decided of it and why, and what was booked."""
     console = _console()
     console.print(key, style="bold", markup=False, soft_wrap=True)
@@ -78,6 +79,9 @@ def print_story(key: str, story: EventStory) -> None:
     if story.cut:
         console.print(f"these are the first {ROWS_MAX:,} rows of it; there are more")
     _print_bookings(console, story)
+    for body in bodies:
+        if body.fate != "kept":
+            console.print(str(body), markup=False, soft_wrap=True)
 
 
 def print_entity(story: EntityStory) -> None:

@@ -10,6 +10,7 @@ import click
 
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
+from cli.maintain_command import maintain, redact
 from cli.notify_commands import notify
 from cli.reconcile_commands import reconcile, reconciliations
 from cli.reversal_commands import approve_command, proposals, reverse
@@ -44,6 +45,8 @@ for command in (reverse, approve_command, proposals, reconcile, reconciliations)
     ledger.add_command(command)
 for command in (up, down, status, demo, verify, send, ledger, dlq, notify):
     main.add_command(command)
+for command in (maintain, redact):
+    ledger.add_command(command)
 
 
 def run() -> NoReturn:

@@ -21,6 +21,8 @@ CONFIGURATION = {
     # a writer that paused for longer than this is refused all the same, because it can't read what it missed.
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.enableExpiredLogCleanup": "true",
+    # Each checkpoint names the files that were replaced for so long; maintenance takes them off the disk then.
+    "delta.deletedFileRetentionDuration": "interval 24 hours",
     # `seq` is the first column: reading in seq order needs its statistics, nobody needs those of texts.
     "delta.dataSkippingNumIndexedCols": "8",
 }

@@ -48,6 +48,7 @@ _TABLE_CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 24 hours",
 }
 
 _COLUMNS = (

@@ -1,4 +1,4 @@
-"""Settings of the ledger: where its merchants are named, limits of `payhook verify`, how reports are reconciled."""
+"""Settings of the ledger: its merchants, how long bodies stay, how verify, reconciliation and maintenance run."""
 
 from __future__ import annotations
 
@@ -32,6 +32,35 @@ class ReconcileSettings(BaseModel):
     driver_memory: str = Field("1g", description="memory of the reconciliation's JVM")
 
 
+class MaintainSettings(BaseModel):
+    """How `payhook ledger maintain` runs, and how often it runs by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    every_s: float = Field(
+        900.0,
+        ge=0,
+        description="seconds from one maintenance to the next while the stack is up; 0: none by itself",
+    )
+    retention_h: int = Field(
+        24, ge=1, le=24, description="hours that a replaced file stays, for readers that began before it was replaced"
+    )
+    files_min: int = Field(
+        50,
+        ge=2,
+        le=5_000,
+        description="small files that are worth a rewrite; fewer are left until they make a large one",
+    )
+    file_rows: int = Field(
+        500_000,
+        ge=1_000,
+        description="rows of a file that small ones are put together in; half as many are no more small",
+    )
+    file_mb: int = Field(128, ge=1, le=1_024, description="megabytes of such a file; half as many are no more small")
+    master: str = Field("local[1]", description="Spark master of the maintenance; one core is left to the processor")
+    driver_memory: str = Field("1g", description="memory of the maintenance's JVM")
+
+
 class LedgerSettings(BaseModel):
     """Settings of the ledger's handler and of what is derived for finance."""
 
@@ -53,7 +82,16 @@ class LedgerSettings(BaseModel):
         60.0, ge=0, le=86_400, description="seconds that a merchant which the service found is taken as it was"
     )
     merchants_cache_max: int = Field(10_000, ge=1, description="most merchants of the service that a worker remembers")
+    bodies_days: int = Field(
+        0,
+        ge=0,
+        description="days that raw bodies of settled events are kept, by the maintenance; 0: for ever, since what is "
+        "evidence must not go unless somebody says so",
+    )
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")
     reconcile: ReconcileSettings = Field(
         default_factory=lambda: ReconcileSettings(), description="payhook ledger reconcile"
+    )
+    maintain: MaintainSettings = Field(
+        default_factory=lambda: MaintainSettings(), description="payhook ledger maintain, and its schedule"
     )

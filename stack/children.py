@@ -78,11 +78,14 @@ def children(
     config: Path | None,
     modes: Sequence[Mode] = ("live",),
     processors: Mapping[Mode, Mapping[str, Sequence[str]]] | None = None,
+    *,
+    maintained: bool = False,
 ) -> list[Server]:
     """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
     opposite one.
 
     :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
+    :param maintained: with the process that maintains the lake by schedule
     """
     env = _environment(layout, ports, config)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
@@ -96,7 +99,16 @@ def children(
         ),
         _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
         _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
+        *([_maintenance(layout, env)] if maintained else []),
     ]
+
+
+def _maintenance(layout: Layout, env: Mapping[str, str]) -> Server:
+    """Nobody waits for it: it answers as soon as it runs."""
+    command = (sys.executable, "-m", "stack.maintenance")
+    return Server(
+        name="maintenance", command=command, log=layout.logs / "maintenance.log", env=env, answers=lambda: True
+    )
 
 
 def _shipped(mode: Mode) -> dict[str, list[str]]:

@@ -112,6 +112,11 @@ class Layout:
         return self.run / "supervisor.json"
 
     @property
+    def maintained(self) -> Path:
+        """What the last maintenance did."""
+        return self.run / "maintained.json"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Held while a supervisor lives."""
         return self.run / "supervisor.lock"

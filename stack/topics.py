@@ -19,6 +19,9 @@ from stack.settings import TopicsSettings, load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 MILLISECONDS_A_DAY = 86_400_000
+SEGMENT_MS_MAX = MILLISECONDS_A_DAY
+"""Kafka removes whole segments, and begins a new one after a week unless told: a quiet topic would keep bodies for that
+much longer than its retention says."""
 
 
 class TopicRefused(PayhookError):
@@ -91,12 +94,10 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
 
 
 def _new(topic: Topic, replication: int) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=replication,
-        config={"retention.ms": str(topic.retention_ms), "cleanup.policy": "delete"},
-    )
+    config = {"retention.ms": str(topic.retention_ms), "cleanup.policy": "delete"}
+    if topic.retention_ms > 0:
+        config["segment.ms"] = str(min(SEGMENT_MS_MAX, topic.retention_ms))
+    return NewTopic(topic.name, num_partitions=topic.partitions, replication_factor=replication, config=config)
 
 
 def main() -> int:

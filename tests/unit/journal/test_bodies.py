@@ -63,3 +63,11 @@ def test_the_search_ends_with_the_newest_files_that_hold_what_is_wanted(
     assert store.fetch([sha("d"), sha("c")]) == dict([body("c"), body("d")])
     with pytest.raises(JournalBroken):
         store.fetch([sha("old")])
+
+
+def test_which_bodies_are_there_is_told_without_them(tmp_path: Path) -> None:
+    store = BodyStore(str(tmp_path / "bodies"))
+    store.append([(sha("a"), b"a"), (sha("b"), b"b")])
+    store.append([(sha("c"), b"c")])
+    assert store.held([sha("a"), sha("c"), sha("d")]) == {sha("a"), sha("c")}
+    assert store.held([]) == set()

@@ -1,0 +1,104 @@
+"""``payhook ledger maintain`` and ``redact``: what was put together, what left the disk, and whose order it was."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.place import Place, with_place, with_place_of_mode
+from cli.tables import row
+
+if TYPE_CHECKING:
+    from ledger.maintain import Report, TableReport
+
+UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Change nothing; tell what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@with_place
+def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
+    """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
+
+    Of every work stream's journal, bodies and postings, live and test. May run at any moment, on a busy stack too; the
+    stack runs it by itself every `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a
+    table couldn't be maintained.
+    """
+    # Spark's modules take a second to load; no other command needs them.
+    from stack.maintenance_round import run_once
+
+    report = run_once(place.settings, dry_run=dry_run)
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        _print(report)
+    sys.exit(0 if report.ok else 1)
+
+
+@click.command()
+@click.argument("event_key", metavar="EVENT_KEY")
+@click.option("--actor", required=True, help="Who orders it.")
+@click.option("--reason", required=True, help="Why: a person reads it years later.")
+@with_place_of_mode
+def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
+    """Remove the raw body of one event for good; its hashes, keys and postings stay.
+
+    Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
+    event, or another one with the same body, is open. Kafka keeps its copy until its retention ends (docs/finance.md).
+    """
+    from ledger.maintain.redact import Order
+    from stack.maintenance_round import redact_event
+
+    acts = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
+    for act in acts:
+        click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
+
+
+def _print(report: Report) -> None:
+    console = Console(soft_wrap=True)
+    if not report.tables:
+        console.print("nothing has been decided yet: there is no table to maintain")
+        return
+    after = "would be" if report.dry_run else "after"
+    freed = "may leave the disk" if report.dry_run else "left the disk"
+    names = ("stream", "table", "files", after, "size", after, "log", after, freed, "bodies dropped", "seconds")
+    table = Table(title="dry run: nothing was changed" if report.dry_run else None)
+    for number, name in enumerate(names):
+        table.add_column(name, justify="left" if number < 2 else "right")
+    for one in report.tables:
+        row(table, *_cells(one, report.dry_run))
+    console.print(table)
+    for one in report.tables:
+        if one.problem:
+            console.print(f"{one.stream}, {one.table}: {one.problem}", markup=False)
+    console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
+
+
+def _cells(one: TableReport, dry_run: bool) -> tuple[str, ...]:
+    freed = f"{one.freed_files:,} ({size(one.freed_bytes)})" if one.freed_files else ""
+    return (
+        one.stream,
+        one.table,
+        f"{one.files_before:,}",
+        f"{one.files_after:,}",
+        size(one.bytes_before),
+        "" if dry_run else size(one.bytes_after),
+        f"{one.log_before:,}",
+        f"{one.log_after:,}",
+        freed,
+        f"{one.bodies_dropped:,}" if one.bodies_dropped else "",
+        f"{one.seconds:.1f}",
+    )
+
+
+def size(count: int) -> str:
+    """A number of bytes in a unit that a person reads."""
+    for unit, each in UNITS:
+        if count >= each:
+            return f"{count / each:.1f} {unit}"
+    return f"{count} B"

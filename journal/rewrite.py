@@ -1,0 +1,295 @@
+"""Puts files in place of others: maintenance's commit, beside the table's running writer.
+
+delta-spark can't be let near the log of a table that is being written: on a local disk it looks whether an entry is
+there, and then renames its own onto the place. An entry that was put in between is gone, and its rows with it
+(docs/decisions/0021). So Spark writes files, and this puts the entry, as the appender does: where none is yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from core.errors import PayhookError
+from journal.append import LOG, LOOK_HOLDS_S, RANGED, TableUnfit, _demands, _put_new, _since_boot_s, _statistics, _sync
+
+TRIES_MAX = 1_000
+"""Commits of the writer in a row that a rewrite steps over; each try takes a millisecond or two."""
+
+CARRIED = "payhook."
+"""What commits say of a table's state begins so. A rewrite says again what the last one said: the log forgets entries
+after an hour, and a night of nothing but maintenance must not make it forget the state."""
+
+NOT_CARRIED = frozenset({"payhook.kind", "payhook.batch_seq"})
+KIND = "rewrite"
+
+
+class RewriteRefused(PayhookError):
+    """The table changed under a rewrite. Nothing was committed: its files are as they were."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"table {path}: {problem}. The rewrite was given up, nothing was changed; run it again.")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One of a table's files: ``first`` and ``last`` are the ends of its range in the column that was asked for."""
+
+    name: str
+    size: int
+    rows: int
+    modified_ms: int
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table's files at a version. A file without statistics isn't among ``files``: it is left as it is."""
+
+    path: Path
+    version: int
+    schema_json: str
+    append_only: bool
+    ordered_by: str | None
+    indexed: tuple[str, ...]
+    files: tuple[DataFile, ...]
+    names: frozenset[str]
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.size for one in self.files)
+
+
+def snapshot(path: Path, ordered_by: str | None = None) -> Snapshot:
+    """
+    :param ordered_by: a column of whole numbers whose range in each file is wanted
+    :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain
+    :raises DeltaError, OSError: no table can be read there
+    """
+    table = DeltaTable(str(path))
+    demands = _demands(str(path), table)
+    if "deletionVectors" in (table.protocol().writer_features or ()):
+        raise TableUnfit(str(path), "it has deletion vectors")
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return Snapshot(
+        path=path,
+        version=table.version(),
+        schema_json=table.schema().to_json(),
+        append_only=table.metadata().configuration.get("delta.appendOnly") == "true",
+        ordered_by=ordered_by,
+        indexed=demands.indexed,
+        files=tuple(_files(actions, ordered_by)) if actions.num_rows else (),
+        names=frozenset(actions["path"].to_pylist()),
+    )
+
+
+def _files(actions: pa.Table, ordered_by: str | None) -> Iterator[DataFile]:
+    modified = actions["modification_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    about = (actions["path"], actions["size_bytes"], actions["num_records"], modified)
+    ends = () if ordered_by is None else (actions[f"min.{ordered_by}"], actions[f"max.{ordered_by}"])
+    for values in zip(*(column.to_pylist() for column in (*about, *ends)), strict=True):
+        if None not in values:
+            yield DataFile(*values)
+
+
+class Rewriter:
+    """Replaces files of one table, as of a snapshot; may be used over and over. Not thread-safe."""
+
+    def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = _since_boot_s) -> None:
+        self._path = before.path
+        self._version = before.version
+        self._append_only = before.append_only
+        self._ordered_by = before.ordered_by
+        self._indexed = before.indexed
+        self._active = set(before.names)
+        self._elapsed_s = elapsed_s
+        self._carried = self._last_told(before.version)
+
+    def replace(
+        self, old: Sequence[DataFile], new: Sequence[Path], now_ms: int, *, drops_rows: bool = False
+    ) -> list[DataFile]:
+        """Commits that ``new`` files, no part of the table yet, stand for ``old`` ones; returns what became of them.
+
+        ``drops_rows``: not all rows of the old files are in the new ones.
+
+        :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, or its log
+            can't be followed
+        :raises OSError: it can't be written
+        """
+        if drops_rows and self._append_only:
+            raise RewriteRefused(str(self._path), "it is append-only: no row may be dropped")
+        if strangers := [one.name for one in old if one.name not in self._active]:
+            raise RewriteRefused(str(self._path), f"{len(strangers)} of the files are no part of it any more")
+        placed = [self._place_file(one) for one in new]
+        at_ms = max((one.modified_ms for one in old), default=now_ms)
+        try:
+            told = [file_statistics(one, self._indexed) for one in placed]
+            adds = [_add(one, stats, at_ms, drops_rows) for one, stats in zip(placed, told, strict=True)]
+            removes = [_remove(one, now_ms, drops_rows) for one in old]
+            self._put([*removes, *adds], {one.name for one in old}, now_ms, "DELETE" if drops_rows else "OPTIMIZE")
+        except BaseException:
+            for one in placed:
+                with contextlib.suppress(OSError):
+                    one.unlink()
+            raise
+        self._active.difference_update(one.name for one in old)
+        self._active.update(one.name for one in placed)
+        return [self._data_file(one, stats, at_ms) for one, stats in zip(placed, told, strict=True)]
+
+    def _data_file(self, file: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
+        ends = [stats[which].get(self._ordered_by) for which in ("minValues", "maxValues")]
+        return DataFile(file.name, file.stat().st_size, stats["numRecords"], at_ms, *ends)
+
+    def _place_file(self, staged: Path) -> Path:
+        """A staged file under a name of its own among the table's; it outlasts a loss of power."""
+        _sync(staged)
+        place = self._path / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        staged.rename(place)
+        _sync(self._path)
+        return place
+
+    def _put(self, actions: Sequence[Mapping[str, Any]], old: Collection[str], now_ms: int, operation: str) -> None:
+        looked_s, passed = self._elapsed_s(), self._last_checkpoint()
+        for _ in range(TRIES_MAX):
+            number = self._version + 1
+            if number > passed:
+                try:
+                    _put_new(self._place(number), self._entry(actions, now_ms, operation))
+                except FileExistsError:
+                    pass
+                else:
+                    if self._elapsed_s() - looked_s > LOOK_HOLDS_S:
+                        raise RewriteRefused(str(self._path), f"commit {number} took too long to be sure of its place")
+                    self._version = number
+                    return
+            self._pass(number, old)
+        raise RewriteRefused(str(self._path), f"others committed {TRIES_MAX} times before this one could")
+
+    def _pass(self, number: int, old: Collection[str]) -> None:
+        """Steps over somebody else's commit, if it leaves the old files and the table as they are."""
+        try:
+            actions = _actions(self._place(number))
+        except (OSError, ValueError) as gone:
+            raise RewriteRefused(str(self._path), f"commit {number} can't be read ({gone})") from gone
+        for action in actions:
+            if "metaData" in action or "protocol" in action:
+                raise RewriteRefused(str(self._path), f"commit {number} changed its metadata or protocol")
+            removed = action.get("remove", {}).get("path")
+            if removed in old:
+                raise RewriteRefused(str(self._path), f"commit {number} removed a file that this one replaces")
+            self._active.discard(removed)
+            self._carried = _told(action.get("commitInfo", {})) or self._carried
+        self._version = number
+
+    def _entry(self, actions: Sequence[Mapping[str, Any]], now_ms: int, operation: str) -> bytes:
+        info = {
+            "timestamp": now_ms,
+            "operation": operation,
+            "operationParameters": {"predicate": "[]"},
+            "isBlindAppend": False,
+            "engineInfo": "payhook",
+            "txnId": str(uuid.uuid4()),
+            **self._carried,
+            "payhook.kind": KIND,
+        }
+        lines = [{"commitInfo": info}, *actions]
+        return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode()
+
+    def _last_told(self, version: int) -> dict[str, str]:
+        """What the last commit that says anything says, as far as the log goes back."""
+        for number in range(version, -1, -1):
+            try:
+                infos = [action["commitInfo"] for action in _actions(self._place(number)) if "commitInfo" in action]
+            except FileNotFoundError:
+                break
+            except ValueError as torn:
+                raise RewriteRefused(str(self._path), f"commit {number} can't be read ({torn})") from torn
+            for told in map(_told, infos):
+                if told:
+                    return told
+        return {}
+
+    def _last_checkpoint(self) -> int:
+        try:
+            return int(json.loads((self._path / LOG / "_last_checkpoint").read_bytes())["version"])
+        except FileNotFoundError:
+            return -1
+        except (ValueError, KeyError, TypeError) as torn:
+            raise RewriteRefused(str(self._path), f"its last checkpoint isn't told ({torn})") from torn
+
+    def _place(self, number: int) -> Path:
+        return self._path / LOG / f"{number:020}.json"
+
+
+def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
+    """What the log says of a file (`journal.append`), a row group at a time."""
+    with pq.ParquetFile(file) as parquet:
+        ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
+        told = [
+            _statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
+            for number in range(parquet.num_row_groups)
+        ]
+        rows = parquet.metadata.num_rows
+    least, greatest, nulls = ([one[name] for one in told] for name in ("minValues", "maxValues", "nullCount"))
+    return {
+        "numRecords": rows,
+        "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
+        "maxValues": {name: max(found) for name in ranged if (found := _of(greatest, name))},
+        "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
+    }
+
+
+def _of(told: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [one[name] for one in told if name in one]
+
+
+def _has_range(schema: pa.Schema, name: str) -> bool:
+    at = schema.get_field_index(name)
+    return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
+
+
+def _add(file: Path, stats: Mapping[str, Any], at_ms: int, drops_rows: bool) -> dict[str, Any]:
+    """``at_ms`` is when the youngest of its rows came: readers of bodies begin with the newest files."""
+    return {
+        "add": {
+            "path": file.name,
+            "partitionValues": {},
+            "size": file.stat().st_size,
+            "modificationTime": at_ms,
+            "dataChange": drops_rows,
+            "stats": json.dumps(stats, ensure_ascii=False),
+        }
+    }
+
+
+def _remove(file: DataFile, now_ms: int, drops_rows: bool) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": file.name,
+            "deletionTimestamp": now_ms,
+            "dataChange": drops_rows,
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": file.size,
+        }
+    }
+
+
+def _told(info: Mapping[str, Any]) -> dict[str, str]:
+    return {name: text for name, text in info.items() if name.startswith(CARRIED) and name not in NOT_CARRIED}
+
+
+def _actions(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in place.read_bytes().splitlines() if line]

@@ -1,0 +1,186 @@
+"""Maintains tables one after the other; what goes wrong with one costs only that one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from core.clock import Clock, to_micros
+from core.errors import PayhookError
+from journal.append import LOG
+from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
+from ledger.maintain.compact import clear, rewrite
+from ledger.maintain.plan import PASSES_MAX, Limits, plan
+from ledger.maintain.redact import finish
+from ledger.maintain.report import Report, TableReport
+from ledger.maintain.retention import drop, find_expired
+from ledger.maintain.session import Session
+from ledger.maintain.tables import ORDERED_BY, SORTED_BY, LakeTable, StreamTables, behind_since
+from ledger.maintain.vacuum import Files, keep_since, unused, vacuum
+from ledger.redactions import Redactions
+from ledger.settings import MaintainSettings
+
+log = logging.getLogger(__name__)
+
+PROBLEM_CHARS_MAX = 500
+FAILURES = (PayhookError, DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
+_ENTRY = re.compile(r"\d{20}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a maintenance works with. ``dry_run``: nothing is changed. ``bodies_days``: 0 keeps bodies for ever."""
+
+    session: Session
+    settings: MaintainSettings
+    clock: Clock
+    dry_run: bool = False
+    bodies_days: int = 0
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.settings.file_rows, self.settings.file_mb << 20, self.settings.files_min)
+
+    @property
+    def now_ms(self) -> int:
+        return to_micros(self.clock.now()) // 1_000
+
+
+def maintain(streams: Iterable[StreamTables], job: Job) -> Report:
+    """Compacts, makes checkpoints, and takes old files off the disk, table by table.
+
+    The caller holds `sole_maintenance`. May be ended at any moment: what isn't committed isn't part of any table.
+    """
+    began_s = job.clock.monotonic()
+    tables = tuple(_maintained(stream, table, job) for stream in streams for table in stream.tables())
+    return Report(job.clock.now(), job.clock.monotonic() - began_s, job.dry_run, tables)
+
+
+def _maintained(stream: StreamTables, table: LakeTable, job: Job) -> TableReport:
+    began_s = job.clock.monotonic()
+    report = TableReport(table.stream, table.kind, table.path, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+    try:
+        for step in _steps(stream, table, report, job):
+            report = step
+    except FAILURES as failed:
+        log.warning("%s of %s couldn't be maintained: %s", table.kind, table.stream, failed)
+        report = replace(report, problem=" ".join(str(failed).split())[:PROBLEM_CHARS_MAX])
+    return replace(report, seconds=job.clock.monotonic() - began_s)
+
+
+def _steps(stream: StreamTables, table: LakeTable, report: TableReport, job: Job) -> Iterator[TableReport]:
+    """The report after each step: what was done before a failure is told too."""
+    if not job.dry_run:
+        clear(table.path)
+    before = snapshot(table.path, ORDERED_BY[table.kind])
+    files, size, entries = len(before.names), before.bytes, log_length(table.path)
+    report = replace(report, files_before=files, bytes_before=size, log_before=entries)
+    yield replace(report, files_after=files, bytes_after=size, log_after=entries)
+    if table.kind == "bodies":
+        report = replace(report, bodies_dropped=_removed_bodies(stream, job))
+        yield _after(report, table.path)
+        before = snapshot(table.path)
+    groups = plan(before.files, job.limits, by_day=table.kind == "bodies")
+    if job.dry_run:
+        yield _foretold(stream, table, report, groups, job)
+        return
+    if groups:
+        compact(table, before, job)
+        checkpoint(table.path)
+        report = _after(report, table.path)
+        yield report
+    elif report.bodies_dropped:
+        checkpoint(table.path)
+    freed = vacuum(job.session, table.path, job.clock.now(), _kept_since(stream, table, job))
+    yield replace(_after(report, table.path), freed_files=freed.count, freed_bytes=freed.bytes)
+
+
+def _removed_bodies(stream: StreamTables, job: Job) -> int:
+    """Bodies that were redacted or whose time is over; in a dry run, that would be."""
+    acts = Redactions(stream.redactions) if stream.redactions is not None else None
+    redacted = 0 if acts is None else len(acts.unfinished(stream.stream))
+    if acts is not None and not job.dry_run:
+        redacted = finish(stream, acts, job.clock)
+    if not job.bodies_days:
+        return redacted
+    expired = find_expired(job.session, stream, job.clock.now() - timedelta(days=job.bodies_days))
+    if job.dry_run:
+        return redacted + expired.count
+    return redacted + drop(job.session, expired, lambda: job.now_ms, job.limits.bytes_max)
+
+
+def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
+    """Puts small files together until no group of them is left."""
+    rewriter = Rewriter(before)
+    files = {one.name: one for one in before.files}
+    by_day = table.kind == "bodies"
+    try:
+        for _ in range(PASSES_MAX):
+            for group in plan(files.values(), job.limits, by_day=by_day):
+                new = _rewritten(table, before, rewriter, group, job)
+                for one in group:
+                    del files[one.name]
+                files |= {one.name: one for one in new}
+    finally:
+        clear(table.path)
+
+
+def _rewritten(
+    table: LakeTable, before: Snapshot, rewriter: Rewriter, group: list[DataFile], job: Job
+) -> list[DataFile]:
+    rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind])
+    return rewriter.replace(group, rewritten.files, job.now_ms)
+
+
+def checkpoint(path: Path) -> None:
+    """Readers begin with it. The log's entries stay: its writer removes them, once it has seen them."""
+    DeltaTable(str(path)).create_checkpoint()
+
+
+def log_length(path: Path) -> int:
+    """Commits since the last checkpoint: a reader that opens the table reads each."""
+    folder = path / LOG
+    try:
+        since = int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        since = -1
+    numbers = (int(one.name[:20]) for one in folder.iterdir() if _ENTRY.fullmatch(one.name))
+    return sum(number > since for number in numbers)
+
+
+def _kept_since(stream: StreamTables, table: LakeTable, job: Job) -> datetime:
+    retention = timedelta(hours=job.settings.retention_h)
+    return keep_since(job.clock.now(), retention, behind_since(stream) if table.kind == "journal" else None)
+
+
+def _foretold(
+    stream: StreamTables, table: LakeTable, report: TableReport, groups: list[list[DataFile]], job: Job
+) -> TableReport:
+    """What would be done; of bytes only those that may leave the disk are known before."""
+    gone: Files = unused(table.path, _kept_since(stream, table, job))
+    after = report.files_before - sum(map(len, groups)) + len(groups)
+    return replace(
+        report,
+        files_after=after,
+        bytes_after=report.bytes_before,
+        log_after=0 if groups else report.log_before,
+        freed_files=gone.count,
+        freed_bytes=gone.bytes,
+    )
+
+
+def _after(report: TableReport, path: Path) -> TableReport:
+    actions = pa.table(DeltaTable(str(path)).get_add_actions())
+    size = sum(actions["size_bytes"].to_pylist())
+    return replace(report, files_after=actions.num_rows, bytes_after=size, log_after=log_length(path))

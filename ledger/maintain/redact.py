@@ -1,0 +1,174 @@
+"""Removes one event's body for good: from the table, and from every file on the disk that ever held it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from core.clock import Clock, to_micros
+from core.decision import OPEN_DECISIONS, Decision
+from core.errors import PayhookError
+from journal.append import _sync
+from journal.bodies import BODIES_SCHEMA
+from journal.rewrite import DataFile, Rewriter, snapshot
+from journal.schema import JournalRow, from_arrow
+from ledger.maintain.compact import STAGING, clear
+from ledger.maintain.tables import StreamTables
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions
+
+ROWS_PER_READ = 2_000
+IN_FLIGHT_S_MAX = 600.0
+"""A file is named by its commit within milliseconds; an append that took longer isn't believed (`journal.append`)."""
+
+
+class EventUnknown(PayhookError):
+    """No row of the journal has this event key, or none of its rows refers to a body."""
+
+    def __init__(self, event_key: str) -> None:
+        self.event_key = event_key
+        super().__init__(f"the journal knows no body of an event {event_key}: nothing was removed")
+
+
+class EventOpen(PayhookError):
+    """Something still waits for the body."""
+
+    def __init__(self, event_key: str, item_seq: int, decision: str) -> None:
+        self.event_key = event_key
+        self.item_seq = item_seq
+        self.decision = decision
+        super().__init__(
+            f"the body of {event_key} is still needed: item {item_seq} is open, its last decision is {decision}. "
+            f"Nothing was removed. Settle it first (`payhook dlq show {item_seq}`)."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Whose body is to go, who says so, and why."""
+
+    event_key: str
+    actor: str
+    reason: str
+
+
+def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock) -> list[Redaction]:
+    """Removes every body that rows of an event refer to; returns what was written down, which is before they go.
+
+    The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
+
+    :raises EventUnknown, EventOpen: see there; nothing was changed
+    :raises RewriteRefused: somebody else rewrites the bodies; the next maintenance finishes it
+    """
+    rows = _rows(stream.journal, pc.field("event_key") == order.event_key)
+    first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
+    if not first_seqs:
+        raise EventUnknown(order.event_key)
+    _check_closed(stream.journal, order.event_key, first_seqs)
+    now = clock.now()
+    acts = [
+        Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
+        for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
+    ]
+    redactions.add(acts)
+    finish(stream, redactions, clock)
+    return acts
+
+
+def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
+    """Does what was ordered and isn't done; returns how many bodies that were.
+
+    :raises RewriteRefused: somebody else rewrites the bodies
+    """
+    acts = redactions.unfinished(stream.stream)
+    if not acts:
+        return 0
+    hashes = {one.body_sha256 for one in acts}
+    if DeltaTable.is_deltatable(str(stream.bodies)) and not purge(stream.bodies, hashes, clock):
+        return 0
+    now = clock.now()
+    redactions.add([replace(one, act=DONE, at=now) for one in acts])
+    return len(acts)
+
+
+def purge(bodies: Path, hashes: Collection[str], clock: Clock) -> bool:
+    """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
+
+    Whoever is reading one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as
+    long as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
+    be about to be committed, and is left to the next run.
+    """
+    before = snapshot(bodies)
+    rewriter = Rewriter(before)
+    replaced = [file for file in before.files if _holds(bodies / file.name, hashes)]
+    try:
+        for file in replaced:
+            rewriter.replace([file], _without(bodies, file, hashes), to_micros(clock.now()) // 1_000, drops_rows=True)
+    finally:
+        clear(bodies)
+    for file in replaced:
+        (bodies / file.name).unlink(missing_ok=True)
+    named = snapshot(bodies).names
+    left = [file for file in bodies.glob("*.parquet") if file.name not in named and _held(file, hashes)]
+    old = [file for file in left if clock.now().timestamp() - file.stat().st_mtime > IN_FLIGHT_S_MAX]
+    for unnamed in old:
+        unnamed.unlink(missing_ok=True)
+    _sync(bodies)
+    return len(old) == len(left)
+
+
+def _held(file: Path, hashes: Collection[str]) -> bool:
+    """Of a file that the table doesn't name. What can't be read was left half written, or is just being written."""
+    try:
+        return _holds(file, hashes)
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _holds(file: Path, hashes: Collection[str]) -> bool:
+    wanted = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
+    return bool(ds.dataset(file, format="parquet").count_rows(filter=wanted))
+
+
+def _without(bodies: Path, file: DataFile, hashes: Collection[str]) -> list[Path]:
+    """A staged file with the other bodies of one; none where there is no other."""
+    staged = bodies / STAGING / file.name
+    staged.parent.mkdir(exist_ok=True)
+    rows = 0
+    with pq.ParquetWriter(staged, BODIES_SCHEMA, compression="zstd", store_schema=False) as writer:
+        for batch in _batches(bodies / file.name):
+            others = batch.filter(pc.invert(pc.is_in(batch["body_sha256"], pa.array(sorted(hashes), pa.string()))))
+            writer.write_table(others)
+            rows += others.num_rows
+    return [staged] if rows else []
+
+
+def _batches(file: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
+            yield pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
+
+
+def _check_closed(journal: Path, event_key: str, hashes: Collection[str]) -> None:
+    """
+    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
+    """
+    referring = _rows(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
+    items = pa.array(sorted({one.item_seq for one in referring}), pa.int64())
+    last: dict[int, JournalRow] = {}
+    for row in _rows(journal, pc.field("item_seq").isin(items)):
+        last[row.item_seq] = row
+    for item_seq, row in sorted(last.items()):
+        is_command = row.first and row.decision is Decision.REPLAYED
+        if row.decision in OPEN_DECISIONS and not is_command:
+            raise EventOpen(event_key, item_seq, row.decision.value)
+
+
+def _rows(journal: Path, wanted: pc.Expression) -> list[JournalRow]:
+    return from_arrow(DeltaTable(str(journal)).to_pyarrow_dataset().to_table(filter=wanted).sort_by("seq"))

@@ -1,0 +1,137 @@
+"""Who had which body removed, and why: an append-only table whose rows are chained, written before the body goes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from core.clock import from_micros, to_micros, to_rfc3339
+from core.errors import PayhookError
+from journal.append import Appender, AppTransaction
+from journal.chain import GENESIS, extend
+from journal.schema import TIMESTAMP
+
+REDACTIONS_SCHEMA = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("act", pa.string(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("event_key", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("body_sha256", pa.string(), nullable=False),
+        pa.field("actor", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("at", TIMESTAMP, nullable=False),
+        pa.field("chain", pa.string(), nullable=False),
+    ]
+)
+CONFIGURATION = {
+    "delta.appendOnly": "true",
+    # Rows are few and for ever; their commits say nothing that the rows don't.
+    "delta.checkpointInterval": "100",
+}
+APP_ID = "payhook-redactions"
+ORDERED, DONE = "ordered", "done"
+
+
+class RedactionsBroken(PayhookError):
+    """The table's rows don't follow one another: one was changed, removed or put in."""
+
+    def __init__(self, path: str, number: int) -> None:
+        self.path = path
+        self.number = number
+        super().__init__(
+            f"redactions {path}: row {number} doesn't follow from the one before it. Somebody wrote to the table: keep "
+            "it as it is, restore it from a backup, and find out who did."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """One act. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq`` is the event's first row."""
+
+    number: int
+    act: str
+    stream: str
+    event_key: str
+    seq: int
+    body_sha256: str
+    actor: str
+    reason: str
+    at: datetime
+    chain: str = ""
+
+    def chained(self, head: str) -> str:
+        """The chain's head after this row."""
+        fields = (*astuple(self)[:-2], to_rfc3339(self.at))
+        return extend(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Redactions:
+    """The table at ``path``, which is made with the first act."""
+
+    path: Path
+
+    def all(self) -> list[Redaction]:
+        """Every act, oldest first.
+
+        :raises RedactionsBroken: see there
+        """
+        if not DeltaTable.is_deltatable(str(self.path)):
+            return []
+        rows = DeltaTable(str(self.path)).to_pyarrow_dataset().to_table().sort_by("number")
+        found = [_redaction(one) for one in rows.to_pylist()]
+        head = GENESIS
+        for number, one in enumerate(found, 1):
+            head = one.chained(head)
+            if (one.number, one.chain) != (number, head):
+                raise RedactionsBroken(str(self.path), number)
+        return found
+
+    def unfinished(self, stream: str) -> list[Redaction]:
+        """What was ordered of a stream's bodies and isn't done: the process died, or the disk failed."""
+        acts = [one for one in self.all() if one.stream == stream]
+        done = {one.body_sha256 for one in acts if one.act == DONE}
+        return [one for one in acts if one.act == ORDERED and one.body_sha256 not in done]
+
+    def add(self, acts: Sequence[Redaction]) -> None:
+        """Appends acts in one commit; their numbers and chain are set here.
+
+        :raises Overtaken: another process wrote meanwhile; nothing was written
+        """
+        if not acts:
+            return
+        _make(self.path)
+        appender = Appender.open(str(self.path))
+        before = self.all()
+        head, rows = before[-1].chain if before else GENESIS, []
+        for number, act in enumerate(acts, len(before) + 1):
+            fields = {**{name: getattr(act, name) for name in REDACTIONS_SCHEMA.names}, "number": number}
+            head = Redaction(**fields).chained(head)
+            rows.append({**fields, "chain": head})
+        table = pa.Table.from_pylist(rows, schema=REDACTIONS_SCHEMA)
+        appender.append(table, AppTransaction(APP_ID, len(before) + len(acts)))
+
+
+def _redaction(row: dict[str, Any]) -> Redaction:
+    return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
+
+
+def _make(path: Path) -> None:
+    if DeltaTable.is_deltatable(str(path)):
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(str(path), REDACTIONS_SCHEMA, name="redactions", configuration=CONFIGURATION)
+    except DeltaError:
+        if not DeltaTable.is_deltatable(str(path)):
+            raise

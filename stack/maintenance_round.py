@@ -1,0 +1,141 @@
+"""One maintenance of a data folder's lake: ``python -m stack.maintenance_round``, from a schedule of one's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import SystemClock
+from core.errors import PayhookError
+from core.log import configure_logging
+from core.routing import MODES, stream_of, topics_of
+from journal.append import TableError
+from ledger.maintain import Job, MaintenanceRunning, Report, Session, StreamTables, maintain, sole_maintenance
+from ledger.maintain.redact import EventUnknown, Order, redact
+from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect
+from ledger.redactions import Redaction, Redactions
+from ledger.spark import open_read_session
+from stack.endpoints import write_whole
+from stack.jars import spark_jars
+from stack.layout import Layout
+from stack.settings import Settings, load_settings, streams_of
+
+log = logging.getLogger("maintenance")
+
+NICE = 10
+"""What decides payments goes first on a processor that isn't enough for both."""
+
+LAID_OUT_FOR_ROWS = 10_000_000
+"""A session for many rows compiles its queries and splits its shuffles."""
+
+
+def stream_tables(settings: Settings) -> list[StreamTables]:
+    """Every configured work stream's tables, of live traffic and of test traffic."""
+    layout, streams = Layout(settings.data_dir), streams_of(settings)
+    found = []
+    for mode in MODES:
+        for name, stream in streams.items():
+            places = layout.stream(stream_of(name, mode))
+            reading = [stream_of(other, mode) for other, one in streams.items() if one.source_stream == name]
+            found.append(
+                StreamTables(
+                    stream=places.stream,
+                    journal=places.journal,
+                    bodies=places.bodies,
+                    postings=places.postings if "postings" in stream.derived else None,
+                    readers=tuple(layout.stream(other).journal for other in reading),
+                    redactions=places.derived("redactions"),
+                )
+            )
+    return found
+
+
+def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
+    """One round over everything, in this process; its report is also kept in the run folder.
+
+    :raises MaintenanceRunning: another process is at it
+    """
+    clock, layout = SystemClock(), Layout(settings.data_dir)
+    with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
+        report = maintain(
+            stream_tables(settings), Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
+        )
+        if not dry_run:
+            write_whole(layout.maintained, report.as_json() + "\n")
+    return report
+
+
+def collect_receipts(settings: Settings) -> int:
+    """Takes what the receiver answered since the last round into its table; returns how many receipts.
+
+    :raises ReceiptsUnread: Kafka doesn't answer; they stay there
+    """
+    layout, rows = Layout(settings.data_dir), 0
+    for mode in settings.ingest.modes:
+        topic = KafkaReceipts(settings.kafka.bootstrap_servers, topics_of(mode).receipts)
+        try:
+            rows += collect(topic, ReceiptsTable(str(layout.ledger(mode).derived("receipts")))).rows
+        finally:
+            topic.close()
+    return rows
+
+
+def redact_event(settings: Settings, stream: str, order: Order) -> list[Redaction]:
+    """Removes the body of one event of a stream for good.
+
+    :raises MaintenanceRunning: maintenance is at it; run it again
+    :raises EventUnknown, EventOpen: nothing was changed
+    """
+    clock = SystemClock()
+    (tables,) = (one for one in stream_tables(settings) if one.stream == stream)
+    assert tables.redactions is not None
+    if not DeltaTable.is_deltatable(str(tables.journal)):
+        raise EventUnknown(order.event_key)
+    with sole_maintenance(Layout(settings.data_dir).run, clock.now()):
+        return redact(tables, Redactions(tables.redactions), order, clock)
+
+
+def _open(settings: Settings) -> SparkSession:
+    chosen = settings.ledger.maintain
+    return open_read_session(
+        "payhook maintain", chosen.master, chosen.driver_memory, spark_jars(), settings.data_dir, LAID_OUT_FOR_ROWS
+    )
+
+
+def main() -> int:
+    configure_logging()
+    os.nice(NICE)
+    try:
+        settings = load_settings()
+        _collect(settings)
+        report = run_once(settings)
+    except MaintenanceRunning as other:
+        log.info("%s", other)
+        return 0
+    except PayhookError as problem:
+        log.error("%s", problem)
+        return 1
+    for table in report.tables:
+        told = f"{table.files_before} files to {table.files_after}, {table.freed_files} left the disk"
+        log.info("%s of %s: %s%s", table.table, table.stream, told, f"; {table.problem}" if table.problem else "")
+    return 0 if report.ok else 1
+
+
+def _collect(settings: Settings) -> None:
+    """Receipts that can't be had now wait on their topic; the lake is maintained all the same."""
+    try:
+        log.info("%d receipts", collect_receipts(settings))
+    except (ReceiptsUnread, TableError, OSError) as failed:
+        log.error("%s", failed)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # As cli.main: delta-rs's threads can abort an interpreter that takes its time to end.
+    os._exit(code)

@@ -1,0 +1,67 @@
+"""A whole stack that maintains its lake by itself, every few seconds, while webhooks are decided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from load.client import wait_for
+from load.embedded import embedded_stack, payhook
+from stack.layout import Layout
+from tests.e2e.conftest import Stack, assert_once
+
+pytestmark = pytest.mark.timeout(400)
+ROUND_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PAYHOOK_LEDGER__MAINTAIN__EVERY_S", "3")
+        patch.setenv("PAYHOOK_LEDGER__MAINTAIN__FILES_MIN", "8")
+        with embedded_stack(tmp_path_factory.mktemp("maintained")) as data_dir:
+            yield Stack(data_dir)
+
+
+def report(data_dir: Path) -> dict[str, Any]:
+    """The last round's."""
+    told: dict[str, Any] = json.loads(Layout(data_dir).maintained.read_text("utf-8"))
+    return told
+
+
+def journal(data_dir: Path) -> dict[str, Any]:
+    return next(one for one in report(data_dir)["tables"] if (one["stream"], one["table"]) == ("ledger", "journal"))
+
+
+def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effect_once(stack: Stack) -> None:
+    epoch = stack.processor_status()["epoch"]
+    webhooks = []
+    for number in range(12):
+        some = stack.captures(3, f"batch-{number}")
+        stack.post(*some)
+        stack.decide(some)
+        webhooks += some
+    said = payhook("ledger", "maintain", "--json", "--data", str(stack.data_dir))
+    assert said.returncode == 0 or "running already" in said.stderr, said.stderr
+    assert wait_for(lambda: Layout(stack.data_dir).maintained.exists() and report(stack.data_dir)["ok"], ROUND_S)
+    assert wait_for(lambda: journal(stack.data_dir)["files_after"] < 8, ROUND_S), report(stack.data_dir)
+    more = stack.captures(5, "afterwards")
+    stack.post(*more)
+    assert_once(stack, webhooks + more)
+    assert stack.processor_status()["epoch"] == epoch, "the processor went on in its epoch"
+    stack.verify()
+
+
+def test_it_ends_with_the_stack(stack: Stack) -> None:
+    states = json.loads(Layout(stack.data_dir).supervisor.read_text("utf-8"))["states"]
+    assert states["maintenance"] == "running"
+    payhook("down", "--data", str(stack.data_dir))
+    left = [
+        one for one in psutil.process_iter(["cmdline"]) if "stack.maintenance" in " ".join(one.info["cmdline"] or [])
+    ]
+    assert [one for one in left if one.environ().get("PAYHOOK_DATA_DIR") == str(stack.data_dir)] == []

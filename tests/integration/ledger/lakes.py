@@ -1,0 +1,108 @@
+"""Lakes of many small commits, by the real writers: what maintenance finds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from core.clock import Clock, SystemClock
+from core.decision import Decision
+from core.money import Money
+from core.work import Posting, postings_to_json
+from journal.bodies import BodyStore
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from journal.writer import JournalWriter
+from ledger.maintain import Job, Session, StreamTables
+from ledger.postings import PostingsWriter
+from ledger.settings import MaintainSettings
+from tests.unit.journal.rows import STARTS, marks, row, sha
+
+
+def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> Job:
+    days = settings.pop("bodies_days", 0)
+    chosen = MaintainSettings(**{"file_rows": 1_000, "files_min": 8, **settings})
+    return Job(Session(lambda: spark), chosen, clock or SystemClock(), dry_run, days)
+
+
+@dataclass
+class Lake:
+    """A ledger stream's tables and their one writer."""
+
+    tables: StreamTables
+    writer: JournalWriter
+    bodies: BodyStore
+    postings: PostingsWriter
+    seq: int = 0
+    slowest_s: float = 0.0
+    at: datetime | None = field(default=None)
+
+    @classmethod
+    def under(cls, folder: Path) -> Lake:
+        lake = folder / "lake"
+        tables = StreamTables("ledger", lake / "journal" / "ledger", lake / "bodies", lake / "postings")
+        writer = JournalWriter.create_or_open(str(tables.journal), "ledger")
+        writer.begin_epoch(STARTS)
+        assert tables.postings is not None
+        return cls(tables, writer, BodyStore(str(tables.bodies)), PostingsWriter.open(str(tables.postings)))
+
+    def commit(self, count: int = 2, **changes: Any) -> list[JournalRow]:
+        """A batch as the processor commits it: bodies, journal, postings."""
+        began_s = time.monotonic()
+        at = self.at or datetime.now(UTC)
+        rows = [row(seq, **self._booked(seq, at, changes)) for seq in range(self.seq + 1, self.seq + 1 + count)]
+        self.bodies.append([(sha(f"body {one.seq - 1}"), f"body {one.seq - 1}".encode()) for one in rows])
+        self.writer.commit(rows, marks(rows[-1].seq), rows[0].seq - 1, {"breakers": f"after {self.seq}"})
+        self.postings.follow(rows)
+        self.seq = rows[-1].seq
+        self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
+        return rows
+
+    def follow(
+        self, of: JournalRow, decision: Decision, at: datetime | None = None, *, published: bool = True
+    ) -> JournalRow:
+        """One more row of an item; whether its dead letters are on their topic by then."""
+        self.seq += 1
+        changes = {"item_seq": of.item_seq, "first": False, "decision": decision, "event_key": of.event_key}
+        later = row(self.seq, of.offset, body_sha256=of.body_sha256, decided_at=at or datetime.now(UTC), **changes)
+        until = max(one[0] for one in JournalReader(str(self.tables.journal)).state().marks.values())
+        self.writer.commit([later], marks(until), self.seq - 1 if published else 0)
+        return later
+
+    def commits(self, batches: int, **changes: Any) -> None:
+        for _ in range(batches):
+            self.commit(**changes)
+
+    @contextmanager
+    def committing(self, every_s: float = 0.02) -> Iterator[None]:
+        """Batch after batch for as long as the ``with`` lasts; what one raises is raised at its end."""
+        stop = threading.Event()
+
+        def commit_on() -> None:
+            while not stop.wait(every_s):
+                self.commit()
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(commit_on)
+            try:
+                yield
+            finally:
+                stop.set()
+            writing.result()
+
+    def _booked(self, seq: int, at: datetime, changes: dict[str, Any]) -> dict[str, Any]:
+        money = Money(1_000 + seq, "EUR")
+        lines = (("provider:stripe:clearing", "debit"), ("merchant:m-1:payable", "credit"))
+        booked = postings_to_json([Posting(account, side, money) for account, side in lines])  # type: ignore[arg-type]
+        about = {"provider": "stripe", "mode": "live", "fact_key": f"stripe:ch_{seq}", "fact_sha256": sha(f"ch {seq}")}
+        settled = {"postings": booked} if changes.get("decision", Decision.APPLIED) is Decision.APPLIED else {}
+        return {"decided_at": at, "received_at": at, **about, **settled, **changes}

@@ -1,0 +1,182 @@
+"""One body is removed for good: written down first, then gone from every file, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import journal.bodies
+from core.clock import SystemClock
+from core.decision import Decision
+from journal.bodies import BodyStore
+from journal.reader import JournalReader
+from journal.rewrite import RewriteRefused
+from ledger.body_fates import fates
+from ledger.maintain import StreamTables, maintain
+from ledger.maintain.redact import EventOpen, EventUnknown, Order, redact
+from ledger.redactions import DONE, ORDERED, Redactions
+from tests.integration.ledger.lakes import Lake, job
+from tests.integration.ledger.test_maintain import verified
+from tests.unit.journal.rows import sha
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake.under(tmp_path)
+    made.tables = StreamTables(
+        "ledger", made.tables.journal, made.tables.bodies, made.tables.postings, (), tmp_path / "lake" / "redactions"
+    )
+    made.commits(10)
+    return made
+
+
+def order(offset: int) -> Order:
+    return Order(f"stripe:evt_{offset}:charge.succeeded", "ada", "a person asked to be forgotten")
+
+
+def acts(lake: Lake) -> Redactions:
+    assert lake.tables.redactions is not None
+    return Redactions(lake.tables.redactions)
+
+
+def settle(lake: Lake) -> None:
+    """As minutes later: files are no more just being written."""
+    at = time.time() - 3_600
+    for file in lake.tables.bodies.glob("*.parquet"):
+        os.utime(file, (at, at))
+
+
+def held_on_disk(lake: Lake, offset: int) -> list[str]:
+    """Every file in the folder, named by the table or not, that has the bytes."""
+    wanted = f"body {offset}".encode()
+    return [
+        file.name for file in lake.tables.bodies.glob("*.parquet") if wanted in pq.read_table(file)["body"].to_pylist()
+    ]
+
+
+def test_the_body_leaves_the_disk_at_once_and_all_others_stay(lake: Lake) -> None:
+    (act,) = redact(lake.tables, acts(lake), order(4), CLOCK)
+    assert (act.seq, act.body_sha256, act.actor) == (5, sha("body 4"), "ada")
+    assert held_on_disk(lake, 4) == []
+    others = [sha(f"body {n}") for n in range(20) if n != 4]
+    assert set(lake.bodies.fetch([*others, sha("body 4")])) == set(others)
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE]
+    lake.commit()
+    assert verified(lake)
+
+
+def test_replaced_files_that_still_hold_it_go_too(spark: SparkSession, lake: Lake) -> None:
+    maintain([lake.tables], job(spark))
+    settle(lake)
+    assert len(held_on_disk(lake, 4)) == 2, "the one that was replaced, and the one in its place"
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    assert held_on_disk(lake, 4) == []
+    assert len(held_on_disk(lake, 6)) == 2, "no other file was taken from readers"
+    assert len(lake.bodies.fetch([sha(f"body {n}") for n in range(20)])) == 19
+
+
+def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    rows = JournalReader(str(lake.tables.journal)).rows_of([5, 6])
+    assert lake.tables.redactions is not None
+    gone, kept = fates(lake.tables.bodies, lake.tables.redactions, rows)
+    assert "redacted by ada at " in str(gone) and str(gone).endswith(": a person asked to be forgotten")
+    assert (gone.fate, kept.fate) == ("redacted", "kept")
+
+
+def test_what_is_open_is_refused_and_nothing_is_written_down(lake: Lake) -> None:
+    (dead,) = lake.commit(count=1, decision=Decision.DEAD)
+    with pytest.raises(EventOpen, match=f"item {dead.seq} is open"):
+        redact(lake.tables, acts(lake), order(dead.offset), CLOCK)
+    assert acts(lake).all() == [] and held_on_disk(lake, dead.offset)
+    lake.follow(dead, Decision.PURGED)
+    redact(lake.tables, acts(lake), order(dead.offset), CLOCK)
+    assert held_on_disk(lake, dead.offset) == []
+
+
+def test_a_body_that_another_open_event_shares_is_refused(lake: Lake) -> None:
+    lake.commit(count=1, decision=Decision.RETRY, due_at=datetime.now(UTC), body_sha256=sha("body 4"))
+    with pytest.raises(EventOpen, match="item 21"):
+        redact(lake.tables, acts(lake), order(4), CLOCK)
+
+
+def test_an_event_that_nobody_knows_is_refused(lake: Lake) -> None:
+    with pytest.raises(EventUnknown):
+        redact(lake.tables, acts(lake), order(400), CLOCK)
+
+
+def test_what_was_written_down_and_not_done_is_done_by_the_next_maintenance(spark: SparkSession, lake: Lake) -> None:
+    """The process died, or the disk failed, between the two."""
+    bodies = lake.tables.bodies
+    away = bodies.with_name("away")
+    (bodies / "_delta_log").rename(away)
+    (bodies / "_delta_log").mkdir()
+    shutil.copy(away / f"{0:020}.json", bodies / "_delta_log")
+    (bodies / "_delta_log" / f"{1:020}.json").write_text("torn", "utf-8")
+    with pytest.raises(Exception):  # noqa: B017 - whichever library meets it first
+        redact(lake.tables, acts(lake), order(4), CLOCK)
+    shutil.rmtree(bodies / "_delta_log")
+    away.rename(bodies / "_delta_log")
+    assert [one.act for one in acts(lake).all()] == [ORDERED] and held_on_disk(lake, 4)
+    report = maintain([lake.tables], job(spark))
+    assert report.ok and report.tables[1].bodies_dropped == 1
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE]
+    assert held_on_disk(lake, 4) == []
+
+
+def test_a_file_that_is_about_to_be_committed_is_left_to_the_next_run(spark: SparkSession, lake: Lake) -> None:
+    named = held_on_disk(lake, 4)
+    fresh = lake.tables.bodies / "part-00000-in-flight.parquet"
+    shutil.copyfile(lake.tables.bodies / named[0], fresh)
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    assert held_on_disk(lake, 4) == [fresh.name]
+    assert [one.act for one in acts(lake).all()] == [ORDERED]
+    settle(lake)
+    maintain([lake.tables], job(spark))
+    assert held_on_disk(lake, 4) == []
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE]
+
+
+def test_the_writer_appends_meanwhile(lake: Lake) -> None:
+    with lake.committing(every_s=0.005):
+        for offset in range(10):
+            redact(lake.tables, acts(lake), order(offset), CLOCK)
+    found = lake.bodies.fetch([sha(f"body {n}") for n in range(lake.seq)])
+    assert len(found) == lake.seq - 3
+    assert verified(lake)
+
+
+def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest_first = journal.bodies._newest_first
+    looks: list[int] = []
+
+    def then_redacted(table: DeltaTable) -> Iterator[Any]:
+        files = list(newest_first(table))
+        looks.append(len(files))
+        if len(looks) == 1:
+            redact(lake.tables, acts(lake), order(4), CLOCK)
+        return iter(files)
+
+    monkeypatch.setattr(journal.bodies, "_newest_first", then_redacted)
+    store = BodyStore(str(lake.tables.bodies))
+    assert set(store.fetch([sha("body 3"), sha("body 4")])) == {sha("body 3")}
+    assert len(looks) == 2
+
+
+def test_a_rewrite_that_is_refused_is_told_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.rewrite.TRIES_MAX", 0)
+    with pytest.raises(RewriteRefused):
+        redact(lake.tables, acts(lake), order(4), CLOCK)
+    assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)

@@ -1,0 +1,112 @@
+"""`payhook ledger maintain` and `redact`, on a small lake: neither needs Spark for it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from cli.maintain_command import size
+from core.decision import Decision
+from journal.bodies import BodyStore
+from journal.writer import JournalWriter
+from ledger.maintain import sole_maintenance
+from stack.layout import Layout
+from tests.unit.journal.rows import STARTS, marks, row, sha
+
+KEY = "stripe:evt_0:charge.succeeded"
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+
+
+def payhook(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--data", str(folder)], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A journal of two events: the first is applied, the second is dead."""
+    places = Layout(tmp_path).ledger()
+    writer = JournalWriter.create_or_open(str(places.journal), "ledger")
+    writer.begin_epoch(STARTS)
+    BodyStore(str(places.bodies)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(2)])
+    writer.commit([row(1), row(2, decision=Decision.DEAD)], marks(2), 0)
+    return tmp_path
+
+
+def test_where_nothing_was_decided_it_says_so(tmp_path: Path) -> None:
+    answer = payhook(tmp_path, "ledger", "maintain")
+    assert (answer.exit_code, answer.output) == (0, "nothing has been decided yet: there is no table to maintain\n")
+
+
+def test_a_table_is_shown_with_its_files_before_and_after(folder: Path) -> None:
+    answer = payhook(folder, "ledger", "maintain")
+    assert answer.exit_code == 0
+    assert "journal" in answer.output and "all tables are as they should be" in answer.output
+    dry = payhook(folder, "ledger", "maintain", "--dry-run")
+    assert "dry run: nothing was changed" in dry.output
+
+
+def test_the_report_is_json_where_asked(folder: Path) -> None:
+    told = json.loads(payhook(folder, "ledger", "maintain", "--json").output)
+    assert told["ok"] and [one["table"] for one in told["tables"]] == ["journal", "bodies"]
+    assert (told["tables"][0]["files_before"], told["tables"][0]["files_after"]) == (1, 1)
+    assert json.loads((folder / "run" / "maintained.json").read_text("utf-8")) == told
+
+
+def test_a_second_one_says_that_the_first_is_at_it(folder: Path) -> None:
+    with sole_maintenance(folder / "run", datetime.now(UTC)):
+        for words in (("maintain",), ("redact", KEY, "--actor", "ada", "--reason", "asked")):
+            answer = payhook(folder, "ledger", *words)
+            assert answer.exit_code == 1 and "maintenance is running already" in answer.output
+
+
+def test_a_table_that_cannot_be_maintained_is_named_and_the_exit_is_1(folder: Path) -> None:
+    checkpoint = Layout(folder).ledger().journal / "_delta_log" / f"{0:020}.json"
+    checkpoint.write_text("torn", "utf-8")
+    answer = payhook(folder, "ledger", "maintain")
+    assert answer.exit_code == 1
+    assert "ledger, journal: " in answer.output and "not all was done" in answer.output
+
+
+def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
+    assert "redacted" not in payhook(folder, "ledger", "event", KEY).output
+    answer = payhook(folder, "ledger", "redact", KEY, "--actor", "ada", "--reason", "request 17")
+    assert answer.exit_code == 0 and sha("body 0") in answer.output
+    shown = payhook(folder, "ledger", "event", KEY).output
+    assert f"body {sha('body 0')}: redacted by ada at " in shown and ": request 17" in shown
+    (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
+    assert (told["fate"], told["actor"], told["reason"]) == ("redacted", "ada", "request 17")
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [("stripe:evt_1:charge.succeeded", "item 2 is open"), ("stripe:evt_9:charge.succeeded", "knows no body")],
+)
+def test_what_is_open_or_unknown_is_refused_with_the_reason(folder: Path, key: str, problem: str) -> None:
+    answer = payhook(folder, "ledger", "redact", key, "--actor", "ada", "--reason", "asked")
+    assert answer.exit_code == 1 and problem in answer.output
+    assert not (folder / "lake" / "redactions").exists()
+
+
+def test_where_there_is_no_journal_no_event_is_known(tmp_path: Path) -> None:
+    answer = payhook(tmp_path, "ledger", "redact", KEY, "--actor", "ada", "--reason", "asked")
+    assert answer.exit_code == 1 and "knows no body" in answer.output
+
+
+def test_sizes_are_for_people() -> None:
+    assert [size(count) for count in (0, 999, 1_500, 2_340_000, 12_000_000_000)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "2.3 MB",
+        "12.0 GB",
+    ]

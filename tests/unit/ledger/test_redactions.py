@@ -1,0 +1,63 @@
+"""Acts of redaction: appended, chained, and told apart from what is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions, RedactionsBroken
+
+AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
+
+
+@pytest.fixture
+def redactions(tmp_path: Path) -> Redactions:
+    return Redactions(tmp_path / "redactions")
+
+
+def act(sha256: str, kind: str = ORDERED, stream: str = "ledger") -> Redaction:
+    return Redaction(0, kind, stream, "stripe:evt_1:charge", 7, sha256, "ada", "a person asked", AT)
+
+
+def test_acts_are_read_as_they_were_written_and_follow_one_another(redactions: Redactions) -> None:
+    assert redactions.all() == []
+    redactions.add([act("a"), act("b")])
+    redactions.add([act("a", DONE)])
+    found = redactions.all()
+    assert [(one.number, one.act, one.body_sha256) for one in found] == [
+        (1, ORDERED, "a"),
+        (2, ORDERED, "b"),
+        (3, DONE, "a"),
+    ]
+    assert replace(found[0], number=0, chain="") == act("a")
+
+
+def test_what_was_ordered_and_is_not_done_is_known(redactions: Redactions) -> None:
+    redactions.add([act("a"), act("b"), act("c", stream="ledger-test")])
+    redactions.add([act("a", DONE)])
+    assert [one.body_sha256 for one in redactions.unfinished("ledger")] == ["b"]
+    assert [one.body_sha256 for one in redactions.unfinished("ledger-test")] == ["c"]
+
+
+def test_no_row_can_be_removed_or_changed(redactions: Redactions) -> None:
+    redactions.add([act("a")])
+    with pytest.raises(DeltaError):
+        DeltaTable(str(redactions.path)).delete("number = 1")
+
+
+@pytest.mark.parametrize("change", [{"reason": "another"}, {"actor": "eve"}, {"number": 5}, {"chain": "0" * 64}])
+def test_a_row_that_was_put_in_by_hand_is_found(redactions: Redactions, change: dict[str, object]) -> None:
+    redactions.add([act("a")])
+    redactions.add([act("b")])
+    rows = DeltaTable(str(redactions.path)).to_pyarrow_dataset().to_table().sort_by("number").to_pylist()
+    table = DeltaTable(str(redactions.path)).to_pyarrow_dataset().to_table()
+    forged = table.schema.empty_table().from_pylist([rows[0], {**rows[1], **change}], schema=table.schema)
+    other = Redactions(redactions.path.with_name("forged"))
+    write_deltalake(str(other.path), forged)
+    with pytest.raises(RedactionsBroken):
+        other.all()

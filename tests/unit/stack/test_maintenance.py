@@ -1,0 +1,110 @@
+"""Maintenance by schedule: when the next round is due, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from core.clock import to_rfc3339
+from ledger.maintain import MaintenanceRunning, sole_maintenance
+from ledger.maintain.lock import LOCK
+from stack.children import children, choose_ports
+from stack.layout import Layout
+from stack.maintenance import FIRST_S, wait_s
+from stack.maintenance_round import stream_tables
+from stack.settings import Settings
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+CHECKOUT = Path(__file__).parents[3]
+
+
+def ended(report: Path, ago_s: float) -> None:
+    report.write_text(json.dumps({"ended_at": to_rfc3339(NOW - timedelta(seconds=ago_s))}), "utf-8")
+
+
+def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp_path: Path) -> None:
+    report = tmp_path / "maintained.json"
+    assert wait_s(report, 3_600, NOW) == 3_600
+    ended(report, 600)
+    assert wait_s(report, 3_600, NOW) == 3_000
+    ended(report, 100_000)
+    assert wait_s(report, 3_600, NOW) == FIRST_S
+    report.write_text("torn", "utf-8")
+    assert wait_s(report, 3_600, NOW) == 3_600
+
+
+def test_every_streams_tables_are_maintained_in_both_modes(tmp_path: Path) -> None:
+    found = {one.stream: one for one in stream_tables(Settings(data_dir=tmp_path))}
+    assert set(found) == {"ledger", "notify", "ledger-test", "notify-test"}
+    assert found["ledger"].readers == (tmp_path / "lake" / "journal" / "notify",)
+    assert found["ledger-test"].postings == tmp_path / "lake" / "postings-test"
+    assert found["notify"].postings is None and found["notify"].bodies == tmp_path / "lake" / "bodies-notify"
+
+
+def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
+    ports = choose_ports(Settings())
+    assert "maintenance" not in [one.name for one in children(Layout(tmp_path), ports, None)]
+    last = children(Layout(tmp_path), ports, None, maintained=True)[-1]
+    assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.maintenance"), True)
+
+
+# one at a time
+
+
+def test_a_second_maintenance_is_told_who_is_at_it(tmp_path: Path) -> None:
+    with sole_maintenance(tmp_path, NOW):
+        told = f"process {os.getpid()}, since 2026-01-31T12"
+        with pytest.raises(MaintenanceRunning, match=told), sole_maintenance(tmp_path, NOW):
+            raise AssertionError("two at once")
+    with sole_maintenance(tmp_path, NOW):
+        pass
+
+
+HOLDS = """
+import sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+from ledger.maintain.lock import sole_maintenance
+with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], cwd=CHECKOUT, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(MaintenanceRunning, match=f"process {holder.pid}"), sole_maintenance(tmp_path, NOW):
+            raise AssertionError("two at once")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with sole_maintenance(tmp_path, NOW):
+        assert str(os.getpid()) in (tmp_path / LOCK).read_text("utf-8")
+
+
+# the process of the schedule
+
+
+def scheduled(folder: Path) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "PAYHOOK_DATA_DIR": str(folder), "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0.2"}
+    command = [sys.executable, "-m", "stack.maintenance"]
+    return subprocess.Popen(command, cwd=CHECKOUT, env={**env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE)
+
+
+def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -> None:
+    with scheduled(tmp_path) as running:
+        until = time.monotonic() + 60
+        while not Layout(tmp_path).maintained.exists():
+            assert running.poll() is None and time.monotonic() < until, "no round was run"
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(20) == 0
+    assert json.loads(Layout(tmp_path).maintained.read_text("utf-8"))["tables"] == []
