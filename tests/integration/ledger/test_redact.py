@@ -66,7 +66,7 @@ def held_on_disk(lake: Lake, offset: int) -> list[str]:
     ]
 
 
-def test_the_body_leaves_the_disk_at_once_and_all_others_stay(lake: Lake) -> None:
+def test_the_body_leaves_the_disk_at_once_and_all_others_stay(spark: SparkSession, lake: Lake) -> None:
     (act,) = redact(lake.tables, acts(lake), order(4), CLOCK)
     assert (act.seq, act.body_sha256, act.actor) == (5, sha("body 4"), "ada")
     assert held_on_disk(lake, 4) == []
@@ -149,9 +149,9 @@ def test_a_file_that_is_about_to_be_committed_is_left_to_the_next_run(spark: Spa
     assert [one.act for one in acts(lake).all()] == [ORDERED, DONE]
 
 
-def test_the_writer_appends_meanwhile(lake: Lake) -> None:
+def test_the_writer_appends_meanwhile(spark: SparkSession, lake: Lake) -> None:
     with lake.committing(every_s=0.005):
-        for offset in range(10):
+        for offset in range(3):
             redact(lake.tables, acts(lake), order(offset), CLOCK)
     found = lake.bodies.fetch([sha(f"body {n}") for n in range(lake.seq)])
     assert len(found) == lake.seq - 3
