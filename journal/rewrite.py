@@ -42,6 +42,15 @@ class RewriteRefused(PayhookError):
         super().__init__(f"table {path}: {problem}. The rewrite was given up, nothing was changed; run it again.")
 
 
+class RewriteUnknown(PayhookError):
+    """Nobody knows whether the commit counts. Its files stay: if it doesn't, they are no part of the table."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"table {path}: {problem}. Run it again: it begins with what the table then says.")
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One of a table's files: ``first`` and ``last`` are the ends of its range in the column that was asked for."""
@@ -126,7 +135,8 @@ class Rewriter:
 
         :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, or its log
             can't be followed
-        :raises OSError: it can't be written
+        :raises RewriteUnknown: too much time has passed
+        :raises OSError: it can't be written; the entry itself may have been
         """
         if drops_rows and self._append_only:
             raise RewriteRefused(str(self._path), "it is append-only: no row may be dropped")
@@ -138,11 +148,14 @@ class Rewriter:
             told = [file_statistics(one, self._indexed) for one in placed]
             adds = [_add(one, stats, at_ms, drops_rows) for one, stats in zip(placed, told, strict=True)]
             removes = [_remove(one, now_ms, drops_rows) for one in old]
-            self._put([*removes, *adds], {one.name for one in old}, now_ms, "DELETE" if drops_rows else "OPTIMIZE")
         except BaseException:
-            for one in placed:
-                with contextlib.suppress(OSError):
-                    one.unlink()
+            _unlink(placed)
+            raise
+        try:
+            self._put([*removes, *adds], {one.name for one in old}, now_ms, "DELETE" if drops_rows else "OPTIMIZE")
+        except RewriteRefused:
+            # After anything else the entry may be there: it must never name files that are gone.
+            _unlink(placed)
             raise
         self._active.difference_update(one.name for one in old)
         self._active.update(one.name for one in placed)
@@ -161,8 +174,8 @@ class Rewriter:
         return place
 
     def _put(self, actions: Sequence[Mapping[str, Any]], old: Collection[str], now_ms: int, operation: str) -> None:
-        looked_s, passed = self._elapsed_s(), self._last_checkpoint()
         for _ in range(TRIES_MAX):
+            looked_s, passed = self._elapsed_s(), self._last_checkpoint()
             number = self._version + 1
             if number > passed:
                 try:
@@ -171,7 +184,7 @@ class Rewriter:
                     pass
                 else:
                     if self._elapsed_s() - looked_s > LOOK_HOLDS_S:
-                        raise RewriteRefused(str(self._path), f"commit {number} took too long to be sure of its place")
+                        raise RewriteUnknown(str(self._path), f"commit {number} took too long to be sure of its place")
                     self._version = number
                     return
             self._pass(number, old)
@@ -231,6 +244,12 @@ class Rewriter:
 
     def _place(self, number: int) -> Path:
         return self._path / LOG / f"{number:020}.json"
+
+
+def _unlink(files: Sequence[Path]) -> None:
+    for one in files:
+        with contextlib.suppress(OSError):
+            one.unlink()
 
 
 def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from journal.append import LOOK_HOLDS_S, TableUnfit
 from journal.bodies import BodyStore
 from journal.errors import Fenced
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, RewriteRefused, Snapshot, file_statistics, snapshot
+from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, file_statistics, snapshot
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
@@ -203,8 +203,41 @@ def test_a_rewrite_that_was_paused_between_look_and_commit_is_not_believed(path:
     commit(begun(path), 1)
     before = snapshot(path, "seq")
     times = iter([0.0, LOOK_HOLDS_S + 1])
-    with pytest.raises(RewriteRefused, match="too long"):
+    with pytest.raises(RewriteUnknown, match="too long"):
         rewrite(path, before, Rewriter(before, lambda: next(times)))
+    assert seqs(path) == [1], "the entry may count: its files must be there"
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
+def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_names(
+    path: Path, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
+) -> None:
+    writer = begun(path)
+    commit(writer, 1)
+    put_new = journal.append._put_new
+
+    def put_and_end(place: Path, data: bytes) -> None:
+        put_new(place, data)
+        raise end
+
+    monkeypatch.setattr(journal.rewrite, "_put_new", put_and_end)
+    with pytest.raises(end):
+        rewrite(path)
+    commit(writer, 2)
+    assert seqs(path) == [1, 2]
+
+
+def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
+    writer = begun(path)
+    for seq in (1, 2):
+        commit(writer, seq)
+    before, other = snapshot(path, "seq"), snapshot(path, "seq")
+    late = Rewriter(before)
+    rewrite(path, other)
+    there = set(path.glob("*.parquet"))
+    with pytest.raises(RewriteRefused):
+        rewrite(path, before, late)
+    assert set(path.glob("part-*.parquet")) <= there
 
 
 def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
