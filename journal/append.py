@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sys
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from core.errors import PayhookError
 from journal.checkpoints import Checkpoints
+from journal.demands import Demands, TableError, TableUnfit, demands_of
+from journal.files import now_ms, put_file, put_new, since_boot_s
+from journal.statistics import statistics
 
 LOG = "_delta_log"
 TRIES_MAX = 100
@@ -36,43 +34,10 @@ LOOK_HOLDS_S = 600.0
 """A log keeps its entries for an hour. Within less than that after a look at where the log stands, the entry that an
 append puts can't have been there, seen by nobody, and be gone again."""
 
-WRITER_VERSION_MAX = 3
-WRITER_FEATURES = frozenset(
-    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors", "v2Checkpoint"}
-)
-"""Of Delta's protocol: what asks nothing of an append, or is done here."""
-
-CONSTRAINT = "delta.constraints."
-INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
-INDEXED_COLUMNS_DEFAULT = 32
-TEXT_CHARS = 64
-"""Of a longer text that ends a range so many are told."""
-
-SURROGATES = range(0xD800, 0xE000)
-"""No characters."""
-
-RANGED = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_timestamp)
 COMPRESSION = "zstd"
-_MILLISECOND = pa.timestamp("ms", tz="UTC")
 
 Check = Callable[[pa.Table], Any]
 """A CHECK constraint: true for each row that satisfies it (an Arrow array of booleans)."""
-
-
-class TableError(PayhookError):
-    """Something about one table."""
-
-    def __init__(self, path: str, problem: str, remedy: str = "") -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}{remedy}")
-
-
-class TableUnfit(TableError):
-    """The table asks of its writers what isn't done here."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem, ". Nothing was written; undo that change, or take code that knows it.")
 
 
 class RowsRefused(TableError):
@@ -95,16 +60,6 @@ class AppTransaction:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Demands:
-    """What a table demands of rows, and what it wants to be told of each file."""
-
-    types: Mapping[str, Any]
-    never_null: tuple[str, ...]
-    constraints: frozenset[str]
-    indexed: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class Appender:
     """One writer's place in a local Delta table's log: ``version`` is the last commit that it knows.
@@ -117,7 +72,7 @@ class Appender:
     version: int
     checks: Mapping[str, Check]
     elapsed_s: Callable[[], float]
-    demands: _Demands
+    demands: Demands
     checkpoints: Checkpoints = field(init=False)
     _fits: pa.Schema | None = field(init=False, default=None)
 
@@ -139,10 +94,10 @@ class Appender:
         :raises DeltaError, OSError: no table can be read there
         """
         table = DeltaTable(path, version=version)
-        demands, known = _demands(path, table), dict(checks or {})
+        demands, known = demands_of(path, table), dict(checks or {})
         if strangers := sorted(demands.constraints - known.keys()):
             raise TableUnfit(path, f"it has the constraints {strangers}, which this code can't check")
-        return cls(Path(path), table.version(), known, elapsed_s or _since_boot_s, demands)
+        return cls(Path(path), table.version(), known, elapsed_s or since_boot_s, demands)
 
     def append(
         self,
@@ -178,14 +133,14 @@ class Appender:
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
         data = sink.getvalue()
-        _put_file(self.path / name, data)
+        put_file(self.path / name, data)
         return {
             "path": name,
             "partitionValues": {},
             "size": data.size,
-            "modificationTime": _now_ms(),
+            "modificationTime": now_ms(),
             "dataChange": True,
-            "stats": json.dumps(_statistics(rows, self.demands.indexed), ensure_ascii=False),
+            "stats": json.dumps(statistics(rows, self.demands.indexed), ensure_ascii=False),
         }
 
     def _check(self, rows: pa.Table) -> None:
@@ -215,7 +170,7 @@ class Appender:
             try:
                 if number <= passed:
                     raise FileExistsError
-                _put_new(self._place(number), entry)
+                put_new(self._place(number), entry)
             except FileExistsError:
                 if not self._is_ours(number, entry, app_id):
                     number += 1
@@ -258,29 +213,9 @@ class Appender:
         return self.path / LOG / f"{number:020}.json"
 
 
-def _demands(path: str, table: DeltaTable) -> _Demands:
-    protocol, metadata = table.protocol(), table.metadata()
-    features = set(protocol.writer_features or ())
-    version = protocol.min_writer_version
-    if (features - WRITER_FEATURES) or (version > WRITER_VERSION_MAX and not features):
-        problem = f"it asks of its writers {sorted(features - WRITER_FEATURES) or f'protocol version {version}'}"
-        raise TableUnfit(path, problem)
-    fields = table.schema().fields
-    special = sorted(one.name for one in fields if any(key.startswith("delta.") for key in one.metadata))
-    if special or metadata.partition_columns:
-        raise TableUnfit(path, f"it is partitioned, or its columns {special} aren't plain ones")
-    configuration = metadata.configuration
-    return _Demands(
-        {one.name: one.type for one in fields},
-        tuple(one.name for one in fields if not one.nullable),
-        frozenset(name.removeprefix(CONSTRAINT) for name in configuration if name.startswith(CONSTRAINT)),
-        tuple(one.name for one in fields[: int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT)]),
-    )
-
-
 def _entry(adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str]) -> bytes:
     info = {
-        "timestamp": _now_ms(),
+        "timestamp": now_ms(),
         "operation": "WRITE",
         "operationParameters": {"mode": "Append"},
         "isBlindAppend": True,
@@ -293,93 +228,3 @@ def _entry(adds: list[dict[str, Any]], transaction: AppTransaction | None, told:
         actions.append({"txn": {"appId": transaction.app_id, "version": transaction.version}})
     actions += [{"add": add} for add in adds]
     return "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
-
-
-def _statistics(rows: pa.Table, indexed: tuple[str, ...]) -> dict[str, Any]:
-    """What readers skip files by: of each column the range, and how many are NULL.
-
-    Of every column that can have a range it must be told: deltalake 1.6.6 takes one that is left out for one that no
-    value is in, and skips the file.
-    """
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in indexed:
-        column = rows[name] if name in rows.column_names else None
-        if column is None or column.null_count == len(column):
-            nulls[name] = rows.num_rows
-        elif (ends := _range(column)) is not None:
-            nulls[name] = column.null_count
-            least[name], greatest[name] = ends
-    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    kind = column.type
-    if not any(is_one(kind) for is_one in RANGED):
-        return None
-    ends = pc.min_max(column).as_py()
-    least, greatest = ends["min"], ends["max"]
-    if pa.types.is_timestamp(kind):
-        return _milliseconds(least, up=False), _milliseconds(greatest, up=True)
-    if pa.types.is_string(kind):
-        return least[:TEXT_CHARS], _at_least(greatest)
-    return least, greatest
-
-
-def _at_least(text: str) -> str:
-    """The text, or a short one that comes after it: its beginning, with the last character that has a next one."""
-    if len(text) <= TEXT_CHARS:
-        return text
-    beginning = text[:TEXT_CHARS].rstrip(chr(sys.maxunicode))
-    if not beginning:
-        return text
-    following = ord(beginning[-1]) + 1
-    return beginning[:-1] + chr(following if following != SURROGATES.start else SURROGATES.stop)
-
-
-def _milliseconds(at: datetime, *, up: bool) -> str:
-    """The log's times have milliseconds: the least is rounded down, the greatest up."""
-    micros = int(pa.scalar(at, pa.timestamp("us", tz="UTC")).value)
-    millis = -(-micros // 1_000) if up else micros // 1_000
-    told = pa.scalar(millis, _MILLISECOND).as_py().astimezone(UTC)
-    return f"{told:%Y-%m-%dT%H:%M:%S}.{millis % 1_000:03}Z"
-
-
-def _put_new(place: Path, data: bytes) -> None:
-    """Writes a file whole, or not at all; on return it outlasts a loss of power.
-
-    :raises FileExistsError: one is there
-    """
-    staged = place.with_name(f".{place.name}.{uuid.uuid4()}.tmp")
-    try:
-        _put_file(staged, data)
-        os.link(staged, place)
-        _sync(place.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink()
-
-
-def _put_file(place: Path, data: bytes | pa.Buffer) -> None:
-    with place.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _since_boot_s() -> float:
-    """Seconds that also pass while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -12,7 +12,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from journal.append import Appender, AppendUnknown, Overtaken, TableUnfit
+from journal.append import Appender, AppendUnknown, Overtaken
+from journal.demands import TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
 
 BODIES_SCHEMA = pa.schema(

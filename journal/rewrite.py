@@ -20,7 +20,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from journal.append import LOG, LOOK_HOLDS_S, RANGED, TableUnfit, _demands, _put_new, _since_boot_s, _statistics, _sync
+from journal.append import LOG, LOOK_HOLDS_S
+from journal.demands import TableUnfit, demands_of
+from journal.files import put_new, since_boot_s, sync
+from journal.statistics import RANGED, statistics
 
 TRIES_MAX = 1_000
 """Commits of the writer in a row that a rewrite steps over; each try takes a millisecond or two."""
@@ -88,7 +91,7 @@ def snapshot(path: Path, ordered_by: str | None = None) -> Snapshot:
     :raises DeltaError, OSError: no table can be read there
     """
     table = DeltaTable(str(path))
-    demands = _demands(str(path), table)
+    demands = demands_of(str(path), table)
     if "deletionVectors" in (table.protocol().writer_features or ()):
         raise TableUnfit(str(path), "it has deletion vectors")
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -116,7 +119,7 @@ def _files(actions: pa.Table, ordered_by: str | None) -> Iterator[DataFile]:
 class Rewriter:
     """Replaces files of one table, as of a snapshot; may be used over and over. Not thread-safe."""
 
-    def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = _since_boot_s) -> None:
+    def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = since_boot_s) -> None:
         self._path = before.path
         self._version = before.version
         self._append_only = before.append_only
@@ -167,10 +170,10 @@ class Rewriter:
 
     def _place_file(self, staged: Path) -> Path:
         """A staged file under a name of its own among the table's; it outlasts a loss of power."""
-        _sync(staged)
+        sync(staged)
         place = self._path / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         staged.rename(place)
-        _sync(self._path)
+        sync(self._path)
         return place
 
     def _put(self, actions: Sequence[Mapping[str, Any]], old: Collection[str], now_ms: int, operation: str) -> None:
@@ -179,7 +182,7 @@ class Rewriter:
             number = self._version + 1
             if number > passed:
                 try:
-                    _put_new(self._place(number), self._entry(actions, now_ms, operation))
+                    put_new(self._place(number), self._entry(actions, now_ms, operation))
                 except FileExistsError:
                     pass
                 else:
@@ -257,7 +260,7 @@ def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
     with pq.ParquetFile(file) as parquet:
         ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
         told = [
-            _statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
+            statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
             for number in range(parquet.num_row_groups)
         ]
         rows = parquet.metadata.num_rows

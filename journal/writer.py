@@ -10,8 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused, TableUnfit
+from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.chain import commit_digest, extend
+from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped

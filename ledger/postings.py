@@ -12,7 +12,8 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from core.work import postings_from_json
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, TableUnfit
+from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
+from journal.demands import TableUnfit
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP, JournalRow
 from ledger.accounts import merchant_of

@@ -13,7 +13,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from core.routing import MODES, stream_of, topics_of
-from journal.append import TableError
+from journal.demands import TableError
 from ledger.maintain import Job, MaintenanceRunning, Report, Session, StreamTables, maintain, sole_maintenance
 from ledger.maintain.redact import EventUnknown, Order, redact
 from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
-from journal.append import _sync
 from journal.bodies import BODIES_SCHEMA
+from journal.files import sync
 from journal.rewrite import DataFile, Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
 from ledger.maintain.compact import STAGING, clear
@@ -119,7 +119,7 @@ def purge(bodies: Path, hashes: Collection[str], clock: Clock) -> bool:
     old = [file for file in left if clock.now().timestamp() - file.stat().st_mtime > IN_FLIGHT_S_MAX]
     for unnamed in old:
         unnamed.unlink(missing_ok=True)
-    _sync(bodies)
+    sync(bodies)
     return len(old) == len(left)
 
 

@@ -18,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import journal.append
+import journal.files
 from core.decision import Decision
-from journal.append import LOOK_HOLDS_S, Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused, TableUnfit
+from journal.append import LOOK_HOLDS_S, Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.checkpoints import COMMITS
+from journal.demands import TableUnfit
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
 from journal.table import CHECKS, create_table
 from tests.unit.journal.rows import row
@@ -245,14 +247,14 @@ def test_the_same_application_elsewhere_ends_an_appender_another_one_does_not(pa
 
 def test_a_commit_whose_success_was_not_told_is_known_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a network's file system does it, that tries again after its first try came through."""
-    put_new = journal.append._put_new
+    put_new = journal.files.put_new
 
     def twice(place: Path, data: bytes) -> None:
         put_new(place, data)
         put_new(place, data)
 
     appender = Appender.open(path)
-    monkeypatch.setattr(journal.append, "_put_new", twice)
+    monkeypatch.setattr(journal.append, "put_new", twice)
     assert [appender.append(rows(n), AppTransaction("a", n)) for n in (1, 2)] == [1, 2]
     assert read(path) == [1, 2]
 

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-import journal.append
+import journal.files
 import journal.rewrite
-from journal.append import LOOK_HOLDS_S, TableUnfit
+from journal.append import LOOK_HOLDS_S
 from journal.bodies import BodyStore
+from journal.demands import TableUnfit
 from journal.errors import Fenced
 from journal.reader import JournalReader
 from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, file_statistics, snapshot
@@ -214,13 +215,13 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
 ) -> None:
     writer = begun(path)
     commit(writer, 1)
-    put_new = journal.append._put_new
+    put_new = journal.files.put_new
 
     def put_and_end(place: Path, data: bytes) -> None:
         put_new(place, data)
         raise end
 
-    monkeypatch.setattr(journal.rewrite, "_put_new", put_and_end)
+    monkeypatch.setattr(journal.rewrite, "put_new", put_and_end)
     with pytest.raises(end):
         rewrite(path)
     commit(writer, 2)
@@ -244,14 +245,14 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
     writer = begun(path)
     commit(writer, 1)
     before = snapshot(path, "seq")
-    put_new, seq = journal.append._put_new, iter(range(2, 100))
+    put_new, seq = journal.files.put_new, iter(range(2, 100))
 
     def beaten(place: Path, data: bytes) -> None:
         commit(writer, next(seq))
         put_new(place, data)
 
     monkeypatch.setattr(journal.rewrite, "TRIES_MAX", 5)
-    monkeypatch.setattr(journal.rewrite, "_put_new", beaten)
+    monkeypatch.setattr(journal.rewrite, "put_new", beaten)
     with pytest.raises(RewriteRefused, match="5 times"):
         rewrite(path, before)
     assert seqs(path) == [1, 2, 3, 4, 5, 6]

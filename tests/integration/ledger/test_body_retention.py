@@ -57,7 +57,7 @@ def there(lake: Lake) -> set[int]:
 @pytest.fixture(autouse=True)
 def written_when_decided(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     """A file of bodies says that it was written when its rows were decided."""
-    monkeypatch.setattr("journal.append._now_ms", lambda: int((lake.at or datetime.now(UTC)).timestamp() * 1_000))
+    monkeypatch.setattr("journal.append.now_ms", lambda: int((lake.at or datetime.now(UTC)).timestamp() * 1_000))
 
 
 def test_bodies_of_settled_events_leave_when_their_time_is_over(spark: SparkSession, lake: Lake) -> None:

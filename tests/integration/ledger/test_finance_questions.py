@@ -1,6 +1,6 @@
 """The finance guide's questions, asked of a real ledger: Spark and DuckDB answer as plain Python does.
 
-The queries are read from the guide itself. DuckDB is asked where it is installed.
+The queries are read from the guide itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -96,7 +97,6 @@ def in_spark(spark: SparkSession, ledger: SmallLedger) -> Callable[[str], Answer
 
 @pytest.fixture(scope="module")
 def in_duckdb(ledger: SmallLedger) -> Callable[[str], Answer]:
-    duckdb = pytest.importorskip("duckdb")
     db = duckdb.connect()
     db.execute("SET TimeZone = 'UTC'")
     for name, path in {"postings": ledger.postings, "journal": ledger.journal}.items():

@@ -17,6 +17,7 @@ from providers.reconciled import RECONCILED
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from tests.e2e.conftest import DECIDED_S, Stack
+from tests.e2e.conftest import stack as stack
 from tests.settlement_reports import stripe_csv, stripe_line
 
 pytestmark = pytest.mark.timeout(400)
