@@ -53,6 +53,11 @@ def _conf(driver_memory: str, scratch: Path, rows: int) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1" if small else "8",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Kept for a UI that nobody sees: plans of queries over all columns would fill the heap.
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",

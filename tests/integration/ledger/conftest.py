@@ -41,7 +41,7 @@ STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = open_read_session("tests", "local[2]", "1g", spark_jars(), tmp_path_factory.mktemp("spark"))
+    session = open_read_session("tests", "local[2]", "2g", spark_jars(), tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 
