@@ -46,6 +46,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten(spark: SparkSession) -> Iterator[None]:
+    """Delta keeps what it read of each table for an hour: no later module asks for it."""
+    yield
+    spark.catalog.clearCache()
+    assert spark._jvm is not None
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 @dataclass
 class FakeKafka:
     """Ends as told, records of the topics of dead letters and of anchors from memory."""
