@@ -24,8 +24,11 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.maintain import Job, Session, StreamTables
 from ledger.postings import PostingsWriter
-from ledger.settings import MaintainSettings
-from tests.unit.journal.rows import STARTS, marks, row, sha
+from ledger.settings import MaintainSettings, VerifySettings
+from ledger.verify import Lake as Verified
+from ledger.verify import verify
+from tests.integration.ledger.conftest import KEYS, FakeKafka
+from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
 
 def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> Job:
@@ -106,3 +109,16 @@ class Lake:
         about = {"provider": "stripe", "mode": "live", "fact_key": f"stripe:ch_{seq}", "fact_sha256": sha(f"ch {seq}")}
         settled = {"postings": booked} if changes.get("decision", Decision.APPLIED) is Decision.APPLIED else {}
         return {"decided_at": at, "received_at": at, **about, **settled, **changes}
+
+
+def verified(lake: Lake) -> bool:
+    """Whether `payhook verify` finds nothing; fails the test where it does."""
+    assert lake.tables.postings is not None
+    none = Path("none")
+    places = Verified("ledger", lake.tables.journal, lake.tables.bodies, lake.tables.postings, none, none)
+    kafka = FakeKafka({TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}})
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    report = verify(session, places, kafka, KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())
+    assert report.ok, report.as_json()
+    return report.ok

@@ -25,8 +25,7 @@ from ledger.body_fates import fates
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, Order, redact
 from ledger.redactions import DONE, ORDERED, Redactions
-from tests.integration.ledger.lakes import Lake, job
-from tests.integration.ledger.test_maintain import verified
+from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
 CLOCK = SystemClock()

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from core.clock import ManualClock, SystemClock
+from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import journal_topic
 from dlq.orders import DeltaView
@@ -30,12 +30,8 @@ from ledger.maintain.compact import STAGING, RowsDiffer, rewrite
 from ledger.maintain.job import log_length
 from ledger.maintain.vacuum import unused
 from ledger.queries import balances, event_story
-from ledger.settings import VerifySettings
-from ledger.verify import Lake as Verified
-from ledger.verify import verify
-from tests.integration.ledger.conftest import KEYS, FakeKafka
-from tests.integration.ledger.lakes import Lake, job
-from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
+from tests.integration.ledger.lakes import Lake, job, verified
+from tests.unit.journal.rows import STARTS, marks, row, sha
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -68,18 +64,6 @@ def told(lake: Lake, folder: Path) -> dict[str, Any]:
         "index": known,
         "verified": verified(lake),
     }
-
-
-def verified(lake: Lake) -> bool:
-    assert lake.tables.postings is not None
-    none = Path("none")
-    places = Verified("ledger", lake.tables.journal, lake.tables.bodies, lake.tables.postings, none, none)
-    kafka = FakeKafka({TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}})
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    report = verify(session, places, kafka, KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())
-    assert report.ok, report.as_json()
-    return report.ok
 
 
 def ends(lake: Lake) -> list[tuple[int, int]]:

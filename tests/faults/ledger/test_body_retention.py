@@ -19,8 +19,7 @@ from ledger.body_fates import fates
 from ledger.maintain import maintain
 from ledger.maintain.report import TableReport
 from ledger.provider_bugs import provider_bugs
-from tests.integration.ledger.lakes import Lake, job
-from tests.integration.ledger.test_maintain import verified
+from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
 DAYS = 30
