@@ -102,7 +102,8 @@ def test_up_returns_when_everything_answers(folder: Path) -> None:
     assert broker_answers(port_of(found["kafka"]))
     assert redis_answers(found["redis"])
     assert (Path(found["journal"]) / "_delta_log").is_dir()
-    assert {path.name for path in (folder / "secrets").iterdir()} == set(build_adapters(ProvidersSettings()))
+    secrets = {path.name for path in (folder / "secrets").iterdir()}
+    assert secrets == {*build_adapters(ProvidersSettings()), "anchors"}
 
 
 def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
