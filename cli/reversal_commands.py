@@ -9,7 +9,7 @@ from typing import Any
 import click
 from confluent_kafka import Producer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.place import Place, with_place_of_mode
 from cli.tables import row
@@ -19,6 +19,9 @@ from core.work import Posting
 from dlq.commands import REVERSALS_MAX, Command, approve, propose_reversal, send
 from ledger.reversals import Booking, Proposed, bookings_of, proposal
 from ledger.reversals import proposals as read_proposals
+
+ID_CHARS = 32
+"""Of a proposal: it is copied from the table, so it is never cut or broken."""
 
 
 @click.command("reverse")
@@ -97,7 +100,7 @@ def _sides(line: Posting) -> tuple[str, str]:
 
 
 def _print_proposals(found: list[Proposed]) -> None:
-    table = Table("proposal", "when", "who", "items", "why", "")
+    table = Table(Column("proposal", no_wrap=True, min_width=ID_CHARS), "when", "who", "items", "why", "")
     for one in found:
         items = ", ".join(str(target.item_seq) for target in one.command.targets)
         when = one.command.at.isoformat(" ", "seconds")
