@@ -8,14 +8,17 @@ from ledger.queries.balances import AsOf, Balance, Total, balances, totals
 from ledger.queries.entity import EntityEvent, EntityStory, RunningLine, entity_story
 from ledger.queries.errors import AmountInvalid, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable
 from ledger.queries.export import Exported, Form, Source, export
+from ledger.queries.over_time import AccountOverTime, BalancesOverTime, balances_over_time
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
 from ledger.queries.story import Cause, Delivery, EventStory, event_story
 
 __all__ = [
     "LIMIT_MAX",
+    "AccountOverTime",
     "AmountInvalid",
     "AsOf",
     "Balance",
+    "BalancesOverTime",
     "Cause",
     "Delivery",
     "EntityEvent",
@@ -33,6 +36,7 @@ __all__ = [
     "Total",
     "Wanted",
     "balances",
+    "balances_over_time",
     "decimal_text",
     "entity_story",
     "event_story",

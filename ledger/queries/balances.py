@@ -66,7 +66,7 @@ def balances(
         return []
     sums = lake.ask(
         "SELECT account, currency, side, sum(CAST(amount_minor AS DECIMAL(38, 0))) AS total "
-        f"FROM postings {all_of(_wanted(merchant, currency, as_of or AsOf()))} GROUP BY account, currency, side"
+        f"FROM postings {all_of(wanted(merchant, currency, as_of or AsOf()))} GROUP BY account, currency, side"
     )
     sides: dict[tuple[str, str], dict[str, int]] = {}
     for one in sums.to_pylist():
@@ -90,14 +90,15 @@ def totals(found: Sequence[Balance]) -> list[Total]:
     ]
 
 
-def _wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
-    wanted = []
+def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
+    """What a line must be like to count, as conditions."""
+    conditions = []
     if merchant is not None:
-        wanted.append(one_of("merchant", sorted({merchant, key_part(merchant)})))
+        conditions.append(one_of("merchant", sorted({merchant, key_part(merchant)})))
     if currency is not None:
-        wanted.append(f"currency = {text(currency)}")
+        conditions.append(f"currency = {text(currency)}")
     if as_of.before is not None:
-        wanted.append(f"decided_at < {moment(as_of.before)}")
+        conditions.append(f"decided_at < {moment(as_of.before)}")
     if as_of.seq is not None:
-        wanted.append(f"seq <= {as_of.seq}")
-    return wanted
+        conditions.append(f"seq <= {as_of.seq}")
+    return conditions

@@ -1,0 +1,35 @@
+"""Texts of strangers as people may look at them: nothing moves a cursor, turns a line around or hides itself."""
+
+from __future__ import annotations
+
+import re
+
+CHARS_MAX = 2_000
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Controls but tab and line feed, what steers the direction of writing, what has no width, halves of pairs."""
+
+_UNSEEN_IN_LINE = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
+
+
+def visible(text: str, chars_max: int = CHARS_MAX) -> str:
+    """``text`` in one line: what can't be seen is told by its number (``⟨U+202E⟩``), a text that is too long is cut."""
+    return _told(text, _UNSEEN_IN_LINE, chars_max)
+
+
+def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
+    """The same; lines stay lines and tabs tabs."""
+    return _told(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
+
+
+def _told(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
+    kept = unseen.sub(_number, text[:chars_max])
+    left = len(text) - chars_max
+    return f"{kept}… ({left:,} more characters)" if left > 0 else kept
+
+
+def _number(found: re.Match[str]) -> str:
+    return f"⟨U+{ord(found[0]):04X}⟩"

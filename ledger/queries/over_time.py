@@ -1,0 +1,109 @@
+"""How balances came to be what they are: one after each stretch of time, for as many stretches as a plot can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from core.clock import from_micros, to_micros
+from ledger.queries.balances import AsOf, wanted
+from ledger.queries.lake import Lake, all_of, moment, one_of
+
+STRETCHES_MAX = 200
+ACCOUNTS_MAX = 6
+
+_STRETCHES = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (1, 10, 60, 300, 900, 3_600, 3 * 3_600, 12 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountOverTime:
+    """One account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
+
+    The first point is the balance before all of them.
+    """
+
+    account: str
+    points: tuple[tuple[datetime, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BalancesOverTime:
+    """Of one currency, the accounts with the greatest balances; ``left_out`` counts the others."""
+
+    currency: str
+    stretch: timedelta
+    accounts: tuple[AccountOverTime, ...]
+    left_out: int
+
+
+def balances_over_time(
+    postings: str,
+    currency: str,
+    *,
+    merchant: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    accounts_max: int = ACCOUNTS_MAX,
+) -> BalancesOverTime:
+    """What was decided from ``since`` on and before ``until``, on top of what stood there before.
+
+    :param postings: the path of the postings table
+    :raises LedgerUnreadable: the table is damaged
+    """
+    lake = Lake(postings=postings)
+    nothing = BalancesOverTime(currency, _STRETCHES[0], (), 0)
+    if "postings" not in lake:
+        return nothing
+    before_end = wanted(merchant, currency, AsOf(before=until))
+    within = [*before_end, *([f"decided_at >= {moment(since)}"] if since is not None else [])]
+    span = lake.ask(f"SELECT min(decided_at) AS low, max(decided_at) AS high FROM postings {all_of(within)}")
+    if span["low"][0].as_py() is None:
+        return nothing
+    low, high = (from_micros(span[name].cast("int64")[0].as_py()) for name in ("low", "high"))
+    stretch = _stretch(high - low)
+    accounts, left_out = _greatest(lake, before_end, accounts_max)
+    found = tuple(_over_time(lake, account, before_end, low, stretch) for account in accounts)
+    return BalancesOverTime(currency, stretch, found, left_out)
+
+
+def _stretch(span: timedelta) -> timedelta:
+    """The shortest of which the plot holds enough."""
+    return next((one for one in _STRETCHES if span <= one * (STRETCHES_MAX - 1)), _STRETCHES[-1])
+
+
+def _greatest(lake: Lake, conditions: Sequence[str], most: int) -> tuple[list[str], int]:
+    found = lake.ask(
+        f"SELECT account, {_SIGNED} AS balance FROM postings {all_of(conditions)} "
+        f"GROUP BY account ORDER BY abs({_SIGNED}) DESC, account LIMIT {most}"
+    )
+    [count] = lake.ask(f"SELECT count(DISTINCT account) AS n FROM postings {all_of(conditions)}")["n"].to_pylist()
+    accounts = found["account"].to_pylist()
+    return accounts, count - len(accounts)
+
+
+def _over_time(
+    lake: Lake, account: str, conditions: Sequence[str], low: datetime, stretch: timedelta
+) -> AccountOverTime:
+    own = [*conditions, one_of("account", [account])]
+    [opening] = lake.ask(f"SELECT {_SIGNED} AS balance FROM postings {all_of([*own, f'decided_at < {moment(low)}'])}")[
+        "balance"
+    ].to_pylist()
+    length_us = stretch // timedelta(microseconds=1)
+    place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {length_us}"
+    changes = lake.ask(
+        f"SELECT {place} AS place, {_SIGNED} AS change FROM postings "
+        f"{all_of([*own, f'decided_at >= {moment(low)}'])} GROUP BY {place} ORDER BY place"
+    )
+    balance = int(opening or 0)
+    points = [(low, balance)]
+    for change in changes.to_pylist():
+        balance += int(change["change"])
+        points.append((low + stretch * (change["place"] + 1), balance))
+    return AccountOverTime(account, tuple(points))
+
+
+_SIGNED = "sum(CASE side WHEN 'debit' THEN 1 ELSE -1 END * CAST(amount_minor AS DECIMAL(38, 0)))"
