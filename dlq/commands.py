@@ -10,33 +10,86 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from core.clock import from_rfc3339, to_rfc3339
+from core.clock import to_rfc3339
 from core.errors import PayhookError
+from dlq.command import (
+    ACTIONS,
+    APPROVES,
+    CLOSING_ACTIONS,
+    COMMAND_BYTES_MAX,
+    CONTROL_TOPIC,
+    ITEM_ACTIONS,
+    PROPOSE_PURGE,
+    PROPOSE_RESOLVE,
+    PROPOSE_REVERSAL,
+    PURGE,
+    REPLAY,
+    RESOLVE,
+    REVERSAL_ACTIONS,
+    REVERSALS_MAX,
+    REVERSE,
+    SPREAD_S_MAX,
+    TARGETS_MAX,
+    Command,
+    Place,
+    Proposal,
+    ReplayMode,
+    Target,
+)
+from dlq.command_fields import (
+    SEQ_MAX,
+    TEXT_CHARS_MAX,
+    CommandInvalid,
+    flag_of,
+    pairs_of,
+    text_of,
+    time_of,
+    whole_of,
+    word_of,
+)
 
-CONTROL_TOPIC = "payments.control"
-REPLAY, PROPOSE_REVERSAL, REVERSE = "replay", "propose_reversal", "reverse"
-ITEM_ACTIONS = frozenset({REPLAY})
-"""On dead items, by one person."""
-
-ACTIONS = ITEM_ACTIONS | {PROPOSE_REVERSAL, REVERSE}
-TARGETS_MAX = 5_000
-REVERSALS_MAX = 100
-"""Bookings of one reversal: each is read again from the journal while the stream waits."""
-
-TEXT_CHARS_MAX = 500
-COMMAND_BYTES_MAX = 900_000
-"""Below Kafka's default of 1 MiB a record; 5,000 targets take 300 KB."""
+__all__ = [
+    "ACTIONS",
+    "APPROVES",
+    "CLOSING_ACTIONS",
+    "COMMAND_BYTES_MAX",
+    "CONTROL_TOPIC",
+    "ITEM_ACTIONS",
+    "PROPOSE_PURGE",
+    "PROPOSE_RESOLVE",
+    "PROPOSE_REVERSAL",
+    "PURGE",
+    "REPLAY",
+    "RESOLVE",
+    "REVERSALS_MAX",
+    "REVERSAL_ACTIONS",
+    "REVERSE",
+    "SEQ_MAX",
+    "SPREAD_S_MAX",
+    "TARGETS_MAX",
+    "TEXT_CHARS_MAX",
+    "Command",
+    "CommandInvalid",
+    "CommandNotSent",
+    "Place",
+    "Producer",
+    "Proposal",
+    "ReplayMode",
+    "Sent",
+    "Target",
+    "approve",
+    "decode",
+    "encode",
+    "propose_purge",
+    "propose_resolve",
+    "propose_reversal",
+    "purge",
+    "replay",
+    "resolve",
+    "send",
+]
 
 SEND_S_MAX = 10.0
-SEQ_MAX = 2**63 - 1
-
-
-class CommandInvalid(PayhookError):
-    """Bytes on the control topic that aren't a command, or a command that can't be one."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"not a command: {problem}")
 
 
 class CommandNotSent(PayhookError):
@@ -46,50 +99,6 @@ class CommandNotSent(PayhookError):
         self.command_id = command_id
         self.problem = problem
         super().__init__(f"command {command_id} wasn't acknowledged ({problem}); send it again, it has one effect")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One item, and the seq of its last row that the operator saw."""
-
-    item_seq: int
-    seen_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Who asked for what a second person approves, and why; its targets are the approval's."""
-
-    command_id: str
-    actor: str
-    reason: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless.
-
-    ``proposal``: of a ``reverse`` alone, the command that it approves, whole.
-    """
-
-    command_id: str
-    stream: str
-    action: str
-    targets: tuple[Target, ...]
-    actor: str
-    reason: str
-    at: datetime
-    proposal: Proposal | None = None
-
-    @property
-    def proposed(self) -> Command:
-        """The command that this one approves, as it was given."""
-        assert self.proposal is not None
-        first = self.proposal
-        return Command(
-            first.command_id, self.stream, PROPOSE_REVERSAL, self.targets, first.actor, first.reason, first.at
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +119,43 @@ class Producer(Protocol):
     def flush(self) -> Callable[[float], int]: ...
 
 
-def replay(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def replay(
+    stream: str,
+    targets: Sequence[Target],
+    actor: str,
+    reason: str,
+    at: datetime,
+    *,
+    mode: ReplayMode = ReplayMode.ALONE,
+    interval_us: int = 0,
+    expects: Place | None = None,
+    force: bool = False,
+) -> Command:
     """A new replay command."""
-    return Command(uuid.uuid4().hex, stream, "replay", tuple(targets), actor, reason, at)
+    number = uuid.uuid4().hex
+    return Command(
+        number, stream, REPLAY, tuple(targets), actor, reason, at, None, mode, interval_us, expects, force=force
+    )
+
+
+def purge(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new command that closes items for good: none of them takes effect any more."""
+    return Command(uuid.uuid4().hex, stream, PURGE, tuple(targets), actor, reason, at)
+
+
+def resolve(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new command that closes items whose effect was brought about elsewhere."""
+    return Command(uuid.uuid4().hex, stream, RESOLVE, tuple(targets), actor, reason, at)
+
+
+def propose_purge(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new command that asks for a purge; nothing is closed before a second person approves it."""
+    return Command(uuid.uuid4().hex, stream, PROPOSE_PURGE, tuple(targets), actor, reason, at)
+
+
+def propose_resolve(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+    """A new command that asks for a resolve; nothing is closed before a second person approves it."""
+    return Command(uuid.uuid4().hex, stream, PROPOSE_RESOLVE, tuple(targets), actor, reason, at)
 
 
 def propose_reversal(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
@@ -121,13 +164,19 @@ def propose_reversal(stream: str, targets: Sequence[Target], actor: str, reason:
 
 
 def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
-    """A new command that approves a proposed reversal as it was given."""
+    """A new command that does what was proposed, as it was given.
+
+    :raises CommandInvalid: it is no proposal
+    """
+    action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
+    if action is None:
+        raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
     proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
-    return Command(uuid.uuid4().hex, proposed.stream, REVERSE, proposed.targets, actor, reason, at, proposal)
+    return Command(uuid.uuid4().hex, proposed.stream, action, proposed.targets, actor, reason, at, proposal)
 
 
 def encode(command: Command) -> bytes:
-    """Canonical JSON.
+    """Canonical JSON; what a command doesn't say isn't in it.
 
     :raises CommandInvalid: a limit is passed
     """
@@ -142,9 +191,22 @@ def encode(command: Command) -> bytes:
     }
     if command.proposal is not None:
         tree["proposal"] = {**asdict(command.proposal), "at": to_rfc3339(command.proposal.at)}
+    if command.mode is not ReplayMode.ALONE:
+        tree["mode"] = command.mode.value
+    if command.interval_us:
+        tree["interval_us"] = command.interval_us
+    if command.expects is not None:
+        tree["expects"] = command.expects.value
+    if command.force:
+        tree["force"] = True
     raw = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
     decode(raw)
     return raw
+
+
+_FIELDS = frozenset({"command_id", "stream", "action", "targets", "actor", "reason", "at"})
+_REPLAY_FIELDS = frozenset({"mode", "interval_us", "expects", "force"})
+_SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 
 
 def decode(raw: bytes) -> Command:
@@ -152,31 +214,26 @@ def decode(raw: bytes) -> Command:
 
     :raises CommandInvalid: not a command
     """
-    if len(raw) > COMMAND_BYTES_MAX:
-        raise CommandInvalid(f"{len(raw)} bytes, at most {COMMAND_BYTES_MAX} are taken")
-    try:
-        tree = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as wrong:
-        raise CommandInvalid(f"not JSON: {wrong}") from wrong
-    wanted = {"command_id", "stream", "action", "targets", "actor", "reason", "at"}
-    if isinstance(tree, dict) and tree.get("action") == REVERSE:
-        wanted |= {"proposal"}
-    if not isinstance(tree, dict) or tree.keys() != wanted:
-        raise CommandInvalid(f"the fields {', '.join(sorted(wanted))} are wanted")
-    action = _text(tree, "action")
-    if action not in ACTIONS:
-        raise CommandInvalid(f"unknown action {action!r}; {', '.join(sorted(ACTIONS))} is wanted")
-    targets_max = TARGETS_MAX if action in ITEM_ACTIONS else REVERSALS_MAX
-    return Command(
-        command_id=_text(tree, "command_id"),
-        stream=_text(tree, "stream"),
+    tree = _tree(raw)
+    action = text_of(tree, "action") if "action" in tree else ""
+    _check_fields(tree, action)
+    targets_max = REVERSALS_MAX if action in REVERSAL_ACTIONS else TARGETS_MAX
+    command = Command(
+        command_id=text_of(tree, "command_id"),
+        stream=text_of(tree, "stream"),
         action=action,
-        targets=_targets(tree["targets"], targets_max),
-        actor=_text(tree, "actor"),
-        reason=_text(tree, "reason"),
-        at=_time(tree),
-        proposal=_proposal(tree["proposal"]) if action == REVERSE else None,
+        targets=tuple(Target(*pair) for pair in pairs_of(tree, "targets", targets_max)),
+        actor=text_of(tree, "actor"),
+        reason=text_of(tree, "reason"),
+        at=time_of(tree, "at"),
+        proposal=_proposal(tree["proposal"]) if "proposal" in tree else None,
+        mode=word_of(tree, "mode", ReplayMode) or ReplayMode.ALONE,
+        interval_us=whole_of(tree, "interval_us", _SPREAD_US_MAX),
+        expects=word_of(tree, "expects", Place),
+        force=flag_of(tree, "force"),
     )
+    _check_replay(command)
+    return command
 
 
 def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Sent:
@@ -206,37 +263,44 @@ def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Se
     return Sent(topic, message.partition(), message.offset())
 
 
-def _text(tree: dict[str, Any], name: str) -> str:
-    value = tree[name]
-    if not isinstance(value, str) or not 0 < len(value) <= TEXT_CHARS_MAX or not value.isprintable():
-        raise CommandInvalid(f"{name}: printable text of 1 to {TEXT_CHARS_MAX} characters is wanted")
-    return value
+def _tree(raw: bytes) -> dict[str, Any]:
+    if len(raw) > COMMAND_BYTES_MAX:
+        raise CommandInvalid(f"{len(raw)} bytes, at most {COMMAND_BYTES_MAX} are taken")
+    try:
+        tree = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as wrong:
+        raise CommandInvalid(f"not JSON: {wrong}") from wrong
+    if not isinstance(tree, dict):
+        raise CommandInvalid("a JSON object is wanted")
+    return tree
+
+
+def _check_fields(tree: dict[str, Any], action: str) -> None:
+    """Each action has its own: what an action doesn't know is refused, never passed over."""
+    wanted = _FIELDS | ({"proposal"} if action == REVERSE else set())
+    may = wanted | (_REPLAY_FIELDS if action == REPLAY else set()) | ({"proposal"} if action in APPROVES else set())
+    if not wanted <= tree.keys() <= may:
+        more = ", ".join(sorted(may - wanted))
+        raise CommandInvalid(
+            f"the fields {', '.join(sorted(wanted))} are wanted" + (f", {more} may be" if more else "")
+        )
+    if action not in ACTIONS:
+        raise CommandInvalid(f"unknown action {action!r}; {', '.join(sorted(ACTIONS))} is wanted")
+
+
+def _check_replay(command: Command) -> None:
+    if command.mode is ReplayMode.SUPERSEDED and command.expects is Place.IN_PLACE:
+        raise CommandInvalid("what is superseded has no place of its own: leave out expects, or the mode")
+    spread_us = command.interval_us * (len(command.targets) - 1)
+    if spread_us > _SPREAD_US_MAX:
+        most = _SPREAD_US_MAX // command.interval_us + 1
+        raise CommandInvalid(
+            f"at this interval the targets take {spread_us / 1e6:.0f} s, and {SPREAD_S_MAX:.0f} s is the most: "
+            f"send {most} of them at a time"
+        )
 
 
 def _proposal(tree: object) -> Proposal:
     if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
         raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
-    return Proposal(_text(tree, "command_id"), _text(tree, "actor"), _text(tree, "reason"), _time(tree))
-
-
-def _targets(value: object, most: int) -> tuple[Target, ...]:
-    if not isinstance(value, list) or not 0 < len(value) <= most:
-        raise CommandInvalid(f"targets: a list of 1 to {most} pairs is wanted")
-    targets = tuple(_target(pair) for pair in value)
-    if len({target.item_seq for target in targets}) != len(targets):
-        raise CommandInvalid("targets: an item is named twice")
-    return targets
-
-
-def _target(pair: object) -> Target:
-    match pair:
-        case [int() as item_seq, int() as seen_seq] if 0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int:
-            return Target(item_seq, seen_seq)
-    raise CommandInvalid("targets: each is [item_seq, seen_seq], the first not above the second")
-
-
-def _time(tree: dict[str, Any]) -> datetime:
-    try:
-        return from_rfc3339(_text(tree, "at"))
-    except ValueError as wrong:
-        raise CommandInvalid(f"at: {wrong}") from wrong
+    return Proposal(text_of(tree, "command_id"), text_of(tree, "actor"), text_of(tree, "reason"), time_of(tree, "at"))

@@ -11,7 +11,7 @@ from typing import Protocol
 from core.decision import Decision, ErrorKind
 from core.event import Mode
 from core.keys import join_key
-from dlq.commands import PROPOSE_REVERSAL, REPLAY, Command, CommandInvalid, Target, decode
+from dlq.commands import PROPOSE_REVERSAL, REPLAY, REVERSE, Command, CommandInvalid, Target, decode
 from journal.index import KnownEvent
 from journal.index_changes import Line
 from journal.open_item import OpenItem
@@ -89,8 +89,10 @@ class CommandDesk:
             self._replay(item, command)
         elif command.action == PROPOSE_REVERSAL:
             self.reversals.propose(item, command)
-        else:
+        elif command.action == REVERSE:
             self.rows += self.reversals.reverse(item, command)
+        else:
+            row.reason = f"this version decides no {command.action}: upgrade the processor, then order it again"
 
     def _replay(self, item: Item, command: Command) -> None:
         # Heads come before their followers, however the operator named them.

@@ -12,17 +12,24 @@ import pytest
 from dlq.commands import (
     COMMAND_BYTES_MAX,
     REVERSALS_MAX,
+    SPREAD_S_MAX,
     TARGETS_MAX,
     Command,
     CommandInvalid,
     CommandNotSent,
+    Place,
+    ReplayMode,
     Sent,
     Target,
     approve,
     decode,
     encode,
+    propose_purge,
+    propose_resolve,
     propose_reversal,
+    purge,
     replay,
+    resolve,
     send,
 )
 
@@ -165,3 +172,93 @@ def test_a_reversal_of_too_many_bookings_is_refused() -> None:
     targets = [Target(number, number) for number in range(1, REVERSALS_MAX + 2)]
     with pytest.raises(CommandInvalid, match=f"1 to {REVERSALS_MAX} pairs"):
         encode(propose_reversal("ledger", targets, "ada", "all of them", AT))
+
+
+OLD_REPLAY = (
+    b'{"action":"replay","actor":"ada","at":"2026-01-31T12:00:00.000000Z","command_id":"c1",'
+    b'"reason":"directory mended",'
+    b'"stream":"ledger","targets":[[7,9],[8,8]]}'
+)
+
+
+def test_a_command_that_says_nothing_new_has_the_bytes_that_it_always_had() -> None:
+    assert encode(command()) == OLD_REPLAY
+    assert decode(OLD_REPLAY) == command()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": ReplayMode.WITH_FOLLOWERS, "interval_us": 1_000, "expects": Place.IN_PLACE},
+        {"mode": ReplayMode.SUPERSEDED, "force": True},
+        {"interval_us": int(SPREAD_S_MAX * 1e6)},
+    ],
+)
+def test_a_replay_says_how(options: dict[str, Any]) -> None:
+    given = replay("ledger", [Target(7, 9), Target(8, 8)], "ada", "mended", AT, **options)
+    told = decode(encode(given))
+    assert told == given
+    assert {name: getattr(told, name) for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("mode", "sideways"),
+        ("mode", None),
+        ("interval_us", -1),
+        ("interval_us", True),
+        ("interval_us", 0.5),
+        ("interval_us", int(SPREAD_S_MAX * 1e6) + 1),
+        ("expects", "behind"),
+        ("force", 1),
+        ("proposal", None),
+    ],
+)
+def test_a_replay_that_says_it_wrongly_is_refused(field: str, value: object) -> None:
+    tree: dict[str, Any] = json.loads(encode(command()))
+    with pytest.raises(CommandInvalid):
+        decode(json.dumps(tree | {field: value}).encode())
+
+
+def test_a_replay_that_would_hold_places_for_too_long_says_how_many_targets_to_send() -> None:
+    targets = [Target(number, number) for number in range(1, 63)]
+    with pytest.raises(CommandInvalid, match="send 61 of them at a time"):
+        encode(replay("ledger", targets, "ada", "slowly", AT, interval_us=1_000_000))
+
+
+def test_what_is_superseded_expects_no_place() -> None:
+    with pytest.raises(CommandInvalid, match="no place of its own"):
+        encode(replay("l", [Target(1, 1)], "ada", "late", AT, mode=ReplayMode.SUPERSEDED, expects=Place.IN_PLACE))
+
+
+@pytest.mark.parametrize("field", ["mode", "interval_us", "expects", "force"])
+def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
+    tree: dict[str, Any] = json.loads(encode(purge("ledger", [Target(1, 1)], "ada", "garbage", AT)))
+    value = {"mode": "alone", "interval_us": 0, "expects": "in_place", "force": False}[field]
+    with pytest.raises(CommandInvalid, match="fields"):
+        decode(json.dumps(tree | {field: value}).encode())
+
+
+@pytest.mark.parametrize(
+    ("proposes", "act"), [(propose_purge, "purge"), (propose_resolve, "resolve"), (propose_reversal, "reverse")]
+)
+def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(
+    proposes: Callable[..., Command], act: str
+) -> None:
+    first = proposes("ledger", [Target(7, 9)], "ada", "a test that went live", AT)
+    approval = decode(encode(approve(first, "bob", "checked", AT)))
+    assert approval.action == act
+    assert encode(approval.proposed) == encode(first)
+
+
+def test_only_a_proposal_is_approved() -> None:
+    with pytest.raises(CommandInvalid, match="no proposal"):
+        approve(command(), "bob", "checked", AT)
+
+
+@pytest.mark.parametrize("act", [purge, resolve])
+def test_one_person_alone_closes_few_items_without_a_proposal(act: Callable[..., Command]) -> None:
+    given = act("ledger", [Target(7, 9)], "ada", "booked by hand", AT)
+    assert decode(encode(given)) == given
+    assert given.proposal is None

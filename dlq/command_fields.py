@@ -1,0 +1,82 @@
+"""Fields of a command as JSON holds them, each checked as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from core.clock import from_rfc3339
+from core.errors import PayhookError
+
+TEXT_CHARS_MAX = 500
+SEQ_MAX = 2**63 - 1
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class CommandInvalid(PayhookError):
+    """Bytes on the control topic that aren't a command, or a command that can't be one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"not a command: {problem}")
+
+
+def text_of(tree: Mapping[str, Any], name: str) -> str:
+    value = tree[name]
+    if not isinstance(value, str) or not 0 < len(value) <= TEXT_CHARS_MAX or not value.isprintable():
+        raise CommandInvalid(f"{name}: printable text of 1 to {TEXT_CHARS_MAX} characters is wanted")
+    return value
+
+
+def time_of(tree: Mapping[str, Any], name: str) -> datetime:
+    try:
+        return from_rfc3339(text_of(tree, name))
+    except ValueError as wrong:
+        raise CommandInvalid(f"{name}: {wrong}") from wrong
+
+
+def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | None:
+    """None where there is no such field."""
+    if name not in tree:
+        return None
+    try:
+        return words(tree[name])
+    except ValueError as wrong:
+        raise CommandInvalid(f"{name}: {' or '.join(words)} is wanted") from wrong
+
+
+def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
+    """0 where there is no such field."""
+    value = tree.get(name, 0)
+    if type(value) is not int or not 0 <= value <= most:
+        raise CommandInvalid(f"{name}: a whole number from 0 to {most} is wanted")
+    return value
+
+
+def flag_of(tree: Mapping[str, Any], name: str) -> bool:
+    """False where there is no such field."""
+    value = tree.get(name, False)
+    if type(value) is not bool:
+        raise CommandInvalid(f"{name}: true or false is wanted")
+    return value
+
+
+def pairs_of(tree: Mapping[str, Any], name: str, most: int) -> list[tuple[int, int]]:
+    """Items, each named once with the seq of its row that was seen."""
+    value = tree[name]
+    if not isinstance(value, list) or not 0 < len(value) <= most:
+        raise CommandInvalid(f"{name}: a list of 1 to {most} pairs is wanted")
+    pairs = [_pair(pair, name) for pair in value]
+    if len({item_seq for item_seq, _ in pairs}) != len(pairs):
+        raise CommandInvalid(f"{name}: an item is named twice")
+    return pairs
+
+
+def _pair(pair: object, name: str) -> tuple[int, int]:
+    match pair:
+        case [int() as item_seq, int() as seen_seq] if 0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int:
+            return item_seq, seen_seq
+    raise CommandInvalid(f"{name}: each is [item_seq, seen_seq], the first not above the second")
