@@ -40,15 +40,16 @@ def scan(
         raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
 
 
-def pick(table: DeltaTable, seqs: Sequence[int]) -> pa.Table:
-    """The whole rows of ascending ``seqs``, in that order.
+def pick(table: DeltaTable, seqs: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of ascending ``seqs``, in that order; whole ones unless ``columns`` are named.
 
     :raises JournalBroken: one is missing or there twice, or a file can't be read
     """
     wanted = pa.array(seqs, pa.int64())
+    named = None if columns is None else list(dict.fromkeys(["seq", *columns]))
     try:
         files = table.to_pyarrow_dataset(file_pruning_predicate=f"seq >= {seqs[0]} AND seq <= {seqs[-1]}")
-        rows = files.to_table(filter=pc.field("seq").isin(wanted)).sort_by("seq")
+        rows = files.to_table(columns=named, filter=pc.field("seq").isin(wanted)).sort_by("seq")
     except (OSError, DeltaError, pa.ArrowException) as unreadable:
         raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
     if rows["seq"].combine_chunks() != wanted:

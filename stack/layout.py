@@ -37,6 +37,11 @@ class StreamLayout:
         return self.root / "index" / self.stream
 
     @property
+    def board(self) -> Path:
+        """The list of dead items (`dlq.board`), made again from the journal."""
+        return self.root / "console" / self.stream
+
+    @property
     def checkpoint(self) -> Path:
         """Spark's own, made anew at every start."""
         return self.root / "checkpoints" / self.stream
@@ -73,6 +78,10 @@ class Layout:
     def ledger(self, mode: Mode = "live") -> StreamLayout:
         """The ledger stream's places in a mode."""
         return self.stream(stream_of(LEDGER, mode))
+
+    def console(self, stream: str) -> Path:
+        """The folder of a work stream's list of dead items."""
+        return self.stream(stream).board
 
     @property
     def kafka(self) -> Path:

@@ -1,0 +1,155 @@
+"""Which errors have one cause: an error's class, code, message without what differs from event to event, and place.
+
+A message is masked from its clearest parts to its least clear ones. What has a digit in it is taken for an id or a
+number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
+Quoted text is data, so it goes too, except in errors that quote names of the code itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+SHAPE_CHARS_MAX = 300
+_HEX_CHARS = 16
+
+CODE_NAMING = frozenset(
+    {
+        *("KeyError", "AttributeError", "NameError", "UnboundLocalError", "TypeError"),
+        *("ImportError", "ModuleNotFoundError"),
+    }
+)
+"""Errors of Python that quote a name of the code: another name is another bug."""
+
+_URL = re.compile(r"\b([a-z][a-z0-9+.-]{1,15})://([^\s/?#'\"<>]+)[^\s'\"<>]*", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_TIME = re.compile(
+    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| ?[+-]\d\d:?\d\d| UTC)?)?", re.IGNORECASE
+)
+_QUOTED = re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»")
+_QUOTED_BYTES = re.compile(r"\bb(?='[^'\n]*'(?!\w)|\"[^\"\n]*\"(?!\w))")
+_CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z_.\[\]()]{0,60}")
+_STATUS = re.compile(
+    r"\b(HTTP(?:/\d(?:\.\d)?)?|status(?: code)?|error code|code|errno|sqlstate|exit(?: code| status)?)"
+    r"(\s*[:=]?\s*[\[(]?\s*)(\d{1,5})\b",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"[^\s:,;()\[\]{}<>]+(?::[^\s:,;()\[\]{}<>]+){2,}")
+_TOKEN = re.compile(r"[\w][\w.:~/+=%$€£@#&*|\\^-]*|[-+][\w][\w.:]*")
+_NUMBER = re.compile(r"[-+$€£]?\d+(?:[.,:/_]\d+)*(?:%|[a-zA-Zµ]{1,3})?")
+_HEX = re.compile(r"(?:0x)?[0-9a-f]{8,}", re.IGNORECASE)
+_PREFIXED = re.compile(r"[a-z]{2,8}[_-]([A-Za-z]{8,})")
+_RANDOM = re.compile(r"[A-Za-z+/=_-]{16,}")
+_SWITCH = re.compile(r"[a-z](?=[A-Z])|[A-Z]{2,}(?=[a-z])")
+_SPACE = re.compile(r"\s+")
+_MASKED = re.compile(r"<[a-z]+>")
+_REPEATED = re.compile(r"(<[a-z]+>)(?:(?:, ?| and | or | ?[|;] ?| )\1)+")
+_FRAME = re.compile(r'^  (?:\| )*File "([^"\n]+)", line \d+, in ([^\n]+)$', re.MULTILINE)
+_FOREIGN = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "/pyspark/", "\\lib\\")
+_TRACEBACK = "Traceback (most recent call last):"
+_SWITCHES_SHARE = 0.2
+"""Of a text's letters, places where its case changes: words in CamelCase have fewer, random ones more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What errors of one fingerprint have in common. ``shape``: the message with ``<id>`` and the like in it.
+
+    ``place``: file and function of the innermost frame that isn't a library's; None where there is no stack.
+    """
+
+    fingerprint: str
+    error_class: str
+    error_code: str | None
+    shape: str
+    place: str | None
+
+
+def cause_of(error_class: str, error_code: str | None, message: str | None, stack: str | None) -> Cause:
+    """The cause of an error as the journal keeps it."""
+    shape = shape_of(message or "", names_code=error_class in CODE_NAMING)
+    place = place_of(stack) if stack else None
+    return _cause(error_class, error_code, shape, place)
+
+
+def shape_of(message: str, *, names_code: bool = False) -> str:
+    """A message with what differs from event to event masked, cut to `SHAPE_CHARS_MAX`."""
+    text = _SPACE.sub(" ", message).strip()
+    text = _URL.sub(r"<url \2>", text)
+    text = _EMAIL.sub("<email>", text)
+    text = _QUOTED_BYTES.sub("", text)
+    text = _QUOTED.sub(_code_name if names_code else "<text>", text)
+    text = _UUID.sub("<id>", text)
+    text = _TIME.sub("<time>", text)
+    text = _outside_of_masks(text, _mask_words)
+    return _REPEATED.sub(r"\1", text)[:SHAPE_CHARS_MAX]
+
+
+def place_of(stack: str) -> str | None:
+    """File and function of the innermost own frame of the last error in a printed stack."""
+    frames = _FRAME.findall(stack, max(stack.rfind(_TRACEBACK), 0))
+    own = [frame for frame in frames if not any(part in frame[0] for part in _FOREIGN)]
+    if not (own or frames):
+        return None
+    path, function = (own or frames)[-1]
+    return f"{'/'.join(path.replace(chr(92), '/').split('/')[-2:])}:{function}"
+
+
+@lru_cache(maxsize=4_096)
+def _cause(error_class: str, error_code: str | None, shape: str, place: str | None) -> Cause:
+    parts = (error_class, error_code or "", shape, place or "")
+    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "replace")).hexdigest()
+    return Cause(digest[:_HEX_CHARS], error_class, error_code, shape, place)
+
+
+def _code_name(found: re.Match[str]) -> str:
+    inner = found[0][1:-1]
+    return f"'{inner}'" if _CODE_NAME.fullmatch(inner) else "<text>"
+
+
+def _outside_of_masks(text: str, mask: Callable[[str], str]) -> str:
+    """Masks what no earlier step has masked."""
+    parts, at = [], 0
+    for found in re.finditer(r"<(?:url [^>]*|[a-z]+)>", text):
+        parts += [mask(text[at : found.start()]), found[0]]
+        at = found.end()
+    return "".join([*parts, mask(text[at:])])
+
+
+def _mask_words(text: str) -> str:
+    kept: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        kept.append(found[3])
+        return f"{found[1]}{found[2]}\x00"
+
+    text = _STATUS.sub(keep, text)
+    text = _KEY.sub("<key>", text)
+    text = "".join(
+        part if _MASKED.fullmatch(part) else _TOKEN.sub(_mask_word, part) for part in re.split(r"(<key>)", text)
+    )
+    numbers = iter(kept)
+    return re.sub("\x00", lambda _: next(numbers, ""), text)
+
+
+def _mask_word(found: re.Match[str]) -> str:
+    word = found[0].rstrip(".:/=-|")
+    rest = found[0][len(word) :]
+    if _NUMBER.fullmatch(word):
+        return "<n>" + rest
+    if any(char.isdigit() for char in word) or _is_random(word):
+        return "<id>" + rest
+    return found[0]
+
+
+def _is_random(word: str) -> bool:
+    """Whether it is an id without a digit: hex, ``cus_QwErTyUiOp``, or long with many changes of case."""
+    prefixed = _PREFIXED.fullmatch(word)
+    letters = prefixed[1] if prefixed else word
+    if not prefixed and not _RANDOM.fullmatch(word):
+        return bool(_HEX.fullmatch(word))
+    return len(_SWITCH.findall(letters)) > _SWITCHES_SHARE * len(letters)

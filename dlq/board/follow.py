@@ -1,0 +1,255 @@
+"""The board follows its stream's journal by seq: a window of rows a transaction, from its own mark.
+
+Any number of processes may follow at once: a window is read without holding anybody up, and counts only if the mark is
+still where it was when reading began.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.clock import Clock, to_micros
+from core.decision import Decision
+from dlq.board.file import CUBE_COLUMNS, BoardDamaged, BoardFile, empty
+from dlq.board.fold import ROW_COLUMNS, Row, fold, is_command
+from dlq.board.item import COLUMNS, Entry, ItemState, values
+from journal.reader import JournalReader
+
+MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
+ROWS_PER_PICK = 20_000
+"""About 20 MB of rows with their stacks."""
+
+CLOSED_PER_ROUND = 10_000
+HOUR_US = 3_600_000_000
+TRIES_MAX = 3
+_SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
+_Record: Any = NamedTuple("_Record", [(name, Any) for name in ROW_COLUMNS])
+
+
+class _Mark(NamedTuple):
+    """Up to which row of which journal the board goes."""
+
+    table_id: str | None
+    seq: int
+    row_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """``rows``: of the journal that this call took in; ``seq``: the last one that the board reflects."""
+
+    rows: int
+    seq: int
+
+
+class Follower:
+    """Brings one board up to its journal's end. Threads may share it."""
+
+    def __init__(self, file: BoardFile, journal: str, clock: Clock, closed: timedelta) -> None:
+        self._file = file
+        self._journal = journal
+        self._clock = clock
+        self._closed = closed
+
+    def follow(self) -> Followed:
+        """Takes in what the journal has gained; begins anew where the board isn't of this journal's history.
+
+        :raises JournalBroken: a row is missing, or a file can't be read
+        :raises BoardUnreadable: the board's file can't be written
+        """
+        for left in range(TRIES_MAX - 1, -1, -1):
+            try:
+                return self._follow()
+            except BoardDamaged:
+                if left == 0:
+                    raise
+        raise AssertionError("at least one try is made")
+
+    def _follow(self) -> Followed:
+        if not DeltaTable.is_deltatable(self._journal):
+            self._forget()
+            return Followed(0, 0)
+        reader = JournalReader(self._journal)
+        rows = 0
+        mark = self._begin(reader)
+        while mark.seq < reader.last_seq and mark.table_id == reader.table_id:
+            before = mark
+            mark = self._windows(reader, before)
+            rows += mark.seq - before.seq
+        self._let_go()
+        return Followed(rows, mark.seq)
+
+    def _forget(self) -> None:
+        """There is no journal: nothing is known."""
+        with self._file.reading() as connection:
+            known = _mark(connection)
+        if known.seq:
+            with self._file.writing() as connection:
+                empty(connection)
+
+    def _begin(self, reader: JournalReader) -> _Mark:
+        with self._file.reading() as connection:
+            mark = _mark(connection)
+        if _belongs(mark, reader):
+            return mark
+        with self._file.writing() as connection:
+            mark = _mark(connection)
+            if not _belongs(mark, reader):
+                empty(connection)
+                mark = _Mark(reader.table_id, 0, None)
+                _set_mark(connection, mark)
+        return mark
+
+    def _windows(self, reader: JournalReader, mark: _Mark) -> _Mark:
+        """Takes in windows until there are no more, or another process was quicker; returns how far the board goes."""
+        for table in reader.tables_after(mark.seq, MARK_COLUMNS):
+            settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
+            wanted = table["seq"].filter(pc.invert(settled)).to_pylist()
+            for begin in range(0, len(wanted), ROWS_PER_PICK):
+                picked = wanted[begin : begin + ROWS_PER_PICK]
+                rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
+                is_last = begin + ROWS_PER_PICK >= len(wanted)
+                reached = table["seq"][-1].as_py() if is_last else picked[-1]
+                (written, mark) = self._write(mark, rows, _mark_at(table, reached, mark.table_id))
+                if not written:
+                    return mark
+            if not wanted:
+                (written, mark) = self._write(mark, [], _mark_at(table, table["seq"][-1].as_py(), mark.table_id))
+                if not written:
+                    return mark
+        return mark
+
+    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> tuple[bool, _Mark]:
+        with self._file.writing() as connection:
+            there = _mark(connection)
+            if there != before:
+                return False, there
+            take_in(connection, rows)
+            _set_mark(connection, after)
+        return True, after
+
+    def _let_go(self) -> None:
+        """Takes closed items out whose time is over."""
+        before = to_micros(self._clock.now() - self._closed)
+        with self._file.reading() as connection:
+            due = connection.execute("SELECT 1 FROM items WHERE closed_at < ? LIMIT 1", (before,)).fetchone()
+        while due is not None:
+            with self._file.writing() as connection:
+                found = connection.execute(
+                    f"SELECT {', '.join(COLUMNS)} FROM items WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)
+                )
+                gone = [Entry(*values) for values in found]
+                _change(connection, gone, [])
+            due = gone or None if len(gone) == CLOSED_PER_ROUND else None
+
+
+def take_in(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Folds rows into their items, within the transaction; those that only a command is about are passed over."""
+    wanted = [row for row in rows if not is_command(row)]
+    before = {entry.item_seq: entry for entry in read_entries(connection, {r.item_seq for r in wanted if not r.first})}
+    now = dict(before)
+    causes = {}
+    for row in wanted:
+        known = now.get(row.item_seq)
+        if known is None and not row.first and Decision(row.decision) not in _OPENING:
+            continue
+        folded = fold(known, row)
+        now[row.item_seq] = folded.entry
+        if folded.cause is not None:
+            causes[folded.cause.fingerprint] = folded.cause
+    connection.executemany(
+        "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?, ?)",
+        [(one.fingerprint, one.error_class, one.error_code, one.shape, one.place) for one in causes.values()],
+    )
+    _change(connection, list(before.values()), [one for one in now.values() if one.state != ItemState.SETTLED])
+
+
+def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
+    """The items that are there, in no order."""
+    seqs = list(item_seqs)
+    columns = ", ".join(COLUMNS)
+    for begin in range(0, len(seqs), SEQS_PER_QUERY):
+        some = seqs[begin : begin + SEQS_PER_QUERY]
+        marks = ", ".join("?" * len(some))
+        for found in connection.execute(f"SELECT {columns} FROM items WHERE item_seq IN ({marks})", some):
+            yield Entry(*found)
+
+
+SEQS_PER_QUERY = 500
+_OPENING = frozenset({Decision.DEAD, Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
+
+
+def cube_place(entry: Entry) -> tuple[Any, ...]:
+    """Where the item is counted: `CUBE_COLUMNS`."""
+    return (
+        str(entry.state),
+        int(entry.first_dead_at is not None),
+        entry.kind or "",
+        entry.error_class or "",
+        entry.provider or "",
+        entry.event_type or "",
+        entry.fingerprint or "",
+        str(entry.mark or ""),
+        entry.since_at // HOUR_US,
+        (entry.closed_at or 0) // HOUR_US,
+    )
+
+
+def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """Puts items in the place of what was there, and counts them."""
+    kept = {entry.item_seq for entry in after}
+    gone = [(entry.item_seq,) for entry in before if entry.item_seq not in kept]
+    connection.executemany("DELETE FROM items WHERE item_seq = ?", gone)
+    marks = ", ".join("?" * len(COLUMNS))
+    connection.executemany(f"INSERT OR REPLACE INTO items VALUES ({marks})", map(values, after))
+    counts: Counter[tuple[Any, ...]] = Counter(map(cube_place, after))
+    counts.subtract(map(cube_place, before))
+    changed = [(*place, n) for place, n in counts.items() if n]
+    names = ", ".join(CUBE_COLUMNS)
+    places = ", ".join("?" * (len(CUBE_COLUMNS) + 1))
+    connection.executemany(
+        f"INSERT INTO cube VALUES ({places}) ON CONFLICT ({names}) DO UPDATE SET n = n + excluded.n", changed
+    )
+    is_it = " AND ".join(f"{name} = ?" for name in CUBE_COLUMNS)
+    connection.executemany(f"DELETE FROM cube WHERE {is_it} AND n = 0", [one[:-1] for one in changed if one[-1] < 0])
+
+
+def records(table: pa.Table) -> Iterator[Row]:
+    """Rows of a table of `ROW_COLUMNS`; one that it lacks is None in each."""
+    columns = [_plain(table[name]) if name in table.column_names else [None] * table.num_rows for name in ROW_COLUMNS]
+    return map(_Record._make, zip(*columns, strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    listed: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return listed
+
+
+def _mark(connection: sqlite3.Connection) -> _Mark:
+    found = connection.execute("SELECT table_id, seq, row_hash FROM mark").fetchone()
+    return _Mark(*found) if found is not None else _Mark(None, 0, None)
+
+
+def _set_mark(connection: sqlite3.Connection, mark: _Mark) -> None:
+    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?)", mark)
+
+
+def _mark_at(table: pa.Table, seq: int, table_id: str | None) -> _Mark:
+    place = seq - table["seq"][0].as_py()
+    return _Mark(table_id, seq, table["row_hash"][place].as_py())
+
+
+def _belongs(mark: _Mark, reader: JournalReader) -> bool:
+    """Whether the board reflects this table, and its last row is there as it was."""
+    if mark.table_id != reader.table_id or mark.seq > reader.last_seq:
+        return False
+    return mark.seq == 0 or reader.row_hash_at(mark.seq) == mark.row_hash

@@ -1,0 +1,149 @@
+"""An event's bytes as people read them, and where they are to be had."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from deltalake import DeltaTable
+
+from journal.bodies import BodyStore
+from journal.schema import JournalRow
+
+PRETTY_BYTES_MAX = 1 << 20
+PRETTY_CHARS_MAX = 4 << 20
+"""Deep nesting makes much of little."""
+
+INDENT = 2
+Source: TypeAlias = Literal["bodies", "kafka"]
+
+
+class Fate(Protocol):
+    """What became of a body (`ledger.body_fates.BodyFate`): kept, redacted or dropped; its text says why."""
+
+    @property
+    def fate(self) -> str: ...
+    def __str__(self) -> str: ...
+
+
+Fates: TypeAlias = Callable[[Sequence[JournalRow]], Sequence[Fate]]
+Origin: TypeAlias = Callable[[str, int, int], bytes | None]
+"""Reads a record's value by topic, partition and offset; None: Kafka no longer has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """``raw``: the exact bytes, card numbers masked as they are kept; None: they aren't to be had, ``told`` says why.
+
+    ``pretty``: the same, indented, where they are JSON; numbers and order as they came. ``source``: who held them.
+    """
+
+    raw: bytes | None
+    pretty: str | None
+    source: Source | None
+    told: str
+
+
+class Payloads:
+    """Finds bodies: in their store, or by reference in Kafka.
+
+    ``fates`` says which were removed by order. Those are never read from Kafka, whatever it still has.
+    """
+
+    def __init__(self, bodies: str, fates: Fates | None = None, origin: Origin | None = None) -> None:
+        self._bodies = bodies
+        self._fates = fates
+        self._origin = origin
+
+    def of(self, first: JournalRow) -> Payload:
+        """The bytes of an item; ``first`` is its first row.
+
+        :raises JournalBroken: the store of bodies can't be read
+        """
+        sha256 = first.body_sha256
+        if sha256 is None:
+            return self._from_kafka(first, "the row names no body")
+        kept = self._kept(sha256)
+        if kept is not None:
+            return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
+        fate = next(iter(self._fates([first])), None) if self._fates is not None else None
+        if fate is not None and fate.fate == "redacted":
+            return Payload(None, None, None, str(fate))
+        return self._from_kafka(first, str(fate) if fate is not None else f"body {sha256}: no longer kept")
+
+    def _kept(self, sha256: str) -> bytes | None:
+        if not DeltaTable.is_deltatable(self._bodies):
+            return None
+        return BodyStore(self._bodies, may_create=False).fetch([sha256]).get(sha256)
+
+    def _from_kafka(self, first: JournalRow, why: str) -> Payload:
+        where = f"{first.topic}[{first.partition}]@{first.offset}"
+        if self._origin is None:
+            return Payload(None, None, None, f"{why}; Kafka may still hold it as {where}")
+        raw = self._origin(first.topic, first.partition, first.offset)
+        if raw is None:
+            return Payload(None, None, None, f"{why}; Kafka no longer holds {where}")
+        if first.body_sha256 is not None and hashlib.sha256(raw).hexdigest() != first.body_sha256:
+            return Payload(None, None, None, f"{why}; what Kafka holds as {where} is another record")
+        return Payload(raw, pretty(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
+
+
+def pretty(raw: bytes) -> str | None:
+    """JSON, indented; None of what isn't, or is too long. No number is read and written again: 1.10 stays 1.10."""
+    if len(raw) > PRETTY_BYTES_MAX:
+        return None
+    try:
+        text = raw.decode("utf-8")
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _indented(text)
+
+
+def _indented(text: str) -> str | None:
+    parts: list[str] = []
+    depth = at = size = 0
+    while at < len(text) and size <= PRETTY_CHARS_MAX:
+        char = text[at]
+        until = at + 1
+        if char == '"':
+            until = _string_end(text, at)
+            part = text[at:until]
+        elif char in "{[":
+            closing = _after_space(text, until)
+            if text[closing] in "}]":
+                part, until = char + text[closing], closing + 1
+            else:
+                depth += 1
+                part = char + _line(depth)
+        elif char in "}]":
+            depth -= 1
+            part = _line(depth) + char
+        elif char == ",":
+            part = char + _line(depth)
+        else:
+            part = ": " if char == ":" else "" if char in " \t\r\n" else char
+        parts.append(part)
+        size += len(part)
+        at = until
+    return "".join(parts) if at >= len(text) else None
+
+
+def _line(depth: int) -> str:
+    return "\n" + " " * (INDENT * depth)
+
+
+def _string_end(text: str, at: int) -> int:
+    at += 1
+    while text[at] != '"':
+        at += 2 if text[at] == "\\" else 1
+    return at + 1
+
+
+def _after_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
