@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import click
 
+from cli.audit_command import audit
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
 from cli.maintain_command import maintain, redact
@@ -16,6 +17,7 @@ from cli.reconcile_commands import reconcile, reconciliations
 from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
+from cli.user_commands import users
 from cli.verify_command import verify
 
 
@@ -32,6 +34,8 @@ def main() -> None:
       payhook ledger balances                    what was booked
       payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
       payhook dlq list                           what died, and why
+      payhook dlq audit                          who did what, and was refused what
+      payhook users add NAME --role admin        who may sign in at the management listener
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
       payhook down                               stop everything
@@ -43,8 +47,9 @@ def main() -> None:
 
 for command in (reverse, approve_command, proposals, reconcile, reconciliations):
     ledger.add_command(command)
-for command in (up, down, status, demo, verify, send, ledger, dlq, notify):
+for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users):
     main.add_command(command)
+dlq.add_command(audit)
 for command in (maintain, redact):
     ledger.add_command(command)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -12,15 +13,20 @@ import uvicorn
 from confluent_kafka import Producer
 from redis.asyncio import Redis
 
+from console.access import Access, Sessions, SignInThrottle, Users
 from console.api import Desks, mount_api
 from console.app import Watched, create_app
+from console.cookies import Cookies
 from console.guard import origins_of
 from console.lag import KafkaLag
+from console.listener import guarded
+from console.pages import routers
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES, topics_of
+from dlq.acts import Acts
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
@@ -67,14 +73,25 @@ async def _serve(settings: Settings) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
-        mount_api(app, _desks(settings, producer, clock), answers, origins_of(console.host, console.port))
-        # A key's caller is its address: no header may say another one.
+        mount_api(app, _desks(settings, producer, clock), answers)
+        access, cookies = _access(settings, clock), Cookies(console.public_url.startswith("https://"))
+        origins = origins_of(console.host, console.port, console.public_url)
+        listener = guarded(app, access, cookies, origins, routers())
+        # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
-            app, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
+            listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
         await uvicorn.Server(config).serve()
+    access.close()
     await redis.aclose()
     lag.close()
+
+
+def _access(settings: Settings, clock: Clock) -> Access:
+    layout, console = Layout(settings.data_dir), settings.console
+    idle, whole = timedelta(minutes=console.session_idle_minutes), timedelta(hours=console.session_hours)
+    sessions = Sessions(layout.sessions, clock, idle, whole)
+    return Access(Users(layout.users), sessions, SignInThrottle(clock), Acts(layout.acts), clock)
 
 
 def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Path, Request, Response
+from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import Scope
 
-from console.guard import SameOrigin
+from console.access import Everybody, NotAllowed, NotSignedIn, Role, User, require, signed_in
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
+from console.refusals import answer_refusal
 from core import strict_json
 from core.errors import Unparseable
 from core.event import Mode
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import OrderDesk, OrderRefused
-from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run, client_address
+from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
 
 PREFIX = "/api"
@@ -30,22 +31,25 @@ RETRY_AFTER_S = 5
 ERRORS_TOLD_MAX = 10
 COMMAND_ID = r"^[0-9a-f]{32}$"
 
+ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
+"""Who may give which order."""
+
 Desks = Mapping[Mode, OrderDesk]
 
 
-def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, origins: Collection[str]) -> None:
+def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks``: one for each mode that has a ledger here; ``origins``: of the listener's own pages.
+    ``desks``: one for each mode that has a ledger here. `console.guard.Guard` stands before it.
     """
     api = create_api(desks)
-    keyed = IdempotencyKey(
-        api, store=answers, caller=client_address, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
+    api.add_middleware(
+        IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
-    guarded: ASGIApp = SameOrigin(keyed, origins, DOCS_URL)
-    app.mount(PREFIX, guarded)
+    app.mount(PREFIX, api)
+    described = Depends(Everybody("it describes the code, and holds nothing of anybody's"))
 
-    @app.get(DOCS_URL, include_in_schema=False)
+    @app.get(DOCS_URL, include_in_schema=False, dependencies=[described])
     async def openapi() -> dict[str, Any]:
         return describe(api)
 
@@ -70,7 +74,7 @@ def create_api(desks: Desks) -> FastAPI:
     for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, desks)
 
-    @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422))
+    @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """What the processor decided of a command; 404 until it has."""
         row = await asyncio.to_thread(_desk(desks, mode).decision, command_id)
@@ -80,6 +84,8 @@ def create_api(desks: Desks) -> FastAPI:
         return CommandDecided.of(command_id, row)
 
     api.add_exception_handler(Problem, _on_problem)
+    for refusal in (NotSignedIn, NotAllowed):
+        api.add_exception_handler(refusal, _on_refusal)
     api.add_exception_handler(HTTPException, _on_http)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(Exception, _on_bug)
@@ -92,8 +98,9 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
         status_code=202,
         name=action,
         summary=f"Order a {action} of dead items",
-        responses=_problems(400, 403, 404, 409, 413, 415, 422, 503),
+        responses=_problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
         openapi_extra={"parameters": [_key_parameter()]},
+        dependencies=[Depends(require(ROLES[action]))],
     )
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
         """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
@@ -101,7 +108,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
         Repeat a request whose answer you didn't see with the same key: it has one effect, however often it comes.
         """
         run: Run = request.state.idempotency
-        order = asked.order(action, run.request_id)
+        order = asked.order(action, run.request_id, signed_in(request).name)
         try:
             given = await asyncio.to_thread(_desk(desks, asked.mode).give, order)
         except OrderRefused as refused:
@@ -137,6 +144,12 @@ class StrictRoute(APIRoute):
         return handle_strictly
 
 
+def _caller(scope: Scope) -> str:
+    """Whose an Idempotency-Key is: the signed-in user's, wherever they sit."""
+    user: User = scope["state"]["user"]
+    return user.name
+
+
 def _desk(desks: Desks, mode: Mode) -> OrderDesk:
     try:
         return desks[mode]
@@ -160,6 +173,10 @@ async def _on_problem(request: Request, problem: Exception) -> Response:
     if run is not None and problem.status < 500:
         run.nothing_began()
     return Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
+
+
+async def _on_refusal(request: Request, refusal: Exception) -> Response:
+    return answer_refusal(request, refusal)
 
 
 async def _on_http(request: Request, refused: Exception) -> Response:
@@ -188,7 +205,8 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemTold"}}}
     told = {
         400: "Idempotency-Key is missing or malformed, or the body isn't JSON",
-        403: "a web page from elsewhere sends it",
+        401: "nobody is signed in: the bearer token is missing, or revoked",
+        403: "the user hasn't the role for it, or a web page from elsewhere sends it",
         404: "no such item or command",
         409: "the first request with this key is still under way (Retry-After), or an item isn't as you saw it",
         413: "the body is too large",

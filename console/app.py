@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from console.access import Everybody
 from console.exposition import CONTENT_TYPE, Scrape, merge
 from console.lag import Marks
 from core.clock import Clock, from_rfc3339
@@ -21,6 +22,9 @@ from core.clock import Clock, from_rfc3339
 ASK_TIMEOUT_S = 2.0
 STATUS_AGE_MAX = timedelta(seconds=30)
 """The processor writes its status about once a second; a batch may take longer."""
+
+
+_probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures, no event's content"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +50,23 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
     """
     app = FastAPI(title="payhook management", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/healthz")
+    @app.get("/healthz", dependencies=[_probed])
     async def healthz() -> PlainTextResponse:
         return PlainTextResponse("ok\n")
 
-    @app.get("/readyz")
+    @app.get("/readyz", dependencies=[_probed])
     async def readyz() -> JSONResponse:
         status = await read_status(watched, client, clock.now())
         return JSONResponse({"ready": status["ready"]}, status_code=200 if status["ready"] else 503)
 
-    @app.get("/status")
+    @app.get("/status", dependencies=[_probed])
     async def status() -> JSONResponse:
         read = await read_status(watched, client, clock.now())
         for side in (read, read["test"]) if "test" in read else (read,):
             side["lag"] = await asyncio.to_thread(watched.lag, side["processor"].get("marks", {}))
         return JSONResponse(read)
 
-    @app.get("/metrics")
+    @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
         scrapes = [await _scrape(name, url, client) for name, url in watched.metrics.items()]
         return Response(merge(scrapes), media_type=CONTENT_TYPE)

@@ -1,62 +1,122 @@
-"""Keeps web pages of others away from what changes something: a browser on the operator's machine reaches loopback."""
+"""Stands before every page and the API: who asks, may they, and do they ask of their own will?
+
+A browser on an operator's machine reaches the listener from any page that it shows; and a page that isn't ours can't
+read answers, but could send requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 
+from starlette.requests import Request
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ingest.idempotency import Problem
+from console.access import Access, Everybody, NotSignedIn, User, require
+from console.access.requirement import demanded
+from console.cookies import Cookies
+from console.forms import checked_form
+from console.refusals import ForeignPage, NotJson, answer_refusal
+from core.errors import PayhookError
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({b"same-origin", b"none"})
 """Not "same-site": to a browser every port of a host is the same site."""
 
+API_PREFIX = "/api/"
+BEARER = "bearer "
 
-class SameOrigin:
-    """Wraps an ASGI application: what isn't safe must be JSON, and come from no page but the listener's own.
 
-    A page elsewhere can't send ``application/json`` without asking first (CORS), and nobody answers that. ``Origin`` is
-    held against a list, not against ``Host``: a name that is made to point here (DNS rebinding) agrees with itself.
+class Guard:
+    """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), and:
+
+    - its route's role; a path without a route is answered to the signed-in alone;
+    - where it could change something: no page but the listener's own sent it (``Sec-Fetch-Site``, ``Origin``); to the
+      API it is JSON, to a page a form with its browser's token.
+
+    ``Origin`` is held against a list, not against ``Host``: a name that is made to point here (DNS rebinding) agrees
+    with itself.
     """
 
-    def __init__(self, app: ASGIApp, origins: Collection[str], docs_url: str) -> None:
+    def __init__(
+        self, app: ASGIApp, routes: Sequence[BaseRoute], access: Access, cookies: Cookies, origins: Collection[str]
+    ) -> None:
         self._app = app
+        self._routes = routes
+        self._access = access
+        self._cookies = cookies
         self._origins = frozenset(origin.encode() for origin in origins)
-        self._docs_url = docs_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] == "http" and scope["method"] not in SAFE_METHODS else None
-        if refusal is not None:
-            await refusal.send(send, self._docs_url)
-        else:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            receive = await self._passed(request)
+        except (PayhookError, OSError) as refusal:
+            await answer_refusal(request, refusal)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Problem | None:
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
+    async def _passed(self, request: Request) -> Receive:
+        """What the application reads the body by.
+
+        :raises PayhookError: the request isn't passed on
+        """
+        is_api = f"{request.url.path}/".startswith(API_PREFIX)
+        unsafe = request.method not in SAFE_METHODS
+        if unsafe:
+            self._check_sender(request)
+        request.state.user = user = await self._user(request, is_api)
+        request.state.csrf_secret = secret = self._cookies.secret(request)
+        demand = demanded(self._routes, request.scope)
+        if not isinstance(demand, Everybody):
+            (demand or require(None)).of(user)
+        if unsafe and is_api:
+            _check_json(request)
+        elif unsafe:
+            return await checked_form(request, secret)
+        return request.receive
+
+    async def _user(self, request: Request, is_api: bool) -> User | None:
+        """
+        :raises NotSignedIn: a token came that isn't one (any more)
+        """
+        told = request.headers.get("authorization") if is_api else None
+        if told is not None:
+            token = told[len(BEARER) :].strip() if told.lower().startswith(BEARER) else ""
+            user = await asyncio.to_thread(self._access.by_token, token)
+            if user is None:
+                raise NotSignedIn
+            return user
+        session = self._cookies.session(request)
+        return None if session is None else await asyncio.to_thread(self._access.by_session, session)
+
+    def _check_sender(self, request: Request) -> None:
+        headers: list[tuple[bytes, bytes]] = request.scope["headers"]
         if not OWN_SITES.issuperset(_all(headers, b"sec-fetch-site")):
-            return _foreign("Sec-Fetch-Site")
+            raise ForeignPage("Sec-Fetch-Site")
         if not self._origins.issuperset(_all(headers, b"origin")):
-            return _foreign("Origin")
-        types = [value.partition(b";")[0].strip().lower() for value in _all(headers, b"content-type")]
-        if types != [b"application/json"]:
-            detail = "the body is JSON, and its Content-Type says so: application/json"
-            return Problem(415, "not-json", "JSON is wanted", detail, closes=True)
-        return None
+            raise ForeignPage("Origin")
 
 
-def origins_of(host: str, port: int) -> frozenset[str]:
-    """The origins of the listener's own pages: by its address, and by the names of loopback."""
+def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
+    """The origins of the listener's own pages: by its address, by the names of loopback, and as a proxy shows it."""
     named = host if ":" not in host else f"[{host}]"
-    return frozenset(f"http://{name}:{port}" for name in (named, "127.0.0.1", "localhost", "[::1]"))
+    own = {f"http://{name}:{port}" for name in (named, "127.0.0.1", "localhost", "[::1]")}
+    return frozenset(own | ({public_url} if public_url else set()))
+
+
+def _check_json(request: Request) -> None:
+    types = [value.partition(b";")[0].strip().lower() for value in _all(request.scope["headers"], b"content-type")]
+    if types != [b"application/json"]:
+        raise NotJson
 
 
 def _all(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
     return [value for name, value in headers if name == wanted]
-
-
-def _foreign(header: str) -> Problem:
-    detail = (
-        f"{header} says that a web page from elsewhere sends this; use `payhook`, curl, or the listener's own pages"
-    )
-    return Problem(403, "foreign-page", "Another site's page may not do this", detail, closes=True)

@@ -42,7 +42,6 @@ class OrderAsked(BaseModel):
 
     items: list[ItemAsked] = Field(min_length=1, max_length=TARGETS_MAX, description="each item once")
     reason: Text = Field(description="kept with every decision")
-    actor: Text = Field(description="who orders it; kept with every decision")
     mode: Mode = Field("live", description="whose ledger: live or test traffic")
 
     @model_validator(mode="after")
@@ -51,9 +50,9 @@ class OrderAsked(BaseModel):
             raise ValueError("an item is named twice")
         return self
 
-    def order(self, action: str, command_id: str) -> Order:
+    def order(self, action: str, command_id: str, actor: str) -> Order:
         items = tuple(Wanted(item.item_seq, item.seen_seq) for item in self.items)
-        return Order(command_id, action, items, self.actor, self.reason)
+        return Order(command_id, action, items, actor, self.reason)
 
 
 class ControlOffset(BaseModel):

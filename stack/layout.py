@@ -108,6 +108,21 @@ class Layout:
         return self.root / "subscribers.toml"
 
     @property
+    def users(self) -> Path:
+        """Who may sign in at the management listener."""
+        return self.root / "console" / "users.json"
+
+    @property
+    def sessions(self) -> Path:
+        """Who is signed in there."""
+        return self.root / "console" / "sessions.sqlite"
+
+    @property
+    def acts(self) -> Path:
+        """The record of what people did: of live and test traffic alike."""
+        return self.root / "lake" / "acts"
+
+    @property
     def run(self) -> Path:
         return self.root / "run"
 

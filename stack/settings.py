@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from console.settings import ConsoleSettings
 from core.errors import SettingError
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
@@ -65,16 +66,6 @@ class TopicsSettings(BaseModel):
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
     replication: int = Field(1, ge=1, le=16, description="replicas of each topic; 3 outside one machine")
-
-
-class ConsoleSettings(BaseModel):
-    """The management listener. Never put it on a public address."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
-    port: int = Field(8081, ge=0, le=65535, description="port of the management listener")
-    ingest_url: str = Field("", description="where the receiver answers; empty: its own port on loopback")
 
 
 class Settings(BaseSettings):

@@ -71,7 +71,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
 
 
 async def replay(client: httpx.AsyncClient, key: str = "k", item_seq: int = 1) -> httpx.Response:
-    body = {"items": [{"item_seq": item_seq}], "reason": "mended", "actor": "ada"}
+    body = {"items": [{"item_seq": item_seq}], "reason": "mended"}
     return await client.post("/api/dlq/replay", json=body, headers={"idempotency-key": f'"{key}"'})
 
 

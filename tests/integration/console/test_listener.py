@@ -44,7 +44,7 @@ def get(port: int, path: str) -> httpx.Response:
 
 
 def replay(port: int, key: str, item_seq: int = 1, headers: dict[str, str] | None = None) -> httpx.Response:
-    body = {"items": [{"item_seq": item_seq}], "reason": "mended", "actor": "ada"}
+    body = {"items": [{"item_seq": item_seq}], "reason": "mended"}
     url = f"http://{LOOPBACK}:{port}/api/dlq/replay"
     return httpx.post(
         url, json=body, headers={"idempotency-key": f'"{key}"', **(headers or {})}, trust_env=False, timeout=30

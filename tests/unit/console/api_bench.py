@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -12,15 +11,13 @@ import httpx
 from fastapi import FastAPI
 
 from console.api import mount_api
-from console.guard import origins_of
 from core.decision import Decision
 from dlq.commands import Command, decode
 from dlq.orders import OrderDesk, command_entity
 from journal.schema import JournalRow
+from tests.unit.console.listening import BOB, Listener
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL, Engine
-
-ORIGIN = "http://127.0.0.1:8081"
 
 
 class Acknowledged:
@@ -72,9 +69,12 @@ class EngineView:
 
 
 class ApiBench:
-    """The API over one engine in which item 1 is dead, and item 2 waits behind it."""
+    """The API over one engine in which item 1 is dead, and item 2 waits behind it.
 
-    def __init__(self, folder: Path) -> None:
+    ``app``: with other routes already.
+    """
+
+    def __init__(self, folder: Path, app: FastAPI | None = None) -> None:
         self.engine = Engine(folder)
         self.event, _ = self.engine.post("evt_1"), self.engine.post("evt_2")
         self.engine.handler.fails(self.event, ZeroDivisionError("division by zero"), times=1)
@@ -83,20 +83,17 @@ class ApiBench:
         self.kafka = MemoryKafka(self.engine)
         self.answers = BreakableAnswers(self.engine.clock)
         desk = OrderDesk("ledger", EngineView(self.engine), self.kafka, CONTROL, self.engine.clock)
-        self.app = FastAPI(openapi_url=None)
-        mount_api(self.app, {"live": desk}, self.answers, origins_of("127.0.0.1", 8081))
+        self.app = app or FastAPI(openapi_url=None)
+        mount_api(self.app, {"live": desk}, self.answers)
+        self.listener = Listener(self.app, folder, self.engine.clock)
 
-    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
-        async def inside() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
-                return await client.request(method, path, **more)
-
-        return asyncio.run(inside())
+    def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:
+        """As a user who may give orders, unless another is named."""
+        return self.listener.request(method, path, user, **more)
 
     def replay(self, key: str | None = None, item_seq: int = 1, **more: Any) -> httpx.Response:
         """Orders a replay as a client would; ``more`` goes over the body's fields."""
-        body = {"items": [{"item_seq": item_seq}], "reason": "mended", "actor": "ada", **more}
+        body = {"items": [{"item_seq": item_seq}], "reason": "mended", **more}
         headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
         return self.request("POST", "/api/dlq/replay", json=body, headers=headers)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dlq.commands import Target
-from tests.unit.console.api_bench import ORIGIN, ApiBench, EngineView, problem
+from tests.unit.console.api_bench import ApiBench, EngineView, problem
+from tests.unit.console.listening import BOB, ORIGIN
 from tests.unit.ingest.idempotency.guarded_app import KEPT_S, LEASE_S
 
 
@@ -27,11 +28,11 @@ def test_a_replay_is_ordered_and_what_became_of_it_can_be_asked(api: ApiBench) -
     assert re.fullmatch("[0-9a-f]{32}", told["command_id"])
     [command] = api.kafka.sent
     assert (command.command_id, command.targets) == (told["command_id"], (Target(1, 1),))
-    assert (command.stream, command.actor, command.reason) == ("ledger", "ada", "mended")
+    assert (command.stream, command.actor, command.reason) == ("ledger", BOB, "mended")
     assert problem(api.request("GET", answer.headers["location"])) == "command-unknown"
     assert api.decided() == ["dead", "replayed", "applied"]
     row = api.request("GET", answer.headers["location"]).json()
-    assert (row["decision"], row["reason"], row["actor"]) == ("replayed", "1 of 1 accepted", "ada")
+    assert (row["decision"], row["reason"], row["actor"]) == ("replayed", "1 of 1 accepted", BOB)
     assert row["control"] == told["control"]
 
 
@@ -160,8 +161,9 @@ def test_a_refused_order_leaves_its_key_to_the_corrected_one(api: ApiBench) -> N
         ({"items": [{"item_seq": 1}] * 5_001}, "/body/items"),
         ({"reason": ""}, "/body/reason"),
         ({"reason": "x" * 501}, "/body/reason"),
-        ({"actor": "a\nb"}, "/body/actor"),
-        ({"actor": None}, "/body/actor"),
+        ({"reason": "a\nb"}, "/body/reason"),
+        ({"reason": None}, "/body/reason"),
+        ({"actor": "ada"}, "/body/actor"),
         ({"mode": "both"}, "/body/mode"),
         ({"extra": 1}, "/body/extra"),
     ],
@@ -173,7 +175,7 @@ def test_an_order_that_is_not_valid_says_where(api: ApiBench, wrong: dict[str, A
     assert api.kafka.sent == []
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"actor": "a", "actor": "b"}', b"[" * 10_000, b"NaN", b"7"])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"reason": "a", "reason": "b"}', b"[" * 10_000, b"NaN", b"7"])
 def test_a_body_that_two_readers_could_read_differently_is_refused(api: ApiBench, body: bytes) -> None:
     headers = {"idempotency-key": "k", "content-type": "application/json"}
     answer = api.request("POST", "/api/dlq/replay", content=body, headers=headers)
@@ -182,7 +184,7 @@ def test_a_body_that_two_readers_could_read_differently_is_refused(api: ApiBench
 
 
 def test_a_refusal_repeats_nothing_of_what_was_sent(api: ApiBench) -> None:
-    assert "4242" not in api.replay(actor=["4242"]).text
+    assert "4242" not in api.replay(reason=["4242"]).text
 
 
 def test_a_body_that_is_too_large_is_refused(api: ApiBench) -> None:
@@ -211,7 +213,7 @@ def test_a_page_from_elsewhere_is_refused_before_its_key_is_looked_at(api: ApiBe
 @pytest.mark.parametrize("origin", [ORIGIN, "http://localhost:8081", "http://[::1]:8081"])
 def test_the_listeners_own_pages_may_order(api: ApiBench, origin: str) -> None:
     headers = {"origin": origin, "sec-fetch-site": "same-origin", "idempotency-key": "k"}
-    body = {"items": [{"item_seq": 1, "seen_seq": 1}], "reason": "mended", "actor": "ada"}
+    body = {"items": [{"item_seq": 1, "seen_seq": 1}], "reason": "mended"}
     assert api.request("POST", "/api/dlq/replay", json=body, headers=headers).status_code == 202
 
 
@@ -257,7 +259,7 @@ def test_the_description_names_each_order_its_key_and_its_refusals(api: ApiBench
     order = told["paths"]["/dlq/replay"]["post"]
     [key] = [one for one in order["parameters"] if one["name"] == "Idempotency-Key"]
     assert (key["in"], key["required"]) == ("header", True)
-    assert {"202", "400", "403", "404", "409", "413", "415", "422", "503"} == set(order["responses"])
+    assert {"202", "400", "401", "403", "404", "409", "413", "415", "422", "503"} == set(order["responses"])
     assert set(told["paths"]) == {"/dlq/replay", "/dlq/commands/{command_id}"}
     refs = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', api.request("GET", "/openapi.json").text))
     assert refs <= told["components"]["schemas"].keys() and "ProblemTold" in refs and "OrderAsked" in refs

@@ -11,7 +11,8 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
-from tests.unit.console.api_bench import ORIGIN, ApiBench
+from tests.unit.console.api_bench import ApiBench
+from tests.unit.console.listening import ORIGIN
 
 
 @pytest.fixture(scope="module")

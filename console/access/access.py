@@ -1,0 +1,133 @@
+"""From a name and a password, a session's id or a token to a user."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+
+from console.access import passwords
+from console.access.roles import User
+from console.access.sessions import Sessions
+from console.access.throttle import SignInThrottle
+from console.access.users import Users
+from core.clock import Clock
+from core.errors import PayhookError
+from dlq.acts import Act, Acts, Outcome
+
+AT_ONCE = 2
+"""Passwords that are hashed at the same time: each takes 64 MiB and a core for some 50 ms."""
+
+WAITING_MAX = 16
+TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
+TOKEN_BYTES = 32
+NOBODY = "(unknown)"
+"""Who an act is of where the name isn't a user's: people type passwords into the wrong field, and acts are for ever."""
+
+
+class SignInRefused(PayhookError):
+    """Wrong name or password; which of the two isn't told."""
+
+    def __init__(self) -> None:
+        super().__init__("this name with this password isn't known")
+
+
+class SignInTooSoon(PayhookError):
+    """Too many wrong tries before this one, which wasn't looked at."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(f"too many wrong tries; wait {max(1, round(wait_s))} s, then try again")
+
+
+class SignInBusy(PayhookError):
+    """More people sign in at this moment than can be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__("too many people sign in at this moment; try again")
+
+
+class Access:
+    """The listener's one place that knows who somebody is. Every sign-in, taken or refused, is an act."""
+
+    def __init__(self, users: Users, sessions: Sessions, throttle: SignInThrottle, acts: Acts, clock: Clock) -> None:
+        self._users = users
+        self._sessions = sessions
+        self._throttle = throttle
+        self._acts = acts
+        self._clock = clock
+        self._hashing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sign-in")
+        self._waiting = 0
+        self._hashing.submit(passwords.nobodys)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether anybody could sign in at all."""
+        return bool(self._users.all())
+
+    async def sign_in(self, name: str, password: str, address: str) -> str:
+        """A new session's id.
+
+        :raises SignInRefused, SignInTooSoon, SignInBusy: see there
+        :raises ActsUnwritable: it can't be put on record, so nobody is signed in
+        """
+        if self._waiting >= WAITING_MAX:
+            raise SignInBusy
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._hashing, self._sign_in, name, password, address)
+        finally:
+            self._waiting -= 1
+
+    def by_session(self, secret: str) -> User | None:
+        """Whose session it is. One that began before the user's last change of password or roles is over."""
+        session = self._sessions.find(secret)
+        if session is None:
+            return None
+        account = self._users.all().get(session.name)
+        if account is None or account.stamp != session.stamp:
+            self._sessions.end(secret)
+            return None
+        return account.user
+
+    def by_token(self, secret: str) -> User | None:
+        """Whose bearer token it is."""
+        found = self._users.by_token(token_sha256(secret))
+        return None if found is None else found.user
+
+    def sign_out(self, secret: str, user: User) -> None:
+        """Ends a session."""
+        self._sessions.end(secret)
+        self._record(user.name, "sign_out", Outcome.DONE, "")
+
+    def close(self) -> None:
+        self._hashing.shutdown()
+        self._sessions.close()
+
+    def _sign_in(self, name: str, password: str, address: str) -> str:
+        account = self._users.all().get(name)
+        if (wait_s := self._throttle.begin(name, address)) > 0:
+            raise SignInTooSoon(wait_s)
+        if not passwords.matches(password, None if account is None else account.password) or account is None:
+            self._record(NOBODY if account is None else name, "sign_in", Outcome.REFUSED, address)
+            raise SignInRefused
+        self._throttle.succeeded(name, address)
+        self._record(name, "sign_in", Outcome.DONE, address)
+        return self._sessions.begin(name, account.stamp)
+
+    def _record(self, actor: str, action: str, outcome: Outcome, address: str) -> None:
+        what = f"from {address}" if address else ""
+        act = Act(at=self._clock.now(), actor=actor, action=action, outcome=outcome, channel="page", what=what)
+        self._acts.record(act)
+
+
+def new_token() -> str:
+    """A bearer token: shown once, kept as its hash."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_sha256(secret: str) -> str:
+    """Of 256 random bits: nothing slower is needed, nobody can guess them."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

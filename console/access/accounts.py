@@ -1,0 +1,126 @@
+"""Changes of users, each put on record before it takes effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from console.access import passwords
+from console.access.access import new_token, token_sha256
+from console.access.roles import Role
+from console.access.users import TOKENS_MAX, Account, Accounts, Token, Users, UserUnfit, checked_name, new_stamp
+from core.clock import to_rfc3339
+
+Recording = Callable[[str, str | None, str | None], None]
+"""Gets a user's name, and what they were and will be as JSON without secrets; raises where it can't be recorded."""
+
+
+class UserUnknown(UserUnfit):
+    """There is no such user."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no user {name!r}; `payhook users list` shows who there is")
+
+
+def add_user(users: Users, name: str, roles: frozenset[Role], password: str, record: Recording) -> None:
+    """
+    :raises UserUnfit, PasswordUnfit: nothing was changed
+    """
+    made = Account(checked_name(name), roles, passwords.hashed(password), new_stamp())
+
+    def add(accounts: dict[str, Account]) -> None:
+        if name in accounts:
+            raise UserUnfit(f"there is a user {name!r} already; `payhook users roles` or `password` changes them")
+        accounts[name] = made
+
+    users.change(add, _witness(name, record))
+
+
+def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording) -> None:
+    """Ends the user's sessions.
+
+    :raises UserUnknown: nothing was changed
+    """
+    _alter(users, name, lambda account: account.stamped(roles=roles), record)
+
+
+def set_password(users: Users, name: str, password: str, record: Recording) -> None:
+    """Ends the user's sessions; tokens stay.
+
+    :raises UserUnknown, PasswordUnfit: nothing was changed
+    """
+    secret = passwords.hashed(password)
+    _alter(users, name, lambda account: account.stamped(password=secret), record)
+
+
+def remove_user(users: Users, name: str, record: Recording) -> None:
+    """Ends the user's sessions and tokens.
+
+    :raises UserUnknown: nothing was changed
+    """
+
+    def remove(accounts: dict[str, Account]) -> None:
+        del accounts[_known(accounts, name).name]
+
+    users.change(remove, _witness(name, record))
+
+
+def make_token(users: Users, name: str, label: str, at: datetime, record: Recording) -> str:
+    """A new bearer token of a user, to be shown once.
+
+    :raises UserUnknown, UserUnfit: nothing was changed
+    """
+    secret = new_token()
+    made = Token(checked_name(label), token_sha256(secret), to_rfc3339(at))
+
+    def add(account: Account) -> Account:
+        if any(token.name == label for token in account.tokens):
+            raise UserUnfit(f"{name} has a token {label!r} already; revoke it, or take another name")
+        if len(account.tokens) >= TOKENS_MAX:
+            raise UserUnfit(f"{name} has {TOKENS_MAX} tokens, which is the most; revoke one")
+        return replace(account, tokens=(*account.tokens, made))
+
+    _alter(users, name, add, record)
+    return secret
+
+
+def revoke_token(users: Users, name: str, label: str, record: Recording) -> None:
+    """
+    :raises UserUnknown, UserUnfit: nothing was changed
+    """
+
+    def revoke(account: Account) -> Account:
+        left = tuple(token for token in account.tokens if token.name != label)
+        if len(left) == len(account.tokens):
+            raise UserUnfit(f"{name} has no token {label!r}; `payhook users list` shows which there are")
+        return replace(account, tokens=left)
+
+    _alter(users, name, revoke, record)
+
+
+def _alter(users: Users, name: str, alter: Callable[[Account], Account], record: Recording) -> None:
+    def change(accounts: dict[str, Account]) -> None:
+        accounts[name] = alter(_known(accounts, name))
+
+    users.change(change, _witness(name, record))
+
+
+def _known(accounts: dict[str, Account], name: str) -> Account:
+    if name not in accounts:
+        raise UserUnknown(name)
+    return accounts[name]
+
+
+def _witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], None]:
+    return lambda before, after: record(name, _told(before.get(name)), _told(after.get(name)))
+
+
+def _told(account: Account | None) -> str | None:
+    """What may be read for ever: neither hashes nor stamps, which only say that they changed."""
+    if account is None:
+        return None
+    told = {"roles": sorted(account.roles), "tokens": sorted(token.name for token in account.tokens)}
+    return json.dumps(told)

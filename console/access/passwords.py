@@ -1,0 +1,54 @@
+"""Passwords: Argon2id (RFC 9106) with the parameters that it recommends where memory is short: 64 MiB, 3 passes."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.profiles import RFC_9106_LOW_MEMORY
+
+from core.errors import PayhookError
+
+CHARS_MIN = 12
+BYTES_MAX = 1_024
+"""What is longer isn't a password; hashing it would cost whoever answers."""
+
+_HASHER = PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
+
+
+@functools.cache
+def nobodys() -> str:
+    """A hash that nobody knows the password of: a name that isn't there is answered after as long as one that is."""
+    return _HASHER.hash(secrets.token_hex(32))
+
+
+class PasswordUnfit(PayhookError):
+    """A password that isn't taken."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"this password isn't taken: {problem}")
+
+
+def hashed(password: str) -> str:
+    """The hash to keep: salt and parameters are in it.
+
+    :raises PasswordUnfit: too short, or too long
+    """
+    if len(password) < CHARS_MIN:
+        raise PasswordUnfit(f"it has {len(password)} characters; {CHARS_MIN} are the least")
+    if len(password.encode()) > BYTES_MAX:
+        raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes")
+    return _HASHER.hash(password)
+
+
+def matches(password: str, known: str | None) -> bool:
+    """Whether it is the password of a hash. None (no such user) takes as long, and is never true."""
+    if len(password.encode(errors="replace")) > BYTES_MAX:
+        return False
+    try:
+        return _HASHER.verify(nobodys() if known is None else known, password) and known is not None
+    except (VerificationError, InvalidHashError):
+        return False

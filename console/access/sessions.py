@@ -1,0 +1,112 @@
+"""Who is signed in: random ids, kept as hashes in a SQLite file that outlives the listener."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from core.clock import Clock, from_micros, to_micros
+
+ID_BYTES = 32
+SESSIONS_MAX = 20
+"""Of one user; the one that was used least recently ends for another."""
+
+TOUCH_AFTER = timedelta(seconds=60)
+"""A session's last use is written no more often than this: not at every picture of a page."""
+
+BUSY_S = 5.0
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS sessions (
+    id_sha256 TEXT PRIMARY KEY,
+    name TEXT NOT NULL, stamp TEXT NOT NULL, began_us INTEGER NOT NULL, used_us INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Whose it is, by name and by the stamp of their account when it began."""
+
+    name: str
+    stamp: str
+    began_at: datetime
+
+
+class Sessions:
+    """The file at ``path``, made when it isn't there. ``idle`` and ``whole`` are how long a session lasts: unused,
+    and however much it is used. Blocks; threads may share it.
+    """
+
+    def __init__(self, path: Path, clock: Clock, idle: timedelta, whole: timedelta) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._clock = clock
+        self._idle = idle
+        self._whole = whole
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(_TABLE)
+
+    def begin(self, name: str, stamp: str) -> str:
+        """A new session's id: what the cookie holds, and nothing here does."""
+        secret, now = secrets.token_urlsafe(ID_BYTES), to_micros(self._clock.now())
+        with self._lock:
+            self._forget_ended()
+            self._db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (_sha256(secret), name, stamp, now, now))
+            newest = "SELECT id_sha256 FROM sessions WHERE name = ? ORDER BY used_us DESC, began_us DESC LIMIT ?"
+            self._db.execute(
+                f"DELETE FROM sessions WHERE name = ? AND id_sha256 NOT IN ({newest})",  # noqa: S608 - text of our own
+                (name, name, SESSIONS_MAX),
+            )
+        return secret
+
+    def find(self, secret: str) -> Session | None:
+        """The session of an id, and that it was used; None: there is none, or it is over."""
+        now = self._clock.now()
+        with self._lock:
+            row = self._db.execute(
+                "SELECT name, stamp, began_us, used_us FROM sessions WHERE id_sha256 = ?", (_sha256(secret),)
+            ).fetchone()
+            if row is None:
+                return None
+            name, stamp, began_at, used_at = row[0], row[1], from_micros(row[2]), from_micros(row[3])
+            if now - used_at > self._idle or now - began_at > self._whole:
+                self._end(secret)
+                return None
+            if now - used_at > TOUCH_AFTER:
+                self._db.execute(
+                    "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))
+                )
+        return Session(name, stamp, began_at)
+
+    def end(self, secret: str) -> None:
+        """Signs it out."""
+        with self._lock:
+            self._end(secret)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _end(self, secret: str) -> None:
+        self._db.execute("DELETE FROM sessions WHERE id_sha256 = ?", (_sha256(secret),))
+
+    def _forget_ended(self) -> None:
+        now = self._clock.now()
+        self._db.execute(
+            "DELETE FROM sessions WHERE used_us < ? OR began_us < ?",
+            (to_micros(now - self._idle), to_micros(now - self._whole)),
+        )
+
+
+def _sha256(secret: str) -> str:
+    """Of 256 random bits: nothing slower is needed, nobody can guess them."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

@@ -1,0 +1,212 @@
+"""The users of one data folder: a JSON file that its owner alone can read, changed whole and under a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from console.access.roles import Role, User
+from core.errors import PayhookError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
+USERS_MAX = 1_000
+TOKENS_MAX = 50
+"""Of one user."""
+
+STAMP_BYTES = 16
+
+
+class UsersUnreadable(PayhookError):
+    """The file is there and can't be trusted; until it can, nobody signs in."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"users {path}: {problem}")
+
+
+class UserUnfit(PayhookError):
+    """A change of users that can't be made."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token: its name, and the hash of what is presented. ``made_at``: RFC 3339."""
+
+    name: str
+    sha256: str
+    made_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over."""
+
+    name: str
+    roles: frozenset[Role]
+    password: str
+    stamp: str
+    tokens: tuple[Token, ...] = ()
+
+    @property
+    def user(self) -> User:
+        return User(self.name, self.roles)
+
+    def stamped(self, **changed: Any) -> Account:
+        """The account with something changed that ends its sessions."""
+        return replace(self, **changed, stamp=new_stamp())
+
+
+Accounts: TypeAlias = Mapping[str, Account]
+Change = Callable[[dict[str, Account]], None]
+Witness = Callable[[Accounts, Accounts], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the file held when it was last read; ``seen`` is empty where there was none."""
+
+    seen: tuple[int, ...]
+    accounts: Accounts
+    tokens: Mapping[str, Account]
+
+
+class Users:
+    """The file at ``path``; it is made with the first user. Threads and processes may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._known = _Known((), {}, {})
+
+    def all(self) -> Accounts:
+        """Every account by its name; read again only when the file has changed.
+
+        :raises UsersUnreadable: see there
+        """
+        return self._now().accounts
+
+    def by_token(self, sha256: str) -> Account | None:
+        """The account that has a token.
+
+        :raises UsersUnreadable: see there
+        """
+        return self._now().tokens.get(sha256)
+
+    def change(self, change: Change, witness: Witness) -> None:
+        """Applies a change to the accounts. ``witness`` sees before and after, and may still prevent it by raising.
+
+        :raises UsersUnreadable, UserUnfit: nothing was changed
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(self._path.with_suffix(".lock")):
+            before = self._read() if self._path.exists() else {}
+            after = dict(before)
+            change(after)
+            if len(after) > USERS_MAX:
+                raise UserUnfit(f"{len(after)} users; {USERS_MAX} are the most")
+            witness(before, after)
+            _replace(self._path, _encoded(after))
+
+    def _now(self) -> _Known:
+        with self._lock:
+            try:
+                seen = _identity(self._path)
+            except FileNotFoundError:
+                seen = ()
+            if self._known.seen != seen:
+                accounts = self._read() if seen else {}
+                tokens = {token.sha256: account for account in accounts.values() for token in account.tokens}
+                self._known = _Known(seen, accounts, tokens)
+            return self._known
+
+    def _read(self) -> dict[str, Account]:
+        try:
+            if stat.S_IMODE(self._path.stat().st_mode) & 0o077:
+                raise UsersUnreadable(self._path, f"others can read it; `chmod 600 {self._path}`")
+            return _decoded(json.loads(self._path.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
+            problem = f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users anew"
+            raise UsersUnreadable(self._path, problem) from wrong
+
+
+def new_stamp() -> str:
+    return secrets.token_hex(STAMP_BYTES)
+
+
+def checked_name(name: str) -> str:
+    """
+    :raises UserUnfit: it can't be a user's or a token's name
+    """
+    if not NAME.fullmatch(name):
+        raise UserUnfit(f"{name!r} can't be a name: up to 64 of a-z 0-9 . _ @ - are wanted, a letter or digit first")
+    return name
+
+
+def _encoded(accounts: Accounts) -> bytes:
+    told = {
+        name: {
+            "roles": sorted(account.roles),
+            "password": account.password,
+            "stamp": account.stamp,
+            "tokens": {token.name: {"sha256": token.sha256, "made_at": token.made_at} for token in account.tokens},
+        }
+        for name, account in sorted(accounts.items())
+    }
+    return json.dumps({"users": told}, indent=1).encode() + b"\n"
+
+
+def _decoded(tree: Any) -> dict[str, Account]:
+    return {checked_name(name): _account(name, told) for name, told in tree["users"].items()}
+
+
+def _account(name: str, told: Any) -> Account:
+    tokens = tuple(Token(label, str(one["sha256"]), str(one["made_at"])) for label, one in told["tokens"].items())
+    roles = frozenset(Role(role) for role in told["roles"])
+    return Account(name, roles, str(told["password"]), str(told["stamp"]), tokens)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """The file as it was or as it is to be, whatever happens; on return it outlasts a loss of power."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

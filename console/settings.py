@@ -1,0 +1,23 @@
+"""Settings of the management listener."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ConsoleSettings(BaseModel):
+    """The management listener. Never put it on a public address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
+    port: int = Field(8081, ge=0, le=65535, description="port of the management listener")
+    ingest_url: str = Field("", description="where the receiver answers; empty: its own port on loopback")
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[a-z0-9.:\[\]-]{1,253})?$",
+        description="how browsers see the management listener where a proxy stands before it, without a path "
+        "(https://payhook.example); https makes its cookies Secure; empty: by its own address",
+    )
+    session_idle_minutes: int = Field(30, ge=1, le=1_440, description="minutes of rest after which a session ends")
+    session_hours: int = Field(12, ge=1, le=168, description="hours after which a session ends, used or not")

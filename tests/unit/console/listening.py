@@ -1,0 +1,113 @@
+"""The whole listener without servers: its guard, its pages and the API over a real engine, and browsers of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from console.access import Access, Role, Sessions, SignInThrottle, Users
+from console.access.accounts import add_user, make_token
+from console.cookies import Cookies
+from console.guard import origins_of
+from console.listener import guarded
+from console.pages import routers
+from core.clock import Clock
+from dlq.acts import Acts
+
+ORIGIN = "http://127.0.0.1:8081"
+ADA, EVE, BOB, FAY, IDA = "ada", "eve", "bob", "fay", "ida"
+PEOPLE = {
+    ADA: frozenset({Role.ADMIN}),
+    BOB: frozenset({Role.REPLAYER}),
+    EVE: frozenset({Role.VIEWER}),
+    FAY: frozenset({Role.FINANCE}),
+    IDA: frozenset[Role](),
+}
+"""One of each role, and one of none."""
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+PASSWORD = "correct horse battery"
+IDLE, WHOLE = timedelta(minutes=30), timedelta(hours=12)
+
+
+class Listener:
+    """Guards ``app`` for the people above; their tokens are in ``tokens``."""
+
+    def __init__(self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False) -> None:
+        self.clock = clock
+        self.acts = Acts(folder / "lake" / "acts")
+        self.users = Users(folder / "console" / "users.json")
+        self.sessions = Sessions(folder / "console" / "sessions.sqlite", clock, IDLE, WHOLE)
+        self.access = Access(self.users, self.sessions, SignInThrottle(clock), self.acts, clock)
+        file, self.tokens = people()
+        (folder / "console" / "users.json").write_bytes(file)
+        (folder / "console" / "users.json").chmod(0o600)
+        self.app = app
+        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers())
+
+    def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:
+        """One request, with a user's token where one is named."""
+        headers = dict(more.pop("headers", {}))
+        if user is not None:
+            headers.setdefault("authorization", f"Bearer {self.tokens[user]}")
+        return Browser(self).request(method, path, headers=headers, **more)
+
+
+@cache
+def people() -> tuple[bytes, dict[str, str]]:
+    """The file of the people above, and a token of each: made once, because hashing passwords takes its time."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "users.json"
+        users, tokens = Users(file), {}
+        for name, roles in PEOPLE.items():
+            add_user(users, name, roles, PASSWORD, lambda *_: None)
+            tokens[name] = make_token(users, name, "test", AT, lambda *_: None)
+        return file.read_bytes(), tokens
+
+
+class Browser:
+    """Keeps cookies, and says with each request what a browser says of a page's own."""
+
+    def __init__(self, listener: Listener, base_url: str = ORIGIN) -> None:
+        self._listener = listener
+        self._base_url = base_url
+        self.cookies = httpx.Cookies()
+
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        async def inside() -> httpx.Response:
+            transport = httpx.ASGITransport(self._listener.asgi, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=self._base_url, cookies=self.cookies) as client:
+                answer = await client.request(method, path, **more)
+                self.cookies = client.cookies
+                return answer
+
+        return asyncio.run(inside())
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path: str, fields: dict[str, str], token: str | None = None, **headers: str) -> httpx.Response:
+        """A form as the last page's; ``token`` as `csrf_of` found it there."""
+        data = fields if token is None else {**fields, "csrf_token": token}
+        sent = {"origin": self._base_url, "sec-fetch-site": "same-origin", **headers}
+        return self.request("POST", path, data=data, headers=sent)
+
+    def sign_in(self, name: str = ADA, password: str = PASSWORD, **more: str) -> httpx.Response:
+        page = self.get("/login")
+        return self.post("/login", {"name": name, "password": password, **more}, csrf_of(page))
+
+
+def csrf_of(page: httpx.Response) -> str:
+    """The token of a page's forms."""
+    found = re.search(r'name="csrf_token" value="([0-9a-f]{64})"', page.text)
+    assert found is not None, page.text
+    return found[1]
