@@ -4,134 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import pickle
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.clock import from_rfc3339
-from core.errors import PayhookError, SettingError, Unparseable
-from core.event import POISON_TYPE, Dedupe, Event, Mode, to_headers
-from core.keys import PART_CHARS_MAX
-from core.money import MoneyInvalid
+from core.errors import SettingError, Unparseable
 from providers import (
-    Adapter,
     ContentVersionUnknown,
-    ModeMismatch,
-    ProvidersSettings,
     Request,
     SignatureInvalid,
-    SignatureReason,
-    build_adapters,
 )
 from providers.port import CannotSign, FetchingAdapter
 from tests.contract.adapter_cases import CASES, HOW_TO_ADD
 from tests.contract.adapter_cases.case import GONE, NOW, Case, Told, with_header
-
-NAMES = sorted(build_adapters(ProvidersSettings()))
-FROM_VERIFY = (SignatureInvalid, SettingError)
-FROM_MONEY = (MoneyInvalid, Unparseable)
-KEY_PARTS_MAX = 6
-PRINTABLE = re.compile(r"[ -~]+")
-HOSTILE = ("a\x00b", "a\r\nX-Forged: 1", "\ud800", "é\u202e:%3A", "x" * 65_536, "\n", ":", " ")
-UNSIGNED: tuple[list[bytes], ...] = (
-    [],
-    [b""],
-    [b" "],
-    [b"\xff\xfe"],
-    ["é".encode()],
-    [b"\x00"],
-    [b"="],
-    [b",,,="],
-    [b"0" * 64],
-    [b"x" * 9_000],
+from tests.contract.adapter_cases.promises import (
+    FROM_MONEY,
+    FROM_VERIFY,
+    HOSTILE,
+    NAMES,
+    UNSIGNED,
+    checked,
+    events_of,
+    only,
+    refusal,
+    told,
+    travels,
 )
 
 
 @pytest.fixture(params=sorted(CASES), scope="module")
 def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
-
-
-def only(case: Case, request: Request, mode: Mode = "live", **settings: Any) -> Event:
-    (event,) = case.adapter(**settings).events(request, mode)
-    return event
-
-
-def told(case: Case, what: Told) -> Event:
-    """The event of a valid request."""
-    return only(case, case.valid(what))
-
-
-def refusal(case: Case, request: Request, secrets: tuple[str, ...] | None = None) -> str | None:
-    """Why a request is refused, None if it is proven. Every refusal can go to another process and keeps its words."""
-    try:
-        case.adapter().verify(request, case.secrets if secrets is None else secrets, NOW)
-    except SignatureInvalid as invalid:
-        assert invalid.reason in get_args(SignatureReason)
-        travels(invalid)
-        return invalid.reason
-    return None
-
-
-def travels(error: PayhookError) -> None:
-    back = pickle.loads(pickle.dumps(error))
-    assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
-
-
-def events_of(adapter: Adapter, request: Request) -> list[Event]:
-    """The events of a proven request; nothing but the port's two errors may come instead."""
-    for mode in get_args(Mode):
-        try:
-            return [checked(adapter, event) for event in adapter.events(request, mode)]
-        except (Unparseable, ModeMismatch) as error:
-            travels(error)
-    return []
-
-
-def events_unproven(adapter: Adapter, request: Request) -> None:
-    """The receiver gives no such request to `events`; it doesn't fall over one all the same."""
-    with contextlib.suppress(SignatureInvalid):
-        events_of(adapter, request)
-
-
-def checked(adapter: Adapter, event: Event) -> Event:
-    """The event, which is as the port promises."""
-    keys = [event.event_key, event.entity_key] + ([event.fact_key] if event.fact_key is not None else [])
-    for key in keys:
-        assert PRINTABLE.fullmatch(key), key
-        parts = key.split(":")
-        assert parts[0] == adapter.name == event.provider
-        assert 2 <= len(parts) <= KEY_PARTS_MAX
-        assert max(map(len, parts)) <= PART_CHARS_MAX
-    for name, value in to_headers(event, NOW, Dedupe.CLAIMED):
-        assert PRINTABLE.fullmatch(value.decode("ascii") or " "), name
-    assert event.body
-    assert event.content_sha256 == adapter.content_sha256(event.body, event.content_version)
-    assert (event.fact_key is None) == (event.fact_sha256 is None)
-    assert event.occurred_at is None or event.occurred_at.utcoffset() == timedelta(0)
-    if event.poison is None:
-        assert event.content_version == adapter.content_version
-        assert agrees(adapter, event)
-    else:
-        assert (event.event_type, event.fact_key) == (POISON_TYPE, None)
-    return event
-
-
-def agrees(adapter: Adapter, event: Event) -> bool:
-    """What `money` reads from the event's own bytes is what the event was named with."""
-    try:
-        fact = adapter.money(event.body, event.event_type)
-    except FROM_MONEY as error:
-        travels(error)
-        return event.fact_key is None
-    return (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -357,152 +263,6 @@ def test_what_has_to_be_fetched_is_on_the_providers_own_host(case: Case) -> None
         assert wanted is not None
         assert wanted.url.startswith(case.fetched_from or "")
         assert wanted.kept_s >= 0
-
-
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(),
-    st.text(max_size=30),
-    st.sampled_from(["", *HOSTILE, "NaN", "1e5", "10.00", "-0", "2026-13-01T00:00:00Z", "٣", "9" * 5_000]),
-)
-VALUES = st.one_of(
-    st.just(GONE),
-    SCALARS,
-    st.lists(SCALARS, max_size=3),
-    st.dictionaries(st.sampled_from(["id", "amount", "value", "type", "", "\x00"]), SCALARS, max_size=3),
-)
-
-
-KINDS: tuple[object, ...] = (
-    GONE,
-    None,
-    True,
-    0,
-    -1,
-    2**63,
-    1.5,
-    "",
-    "x",
-    "1",
-    "1e5",
-    "\x00",
-    [],
-    [1],
-    {},
-    {"id": 1},
-    [{}],
-)
-
-
-def test_each_field_of_each_kind_of_value_is_read_or_refused_by_the_book(case: Case) -> None:
-    adapter = case.adapter()
-    for body in (case.body(Told()), *case.others()):
-        for path in case.fields(body):
-            for value in KINDS:
-                with contextlib.suppress(*FROM_VERIFY, Unparseable):
-                    request = case.request(case.spoiled(body, path, value), case.secrets[0])
-                    adapter.verify(request, case.secrets, NOW)
-                    events_of(adapter, request)
-
-
-def test_bodies_of_other_kinds_are_events_that_hold_what_the_port_promises(case: Case) -> None:
-    for body in case.others():
-        request = case.request(body, case.secrets[0])
-        assert case.adapter().verify(request, case.secrets, NOW) == 0
-        assert [event.poison for event in events_of(case.adapter(), request)] == [None]
-
-
-@given(data=st.data())
-def test_a_signed_body_with_anything_in_any_place_is_read_or_refused_by_the_book(
-    case: Case, data: st.DataObject
-) -> None:
-    body = case.body(Told())
-    for _ in range(data.draw(st.integers(1, 3))):
-        with contextlib.suppress(ValueError, LookupError, TypeError, SyntaxError):
-            body = case.spoiled(body, data.draw(st.sampled_from(case.fields(body))), data.draw(VALUES))
-    adapter = case.adapter()
-    try:
-        request = case.request(body, case.secrets[0])
-        adapter.verify(request, case.secrets, NOW)
-    except (*FROM_VERIFY, Unparseable):
-        events_unproven(adapter, Request(body, []))
-    else:
-        events_of(adapter, request)
-
-
-BODIES = st.one_of(
-    st.binary(max_size=200),
-    st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner)).map(
-        lambda document: json.dumps(document).encode("utf-8", "surrogatepass")
-    ),
-    st.sampled_from(
-        [b"", b"{}", b"[]", b"null", b"\xef\xbb\xbf{}", b"{" * 9_000, b"[" * 9_000, b'{"a":NaN}', b"id=tr_1"]
-    ),
-    st.sampled_from(["utf-16", "utf-32", "latin-1"]).map('{"id":"é"}'.encode),
-)
-
-
-@given(data=st.data(), body=BODIES)
-def test_any_bytes_with_any_headers_are_answered_by_the_book(case: Case, data: st.DataObject, body: bytes) -> None:
-    valid = case.valid()
-    names = st.sampled_from([name for name, _ in valid.headers] + [b"x-other"]) | st.binary(max_size=10)
-    values = st.sampled_from([value for _, value in valid.headers]) | st.binary(max_size=80)
-    request = Request(body, data.draw(st.lists(st.tuples(names, values), max_size=6)), "default", valid.fetched)
-    adapter = case.adapter()
-    with contextlib.suppress(*FROM_VERIFY):
-        adapter.verify(request, case.secrets, NOW)
-    if isinstance(adapter, FetchingAdapter):
-        with contextlib.suppress(*FROM_VERIFY, Unparseable):
-            adapter.wants(request, case.secrets)
-    events_unproven(adapter, request)
-    with contextlib.suppress(*FROM_MONEY):
-        adapter.money(body, data.draw(st.sampled_from(["", "refund.created", "REFUND", "\x00"])))
-    with contextlib.suppress(Unparseable):
-        adapter.content_sha256(body, adapter.content_version)
-
-
-@given(
-    data=st.data(),
-    value=st.binary(max_size=80) | st.sampled_from([text.encode("utf-8", "replace") for text in HOSTILE]),
-)
-def test_a_header_that_isnt_signed_says_nothing_that_isnt_checked(
-    case: Case, data: st.DataObject, value: bytes
-) -> None:
-    """Ids and environments in headers, there or not, once or twice."""
-    request, adapter = case.valid(), case.adapter()
-    name = data.draw(st.sampled_from([name for name, _ in request.headers] + [b"origin", b"square-environment"]))
-    headers = with_header(request.headers, name, *data.draw(st.sampled_from([(), (value,), (value, value)])))
-    with contextlib.suppress(*FROM_VERIFY):
-        adapter.verify(replace(request, headers=headers), case.secrets, NOW)
-        events_of(adapter, replace(request, headers=headers))
-
-
-@given(body=BODIES)
-def test_any_signed_bytes_are_read_or_refused_by_the_book(case: Case, body: bytes) -> None:
-    adapter = case.adapter()
-    with contextlib.suppress(*FROM_VERIFY, Unparseable):
-        request = case.request(body, case.secrets[0])
-        adapter.verify(request, case.secrets, NOW)
-        events_of(adapter, request)
-
-
-@given(secret=st.text(max_size=60))
-def test_any_text_is_a_secret_or_is_refused_as_one(case: Case, secret: str) -> None:
-    """What `check_secret` takes is taken by `verify`, and what it refuses is refused there by the same error."""
-    adapter = case.adapter()
-    taken = True
-    try:
-        adapter.check_secret(secret)
-    except SettingError:
-        taken = False
-    try:
-        adapter.verify(case.valid(), [secret], NOW)
-    except SignatureInvalid:
-        assert taken
-    except SettingError:
-        assert not taken
 
 
 def test_no_signature_at_all_is_missing_or_malformed(case: Case) -> None:

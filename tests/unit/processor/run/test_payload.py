@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import pickle
-import time
-from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
-import fastavro
 import pytest
 from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    struct_pb2,
-    timestamp_pb2,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.decision import ErrorKind
 from core.errors import SettingError
@@ -38,284 +24,13 @@ from processor.streams import load_streams
 from processor.wiring import wire
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.payload_handler import build
-
-PAYMENT = {
-    "type": "record",
-    "name": "Payment",
-    "namespace": "shop.v1",
-    "fields": [
-        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
-        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 4}},
-        {"name": "amount_minor", "type": "long"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}},
-        {"name": "rate", "type": "double"},
-        {"name": "mark", "type": {"type": "fixed", "name": "Mark", "size": 4}},
-        {"name": "note", "type": ["null", "string"], "default": None},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
-            {"name": "sku", "type": "string"}, {"name": "n", "type": "int"},
-        ]}}},
-        {"name": "tags", "type": {"type": "map", "values": "State"}},
-    ],
-}  # fmt: skip
-PAID: Mapping[str, Any] = {
-    "id": UUID("12345678-1234-5678-1234-567812345678"),
-    "amount": Decimal("1234567890123456789012345678901234.5670"),
-    "amount_minor": 2**63 - 1,
-    "at": datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC),
-    "day": date(2026, 1, 31),
-    "state": "PAID",
-    "rate": 0.5,
-    "mark": b"\x00\xff\x00\xff",
-    "note": "größer",
-    "lines": [{"sku": "a", "n": 1}, {"sku": "b", "n": -2}],
-    "tags": {"x": "OPEN"},
-}
-PAID_JSON = {
-    "id": "12345678-1234-5678-1234-567812345678",
-    "amount": "1234567890123456789012345678901234.5670",
-    "amount_minor": 2**63 - 1,
-    "at": "2026-01-31T12:00:00.123456+00:00",
-    "day": "2026-01-31",
-    "state": "PAID",
-    "rate": 0.5,
-    "mark": "AP8A/w==",
-    "note": "größer",
-    "lines": [{"sku": "a", "n": 1}, {"sku": "b", "n": -2}],
-    "tags": {"x": "OPEN"},
-}
-
-
-def avro(folder: Path, schema: Any = PAYMENT, **options: Any) -> Decoder:
-    file = folder / "payment.avsc"
-    file.write_text(json.dumps(schema), "utf-8")
-    return decoder_of(f"avro:{file}", **options)
-
-
-def encoded(datum: Any = PAID, schema: Any = PAYMENT) -> bytes:
-    whole = io.BytesIO()
-    fastavro.schemaless_writer(whole, fastavro.parse_schema(schema), datum)
-    return whole.getvalue()
-
-
-def record(**fields: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
-
-
-def array(items: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-# Avro
-
-
-def test_an_avro_datum_becomes_json_without_losing_a_digit(tmp_path: Path) -> None:
-    assert json.loads(avro(tmp_path)(encoded())) == PAID_JSON
-
-
-def test_a_single_object_is_known_by_its_schemas_fingerprint(tmp_path: Path) -> None:
-    decoder = avro(tmp_path)
-    canonical = fastavro.schema.to_parsing_canonical_form(PAYMENT)
-    mark = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
-    assert decoder(b"\xc3\x01" + mark + encoded()) == decoder(encoded())
-    with pytest.raises(PayloadUndecodable):
-        decoder(b"\xc3\x01" + mark[::-1] + encoded())
-
-
-def test_the_fingerprint_is_the_one_that_the_specification_gives(tmp_path: Path) -> None:
-    """Avro 1.11, the canonical form `"int"` and its CRC-64-AVRO in little-endian order."""
-    decoder = avro(tmp_path, "int")
-    assert decoder(b"\xc3\x01" + (0x7275D51A3F395C8F).to_bytes(8, "little") + b"\x02") == b"1"
-
-
-@pytest.mark.parametrize("body", [b"", encoded()[:-1], encoded() + b"\x00", b'{"id": "x"}', b"\xff" * 40], ids=range(5))
-def test_bytes_that_are_not_of_the_schema_are_undecodable(tmp_path: Path, body: bytes) -> None:
-    with pytest.raises(PayloadUndecodable) as refused:
-        avro(tmp_path)(body)
-    assert "payment.avsc@" in str(refused.value)
-
-
-def test_what_json_has_no_number_for_is_a_text(tmp_path: Path) -> None:
-    decoder = avro(tmp_path, array("double"))
-    assert decoder(encoded([float("nan"), float("inf"), 1.5], array("double"))) == b'["NaN","Infinity",1.5]'
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_json_or_undecodable(body: bytes) -> None:
-    decoder = Decoder("avro:any", payload._avro_decode(json.dumps(PAYMENT).encode(), "payload"), 1_000)
-    with contextlib.suppress(PayloadUndecodable):
-        json.loads(decoder(body))
-
-
-NESTED = "int"
-for _ in range(DEPTH_MAX + 1):
-    NESTED = array(NESTED)  # type: ignore[assignment]
-
-CHAIN: list[Any] = [record(x="int") | {"name": "R0"}]
-for n in range(1, DEPTH_MAX + 2):
-    CHAIN.append(record(x=f"R{n - 1}") | {"name": f"R{n}"})
-
-WIDE: list[Any] = [record(a="null", b="null") | {"name": "W0"}]
-for n in range(1, 20):
-    WIDE.append(record(a=f"W{n - 1}", b=f"W{n - 1}") | {"name": f"W{n}"})
-
-
-@pytest.mark.parametrize(
-    ("schema", "told"),
-    [
-        (record(next=["null", "R"]), "holds itself"),
-        (array("null"), "take no bytes"),
-        (array(record(a="null", b={"type": "fixed", "name": "F", "size": 0})), "take no bytes"),
-        (NESTED, "nested deeper"),
-        (CHAIN, "nested deeper"),
-        (WIDE, "more than 10000 values"),
-        (record(a="money"), "isn't known"),
-        ([], "a union of nothing"),
-        ({"fields": []}, "no type"),
-        ({"type": "record", "name": "R"}, "fields"),
-    ],
-    ids=["recursive", "nulls", "empty records", "nested", "nested by name", "wide", "unknown", "union", "none", "half"],
+from tests.unit.processor.run.payloads import (
+    PAID_JSON,
+    avro,
+    descriptors,
+    encoded,
+    protobuf,
 )
-def test_a_schema_without_bounds_is_refused_at_the_start(tmp_path: Path, schema: Any, told: str) -> None:
-    with pytest.raises(SettingError, match=told):
-        avro(tmp_path, schema)
-
-
-def test_a_count_that_the_bytes_do_not_bear_out_costs_nothing(tmp_path: Path) -> None:
-    decoder = avro(tmp_path, array("boolean"))
-    with pytest.raises(PayloadUndecodable):
-        decoder(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\x01" * 50)
-
-
-def test_an_endless_decimal_is_refused_before_it_is_made(tmp_path: Path) -> None:
-    schema = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
-    decoder = avro(tmp_path, schema)
-    assert decoder(encoded(Decimal("-1.25"), schema)) == b'"-1.25"'
-    body = encoded(b"\x7f" * 500_000, "bytes")
-    started = time.process_time()
-    with pytest.raises(PayloadUndecodable, match="64 are the most"):
-        decoder(body)
-    assert time.process_time() - started < 5, "unbounded it takes 25 s"
-
-
-# Protobuf
-
-
-def descriptors(*extra: descriptor_pb2.FileDescriptorProto) -> bytes:
-    """As `protoc --include_imports` writes them, of a message with a field of each kind that matters."""
-    file = descriptor_pb2.FileDescriptorProto(name="payment.proto", package="shop.v1", syntax="proto3")
-    file.dependency.extend([timestamp_pb2.DESCRIPTOR.name, struct_pb2.DESCRIPTOR.name])
-    message = file.message_type.add(name="Payment")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for number, (name, kind, type_name) in enumerate(
-        [
-            ("amount_minor", kinds.TYPE_INT64, ""),
-            ("currency_code", kinds.TYPE_STRING, ""),
-            ("mark", kinds.TYPE_BYTES, ""),
-            ("at", kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp"),
-            ("extra", kinds.TYPE_MESSAGE, ".google.protobuf.Value"),
-            ("rate", kinds.TYPE_DOUBLE, ""),
-        ],
-        1,
-    ):
-        message.field.add(name=name, number=number, type=kind, type_name=type_name or None, label=kinds.LABEL_OPTIONAL)
-    known = descriptor_pb2.FileDescriptorSet()
-    for module in (timestamp_pb2, struct_pb2):
-        module.DESCRIPTOR.CopyToProto(known.file.add())
-    known.file.add().CopyFrom(file)
-    return bytes(known.SerializeToString())
-
-
-def payment(**fields: Any) -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.v1.Payment"))(**fields)
-
-
-def protobuf(folder: Path, message: str = "shop.v1.Payment", content: bytes | None = None) -> Decoder:
-    file = folder / "payment.desc"
-    file.write_bytes(descriptors() if content is None else content)
-    return decoder_of(f"protobuf:{file}#{message}")
-
-
-def test_a_protobuf_message_becomes_its_own_json(tmp_path: Path) -> None:
-    message = payment(amount_minor=2**62, currency_code="EUR", mark=b"\x00\xff", rate=float("nan"))
-    message.at.FromJsonString("2026-01-31T12:00:00Z")
-    message.extra.string_value = "größer"
-    assert json.loads(protobuf(tmp_path)(message.SerializeToString())) == {
-        "amount_minor": str(2**62),
-        "currency_code": "EUR",
-        "mark": "AP8=",
-        "at": "2026-01-31T12:00:00Z",
-        "extra": "größer",
-        "rate": "NaN",
-    }
-
-
-def test_a_message_of_nothing_but_defaults_is_empty(tmp_path: Path) -> None:
-    assert protobuf(tmp_path)(b"") == b"{}"
-
-
-def test_fields_of_a_newer_writer_are_passed_over(tmp_path: Path) -> None:
-    body = payment(currency_code="EUR").SerializeToString() + b"\xf8\x07\x01"
-    assert protobuf(tmp_path)(body) == b'{"currency_code":"EUR"}'
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\x0a",
-        payment(currency_code="EUR").SerializeToString()[:-1],
-        b"\xf8\x07\x01",
-        b'{"amount_minor": 5}',
-        b"\x12\x01\xff",
-    ],
-    ids=["cut", "cut in a text", "another message", "JSON", "no UTF-8"],
-)
-def test_bytes_that_are_not_of_the_message_are_undecodable(tmp_path: Path, body: bytes) -> None:
-    with pytest.raises(PayloadUndecodable):
-        protobuf(tmp_path)(body)
-
-
-def nested(depth: int) -> bytes:
-    """A message whose `extra` is a list in a list in a list."""
-    value = b"\x1a\x01a"
-    for _ in range(depth):
-        inner = b"\x0a" + _varint(len(value)) + value
-        value = b"\x32" + _varint(len(inner)) + inner
-    return b"\x2a" + _varint(len(value)) + value
-
-
-def test_a_message_nested_too_deeply_is_undecodable(tmp_path: Path) -> None:
-    decoder = protobuf(tmp_path)
-    assert decoder(nested(40)).count(b"[") == 40
-    for depth in (80, 5_000):
-        with pytest.raises(PayloadUndecodable):
-            decoder(nested(depth))
-
-
-def deep(body: bytes) -> Any:
-    document: Any = 1
-    for _ in range(int(body)):
-        document = {"in": [document]}
-    return document
-
-
-def test_json_nests_no_deeper_than_a_handler_may_read() -> None:
-    decoder = Decoder("deep", deep, 10)
-    assert json.loads(decoder(b"%d" % (DEPTH_MAX // 2)))
-    with pytest.raises(PayloadUndecodable, match="nested deeper"):
-        decoder(b"%d" % (DEPTH_MAX // 2 + 1))
-
-
-def _varint(number: int) -> bytes:
-    out = b""
-    while number > 127:
-        out, number = out + bytes([number & 127 | 128]), number >> 7
-    return out + bytes([number])
-
 
 # settings
 
@@ -438,3 +153,17 @@ def test_a_payload_that_cannot_be_read_costs_its_own_event_and_its_bytes_are_kep
     assert (dead.error_class, dead.error_kind, dead.attempt) == ("PayloadUndecodable", ErrorKind.NRE, 0)
     assert engine.bodies.by_hash[dead.body_sha256 or ""] == b"bb"
     assert (applied.handler_version or "").startswith("test-1")
+
+
+def deep(body: bytes) -> Any:
+    document: Any = 1
+    for _ in range(int(body)):
+        document = {"in": [document]}
+    return document
+
+
+def test_json_nests_no_deeper_than_a_handler_may_read() -> None:
+    decoder = Decoder("deep", deep, 10)
+    assert json.loads(decoder(b"%d" % (DEPTH_MAX // 2)))
+    with pytest.raises(PayloadUndecodable, match="nested deeper"):
+        decoder(b"%d" % (DEPTH_MAX // 2 + 1))
