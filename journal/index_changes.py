@@ -18,7 +18,7 @@ from journal.open_item import CONFLICT_CLASS, OpenItem, died_in_place, is_confli
 from journal.schema import JournalRow
 
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
-_EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 class Gets(Protocol):
@@ -168,7 +168,7 @@ class Changes:
         self.dead += row.decision is Decision.DEAD
         if row.due_at is not None and row.decision in _WAITS:
             self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(row.due_at)) + seq, b"")
-        if not item.body and row.body_sha256 not in (None, _EMPTY_SHA256):
+        if not item.body and row.body_sha256 not in (None, EMPTY_SHA256):
             self.batch.put(layout.BODILESS + seq, b"")
 
 

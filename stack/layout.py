@@ -42,6 +42,11 @@ class StreamLayout:
         return self.root / "console" / self.stream
 
     @property
+    def selections(self) -> Path:
+        """Frozen sets of dead items and their runs (`dlq.selection`). Not derived from anything: keep it."""
+        return self.root / "selections" / f"{self.stream}.sqlite3"
+
+    @property
     def checkpoint(self) -> Path:
         """Spark's own, made anew at every start."""
         return self.root / "checkpoints" / self.stream

@@ -1,0 +1,110 @@
+"""A dry run: what a replay would do with each item of a selection, kept so that it can be paged through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.clock import Clock, from_rfc3339, to_rfc3339
+from dlq.board import Board
+from dlq.commands import Target
+from dlq.selection import store
+from dlq.selection.facts import FactFinder
+from dlq.selection.file import SelectionFile
+from dlq.selection.forecast import RUNS, Asked, Forecast, Verdict, forecast
+
+ITEMS_PER_LOOK = 100_000
+"""One look reads the journal once; a hundred thousand items with their entities take about 200 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a replay would do, as of row ``journal_seq``. ``counts``: items by verdict; ``followers`` run after them."""
+
+    number: int
+    made_at: datetime
+    journal_seq: int
+    counts: Mapping[Verdict, int]
+    followers: int
+
+    @property
+    def runs(self) -> int:
+        """Items that would run."""
+        return sum(self.counts.get(verdict, 0) for verdict in RUNS)
+
+
+class DryRuns:
+    """Makes and keeps dry runs of one stream's selections: of each its latest."""
+
+    def __init__(self, file: SelectionFile, board: Board, finder: FactFinder, clock: Clock) -> None:
+        self._file = file
+        self._board = board
+        self._finder = finder
+        self._clock = clock
+
+    def make(self, number: int, asked: Asked) -> DryRun:
+        """Looks at every item as it is now; nothing is sent.
+
+        :raises SelectionUnknown: it isn't there
+        """
+        with self._file.reading() as db:
+            count = store.read(db, number).count
+            selected = {target.item_seq for target in store.targets(db, number, 0, count)}
+        upto = self._board.follow().seq
+        for place in range(0, count, ITEMS_PER_LOOK):
+            with self._file.reading() as db:
+                targets = store.targets(db, number, place, ITEMS_PER_LOOK)
+            told = [forecast(facts, asked) for facts in self._finder.facts(targets, selected)]
+            with self._file.writing() as db:
+                db.executemany(
+                    "UPDATE items SET forecast = ?, forecast_why = ?, followers = ? WHERE number = ? AND place = ?",
+                    [(one.verdict.value, one.why, one.followers, number, at) for at, one in enumerate(told, place)],
+                )
+        with self._file.writing() as db:
+            at = to_rfc3339(self._clock.now())
+            db.execute("INSERT OR REPLACE INTO dry_runs VALUES (?, ?, ?)", (number, at, upto))
+        made = self.kept(number)
+        assert made is not None
+        return made
+
+    def kept(self, number: int) -> DryRun | None:
+        """The latest one; None: none was made.
+
+        :raises SelectionUnknown: there is no such selection
+        """
+        with self._file.reading() as db:
+            store.read(db, number)
+            row = db.execute("SELECT made_at, journal_seq FROM dry_runs WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            counted = db.execute(
+                "SELECT forecast, count(*), sum(followers) FROM items WHERE number = ? AND forecast IS NOT NULL"
+                " GROUP BY forecast",
+                (number,),
+            ).fetchall()
+        counts = {Verdict(verdict): count for verdict, count, _ in counted}
+        return DryRun(number, from_rfc3339(row[0]), row[1], counts, sum(followers for _, _, followers in counted))
+
+    def page(
+        self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
+    ) -> list[Forecast]:
+        """Items behind ``after_seq``, in item order, as the latest dry run has them."""
+        wanted = None if verdicts is None else json.dumps([verdict.value for verdict in verdicts])
+        with self._file.reading() as db:
+            store.read(db, number)
+            rows = db.execute(
+                "SELECT item_seq, seen_seq, forecast, forecast_why, followers FROM items"
+                " WHERE number = ? AND item_seq > ? AND forecast IS NOT NULL"
+                " AND (? IS NULL OR forecast IN (SELECT value FROM json_each(?))) ORDER BY item_seq LIMIT ?",
+                (number, after_seq, wanted, wanted, limit),
+            ).fetchall()
+        return [Forecast(Target(row[0], row[1]), Verdict(row[2]), row[3], row[4]) for row in rows]
+
+    def each(self, number: int) -> Iterator[Forecast]:
+        """All of them, page by page."""
+        after = 0
+        while page := self.page(number, after_seq=after, limit=1_000):
+            yield from page
+            after = page[-1].target.item_seq

@@ -1,0 +1,66 @@
+"""What selections and their runs refuse, each with what to do."""
+
+from __future__ import annotations
+
+from core.errors import PayhookError
+
+
+class SelectionUnknown(PayhookError):
+    """No selection has this number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"there is no selection s{number}; `payhook dlq selections` lists those that are kept")
+
+
+class SelectionEmpty(PayhookError):
+    """The filter matches nothing that is dead."""
+
+    def __init__(self) -> None:
+        super().__init__("nothing that is dead matches; nothing was frozen")
+
+
+class SelectionTooLarge(PayhookError):
+    """More items match than one selection takes."""
+
+    def __init__(self, items_max: int) -> None:
+        self.items_max = items_max
+        super().__init__(f"more than {items_max:,} items match; narrow the filter, such as by time or by provider")
+
+
+class SelectionBroken(PayhookError):
+    """The kept pairs aren't those that were frozen."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(
+            f"selection s{number} isn't what was frozen (its digest differs); nothing is sent: select anew"
+        )
+
+
+class SelectionsFull(PayhookError):
+    """All that are kept are still under way."""
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        super().__init__(f"{kept} selections are kept and each has an unfinished run; let one end, or cancel it")
+
+
+class RunRefused(PayhookError):
+    """A run isn't begun, or not changed. ``number`` is its selection's."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number = number
+        self.problem = problem
+        super().__init__(f"selection s{number}: {problem}")
+
+
+class SecondPersonWanted(RunRefused):
+    """Who proposed a run can't approve it."""
+
+    def __init__(self, number: int, actor: str) -> None:
+        self.actor = actor
+        super().__init__(number, f"{actor} proposed it, so another person approves it")
+
+    def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str]]:
+        return SecondPersonWanted, (self.number, self.actor)

@@ -1,0 +1,229 @@
+"""What operators do with selections: freeze, look, run, pause, approve. It sends nothing: `runner.py` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.clock import Clock
+from dlq.board import Board, Filter, ItemState
+from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.selection import runs, store
+from dlq.selection.errors import RunRefused, SecondPersonWanted
+from dlq.selection.file import SelectionFile
+from dlq.selection.freeze import Frozen, filter_text, freeze, gather
+from dlq.selection.model import (
+    ENDED,
+    Approval,
+    ItemShown,
+    Kept,
+    Progress,
+    Run,
+    RunItemState,
+    RunKept,
+    RunState,
+    Selection,
+    Started,
+)
+from dlq.selection.outcomes import Outcomes
+from dlq.selection.pace import chunk_items
+from dlq.selection.settings import SelectionSettings
+
+RUN_ACTIONS = (REPLAY, PURGE, RESOLVE)
+PER_S_MAX = 100_000.0
+PER_S_MIN = 0.01
+NEWEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPeople:
+    """Beyond which a purge or a resolve needs a second person: items, and minor units by currency."""
+
+    items_max: int = 100
+    amounts_max: Mapping[str, int] = field(default_factory=dict)
+
+    def why(self, selection: Selection, run: Run) -> str | None:
+        """Why another person must approve it; None: nobody need."""
+        if run.action == REPLAY:
+            return None
+        if selection.count > self.items_max:
+            return f"it is {selection.count:,} items, and above {self.items_max:,} a second person approves"
+        for currency, most in sorted(self.amounts_max.items()):
+            if (amount := selection.amounts.get(currency, 0)) > most:
+                return f"it is {amount:,} minor units of {currency}, and above {most:,} a second person approves"
+        return None
+
+
+class Selections:
+    """One stream's selections. Its methods block; threads and processes may share the file."""
+
+    def __init__(
+        self,
+        stream: str,
+        file: SelectionFile,
+        board: Board,
+        outcomes: Outcomes,
+        settings: SelectionSettings,
+        two_people: TwoPeople,
+        clock: Clock,
+    ) -> None:
+        self._stream = stream
+        self._file = file
+        self._board = board
+        self._outcomes = outcomes
+        self._settings = settings
+        self._two_people = two_people
+        self._clock = clock
+
+    def freeze(self, wanted: Filter, actor: str, note: str = "") -> Selection:
+        """What is dead and matches now, under a new number: from here on nothing changes it.
+
+        :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
+        :raises SelectionsFull: there is no room
+        """
+        upto = self._board.follow().seq
+        wanted = replace(wanted, states=(ItemState.OPEN,))
+        gathered = gather(self._board.seen(wanted), self._settings.items_max)
+        frozen = Frozen(self._stream, self._clock.now(), actor, note, filter_text(wanted), upto)
+        return freeze(self._file, gathered, frozen, self._settings)
+
+    def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
+        """The newest with smaller numbers than ``before``."""
+        if not self._file.there:
+            return []
+        with self._file.reading() as db:
+            return [Kept(one, runs.find(db, one.number)) for one in store.newest(db, before, limit)]
+
+    def get(self, number: int) -> Kept:
+        """
+        :raises SelectionUnknown: it isn't there
+        """
+        with self._file.reading() as db:
+            return Kept(store.read(db, number), runs.find(db, number))
+
+    def items(
+        self, number: int, states: Iterable[RunItemState] | None = None, after_place: int = -1, limit: int = 100
+    ) -> list[ItemShown]:
+        """Items and what became of them, behind ``after_place``.
+
+        :raises SelectionUnknown: it isn't there
+        """
+        with self._file.reading() as db:
+            store.read(db, number)
+            return store.shown(db, number, states, after_place, limit)
+
+    def why_two_people(self, number: int, run: Run) -> str | None:
+        """Why this run would need another person's approval; None: it needn't."""
+        with self._file.reading() as db:
+            return self._two_people.why(store.read(db, number), run)
+
+    def start(self, number: int, run: Run, actor: str) -> Started:
+        """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
+
+        :raises RunRefused: it can't be, or another one was begun with it
+        """
+        _check(number, run)
+        upto = self._outcomes.last_seq()
+        with self._file.writing() as db:
+            selection, before = store.read(db, number), runs.find(db, number)
+            if before is not None:
+                if before.run != run:
+                    raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
+                return Started(before, again=True)
+            two_people = self._two_people.why(selection, run) is not None
+            state = RunState.PROPOSED if two_people else RunState.RUNNING
+            per_command = chunk_items(run.per_s, self._settings)
+            kept = RunKept(number, run, actor, self._clock.now(), state, two_people, per_command)
+            runs.insert(db, kept, upto)
+            return Started(kept, again=False)
+
+    def approve(self, number: int, actor: str, reason: str) -> RunKept:
+        """Lets a proposed run begin.
+
+        :raises SecondPersonWanted: it is one's own
+        :raises RunRefused: nothing is proposed
+        """
+        with self._file.writing() as db:
+            store.read(db, number)
+            run = runs.read(db, number)
+            if run.state is not RunState.PROPOSED:
+                raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
+            if run.actor == actor:
+                raise SecondPersonWanted(number, actor)
+            runs.approve(db, number, Approval(actor, reason, self._clock.now()))
+            return runs.read(db, number)
+
+    def pause(self, number: int, actor: str) -> RunKept:
+        """Nothing more is sent; what is on its way goes on.
+
+        :raises RunRefused: it doesn't run
+        """
+        return self._change(number, actor, (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
+
+    def resume(self, number: int, actor: str) -> RunKept:
+        """
+        :raises RunRefused: it isn't paused
+        """
+        return self._change(number, actor, (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
+
+    def cancel(self, number: int, actor: str) -> RunKept:
+        """For good: what isn't sent stays dead as it is. A proposal is taken back so, too.
+
+        :raises RunRefused: everything is sent
+        """
+        before = (RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED)
+        return self._change(number, actor, before, RunState.CANCELLED)
+
+    def proposals(self) -> list[Kept]:
+        """What waits for a second person, oldest first."""
+        if not self._file.there:
+            return []
+        with self._file.reading() as db:
+            return [Kept(store.read(db, run.number), run) for run in runs.proposed(db)]
+
+    def progress(self, number: int) -> Progress:
+        """The run as it stands by what of the journal was followed; follows it first where nobody runs it.
+
+        :raises SelectionUnknown, RunRefused: there is no such run
+        """
+        now = self._clock.now()
+        progress = self._progress(number, now.timestamp())
+        if progress.held is None and progress.run.finished_at is None:
+            self._outcomes.follow(number, now)
+            progress = self._progress(number, now.timestamp())
+        return progress
+
+    def _progress(self, number: int, now_s: float) -> Progress:
+        with self._file.reading() as db:
+            selection, run = store.read(db, number), runs.read(db, number)
+            counts, held = runs.counts(db, number), runs.holder(db, number, now_s)
+            per_s = runs.seen_per_s(db, number)
+        left = selection.count - sum(counts.get(state, 0) for state in ENDED)
+        speed = per_s or run.run.per_s
+        eta_s = left / speed if speed and run.state in (RunState.RUNNING, RunState.SENT) else None
+        return Progress(selection, run, counts, per_s, eta_s, held)
+
+    def _change(self, number: int, actor: str, before: Sequence[RunState], after: RunState) -> RunKept:
+        with self._file.writing() as db:
+            store.read(db, number)
+            run = runs.read(db, number)
+            if run.state not in before:
+                raise RunRefused(number, f"its {_told(run)} is {run.state.value}")
+            if run.state is not after:
+                runs.set_state(db, number, after, actor)
+            return runs.read(db, number)
+
+
+def _check(number: int, run: Run) -> None:
+    if run.action not in RUN_ACTIONS:
+        raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTIONS)} is wanted")
+    if run.action != REPLAY and run != Run(run.action, run.reason):
+        raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
+    if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
+        raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")
+    if run.in_place and run.mode is ReplayMode.SUPERSEDED:
+        raise RunRefused(number, "what is superseded has no place of its own: leave out in_place, or the mode")
+
+
+def _told(run: RunKept) -> str:
+    return f"{run.run.action} by {run.actor} at {run.started_at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,178 @@
+"""Selections over a real engine and a real journal: what is sent is decided, what is decided is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from core.decision import Decision
+from dlq.board import Board
+from dlq.commands import Command, decode
+from dlq.selection import (
+    Outcomes,
+    Run,
+    Runner,
+    SelectionFile,
+    Selections,
+    SelectionSettings,
+    TwoPeople,
+)
+from dlq.selection.live import Load
+from journal.bodies import BodyStore
+from journal.writer import JournalWriter
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine
+
+SETTINGS = SelectionSettings(command_items_max=3)
+TWO_PEOPLE = TwoPeople(items_max=4)
+
+
+class Acknowledged:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class EngineKafka:
+    """A control topic that the engine reads. ``loses``: it takes a command and never says so; ``down``: it doesn't."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.sent: list[Command] = []
+        self.loses = self.down = False
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert (topic, key.decode()) == (CONTROL, decode(value).command_id)
+        if self.down:
+            on_delivery("broker down", None)
+            return
+        self._engine.send(CONTROL, value, [])
+        self.sent.append(decode(value))
+        if not self.loses:
+            on_delivery(None, Acknowledged(len(self.sent) - 1))
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+class Told:
+    """Live traffic as a test tells it."""
+
+    def __init__(self) -> None:
+        self.behind_s, self._looks = 0.1, 0
+        self.stopped: str | None = None
+
+    def read(self, _now: object) -> Load:
+        self._looks += 1
+        return Load(self.behind_s, self.stopped, str(self._looks))
+
+
+class Bodies:
+    """The stream's bodies as the engine wrote them."""
+
+    def __init__(self, path: Path, engine: Engine) -> None:
+        self._path, self._engine = path, engine
+        self._written: set[str] = set()
+        self._store = BodyStore(str(path))
+
+    def write(self) -> None:
+        fresh = {key: body for key, body in self._engine.bodies.by_hash.items() if key not in self._written}
+        self._store.append(list(fresh.items()))
+        self._written |= fresh.keys()
+
+    def drop(self, sha256: str) -> None:
+        DeltaTable(str(self._path)).delete(f"body_sha256 = '{sha256}'")
+
+
+class SelectionBench:
+    """`dead` events, `selections` to freeze and start them, `round` to let runner, stream and journal go on."""
+
+    def __init__(
+        self, folder: Path, settings: SelectionSettings = SETTINGS, two_people: TwoPeople = TWO_PEOPLE
+    ) -> None:
+        self.engine = Engine(folder)
+        self.folder, self.settings = folder, settings
+        self.journal = folder / "ledger"
+        self._writer = JournalWriter.create_or_open(str(self.journal), "ledger")
+        self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
+        self._written = 0
+        self.bodies = Bodies(folder / "bodies", self.engine)
+        self.kafka = EngineKafka(self.engine)
+        self.load = Told()
+        self.board = Board(folder / "board", self.journal, folder / "bodies", self.engine.clock)
+        self.file = SelectionFile(folder / "selections" / "ledger.sqlite")
+        self.outcomes = Outcomes(self.file, self.journal, CONTROL)
+        self.selections = Selections(
+            "ledger",
+            self.file,
+            self.board,
+            self.outcomes,
+            settings,
+            two_people,
+            self.engine.clock,
+        )
+        self.runner = self.another("console-1")
+
+    def another(self, owner: str) -> Runner:
+        """Another process's runner on the same file."""
+        return Runner(
+            "ledger",
+            self.file,
+            self.outcomes,
+            self.kafka,
+            CONTROL,
+            self.load,
+            self.settings,
+            self.engine.clock,
+            owner,
+        )
+
+    def dead(self, count: int, entity: str = "", times: int = 1) -> list[str]:
+        """Events that die ``times`` times, each of an entity of its own where none is named."""
+        keys = []
+        for number in range(count):
+            name = f"evt_{len(self.engine.journal.rows)}_{number}"
+            key = self.engine.post(name, entity or name)
+            self.engine.handler.fails(key, ZeroDivisionError("division by zero"), times=times)
+            keys.append(key)
+        self.decide()
+        return keys
+
+    def decide(self) -> None:
+        """One batch, and its rows in the journal."""
+        self.engine.batch()
+        rows = self.engine.journal.rows[self._written :]
+        if rows:
+            self.bodies.write()
+            self._writer.commit(rows, self.engine.journal.marks, 0)
+        self._written = len(self.engine.journal.rows)
+
+    def round(self, times: int = 1, seconds: float = 1.0, runner: Runner | None = None) -> None:
+        """The runner does what it may, the stream decides, time passes."""
+        for _ in range(times):
+            (runner or self.runner).step()
+            self.decide()
+            self.engine.clock.advance(seconds)
+
+    def counts(self, number: int) -> dict[str, int]:
+        """Items of a run by state, without those that there are none of."""
+        return {state.value: count for state, count in self.selections.progress(number).counts.items() if count}
+
+    def states(self, number: int) -> list[str]:
+        return [one.state.value for one in self.selections.items(number, limit=1_000)]
+
+    def replay(self, number: int, **more: Any) -> None:
+        self.selections.start(number, Run("replay", "mended", **more), "ada")
+
+    def applied(self) -> int:
+        return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)
+
+
+__all__ = ["SETTINGS", "SelectionBench"]
