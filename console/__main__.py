@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,17 +26,22 @@ from console.lag import KafkaLag
 from console.listener import guarded
 from console.pages import routers
 from core.clock import Clock, SystemClock
-from core.errors import PayhookError
+from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.log import configure_logging
 from core.routing import MODES, topics_of
 from dlq.acts import Acts
+from dlq.acts_anchoring import STREAM, ActsAnchors
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
+from journal.anchoring import Anchoring
+from journal.anchors import AnchorKeys
 from stack.layout import Layout
 from stack.processors import metrics_ports, status_files
 from stack.settings import Settings, load_settings
+
+log = logging.getLogger(__name__)
 
 LIVE_ONLY: tuple[Mode, ...] = ("live",)
 REDIS_CONNECTIONS_MAX = 16
@@ -70,28 +79,49 @@ async def _serve(settings: Settings) -> None:
     gate = RedisGate(
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )
+    acts = Acts(Layout(settings.data_dir).acts)
+    access, cookies = _access(settings, acts, clock), Cookies(console.public_url.startswith("https://"))
+    origins = origins_of(console.host, console.port, console.public_url)
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         mount_api(app, _desks(settings, producer, clock), answers)
-        access, cookies = _access(settings, clock), Cookies(console.public_url.startswith("https://"))
-        origins = origins_of(console.host, console.port, console.public_url)
         listener = guarded(app, access, cookies, origins, routers())
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
-        await uvicorn.Server(config).serve()
+        with _anchored(settings, acts, producer, clock):
+            await uvicorn.Server(config).serve()
     access.close()
     await redis.aclose()
     lag.close()
 
 
-def _access(settings: Settings, clock: Clock) -> Access:
+def _access(settings: Settings, acts: Acts, clock: Clock) -> Access:
     layout, console = Layout(settings.data_dir), settings.console
     idle, whole = timedelta(minutes=console.session_idle_minutes), timedelta(hours=console.session_hours)
     sessions = Sessions(layout.sessions, clock, idle, whole)
-    return Access(Users(layout.users), sessions, SignInThrottle(clock), Acts(layout.acts), clock)
+    return Access(Users(layout.users), sessions, SignInThrottle(clock), acts, clock)
+
+
+@contextlib.contextmanager
+def _anchored(settings: Settings, acts: Acts, producer: Any, clock: Clock) -> Iterator[None]:
+    """The record of acts is anchored meanwhile, where there are keys to do it with."""
+    processor = settings.processor
+    try:
+        keys = AnchorKeys.read(Path(processor.anchor_key_file))
+    except SettingError as missing:
+        log.warning("the record of acts isn't anchored: %s", missing)
+        yield
+        return
+    topic = topics_of("live").anchors
+    anchors = ActsAnchors(acts, Anchoring(STREAM, topic, keys, producer, processor.anchor_every_s, clock))
+    anchors.start()
+    try:
+        yield
+    finally:
+        anchors.close()
 
 
 def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -81,19 +81,21 @@ class RecordedAct(Act):
 
 def chained(act: Act, act_id: str, number: int, head: str) -> RecordedAct:
     """The act as the row that follows a head; texts are cut to what a row holds."""
-    told = {
-        "at": from_micros(to_micros(act.at)),
-        "actor": _cut(act.actor, TEXT_CHARS_MAX),
-        "channel": _cut(act.channel, TEXT_CHARS_MAX),
-        "action": _cut(act.action, TEXT_CHARS_MAX),
-        "outcome": act.outcome,
-        "what": _cut(act.what, TEXT_CHARS_MAX),
-        "reason": _cut(act.reason, TEXT_CHARS_MAX),
-        "before": None if act.before is None else _cut(act.before, SHOWN_CHARS_MAX),
-        "after": None if act.after is None else _cut(act.after, SHOWN_CHARS_MAX),
-    }
-    row = RecordedAct(number=number, act_id=act_id, chain="", **told)
-    return RecordedAct(number=number, act_id=act_id, chain=_head_after(row, head), **told)
+    row = RecordedAct(
+        number=number,
+        act_id=act_id,
+        chain="",
+        at=from_micros(to_micros(act.at)),
+        actor=_cut(act.actor, TEXT_CHARS_MAX),
+        channel=_cut(act.channel, TEXT_CHARS_MAX),
+        action=_cut(act.action, TEXT_CHARS_MAX),
+        outcome=act.outcome,
+        what=_cut(act.what, TEXT_CHARS_MAX),
+        reason=_cut(act.reason, TEXT_CHARS_MAX),
+        before=None if act.before is None else _cut(act.before, SHOWN_CHARS_MAX),
+        after=None if act.after is None else _cut(act.after, SHOWN_CHARS_MAX),
+    )
+    return replace(row, chain=_head_after(row, head))
 
 
 def recorded(row: dict[str, Any]) -> RecordedAct:

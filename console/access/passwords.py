@@ -35,20 +35,31 @@ class PasswordUnfit(PayhookError):
 def hashed(password: str) -> str:
     """The hash to keep: salt and parameters are in it.
 
-    :raises PasswordUnfit: too short, or too long
+    :raises PasswordUnfit: too short, too long, or not text
     """
     if len(password) < CHARS_MIN:
         raise PasswordUnfit(f"it has {len(password)} characters; {CHARS_MIN} are the least")
-    if len(password.encode()) > BYTES_MAX:
-        raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes")
-    return _HASHER.hash(password)
+    secret = _bytes(password)
+    if secret is None:
+        raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes, or not text")
+    return _HASHER.hash(secret)
 
 
 def matches(password: str, known: str | None) -> bool:
     """Whether it is the password of a hash. None (no such user) takes as long, and is never true."""
-    if len(password.encode(errors="replace")) > BYTES_MAX:
+    secret = _bytes(password)
+    if secret is None:
         return False
     try:
-        return _HASHER.verify(nobodys() if known is None else known, password) and known is not None
+        return _HASHER.verify(nobodys() if known is None else known, secret) and known is not None
     except (VerificationError, InvalidHashError):
         return False
+
+
+def _bytes(password: str) -> bytes | None:
+    """None: nobody has such a password."""
+    try:
+        secret = password.encode()
+    except UnicodeEncodeError:
+        return None
+    return secret if len(secret) <= BYTES_MAX else None

@@ -121,7 +121,7 @@ def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[D
         else:
             demand = demand_of(route, prefix)
             assert isinstance(route, APIRoute)
-            yield Declared(frozenset(route.methods), prefix + route.path, demand)
+            yield Declared(frozenset(route.methods or ()), prefix + route.path, demand)
 
 
 def demand_of(route: BaseRoute, prefix: str = "") -> Demand:

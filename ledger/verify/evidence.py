@@ -99,6 +99,7 @@ class Evidence:
     sample_max: int
     in_flight_age_s_max: float
     anchor_age_s_max: float
+    acts: Path | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _commits: list[CommitDigest] | None = None
 

@@ -21,6 +21,7 @@ from journal.reader import JournalReader
 from ledger.postings import mark_of
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
+from ledger.verify.acts_check import ActsChainWhole
 from ledger.verify.anchor_check import AnchorsHold
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
@@ -56,6 +57,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     DlqEqualsOpenDead(),
     ChainWhole(),
     AnchorsHold(),
+    ActsChainWhole(),
     SeqWithoutGaps(),
 )
 
@@ -86,11 +88,22 @@ class Lake:
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
 
+    acts: Path | None = None
+    """The record of what people did; of all streams."""
+
     @classmethod
     def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
         lake, mode = data_dir / "lake", mode_of(stream)
         bodies, postings, receipts = (lake / stream_of(table, mode) for table in ("bodies", "postings", "receipts"))
-        return cls(stream, lake / "journal" / stream, bodies, postings, data_dir / "index" / stream, receipts)
+        return cls(
+            stream,
+            lake / "journal" / stream,
+            bodies,
+            postings,
+            data_dir / "index" / stream,
+            receipts,
+            acts=lake / "acts",
+        )
 
 
 def run(
@@ -207,6 +220,7 @@ def _gather(
         sample_max=settings.sample_max,
         in_flight_age_s_max=settings.in_flight_age_s_max,
         anchor_age_s_max=settings.anchor_age_s_max,
+        acts=lake.acts,
     )
 
 

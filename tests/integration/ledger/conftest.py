@@ -62,11 +62,12 @@ class FakeKafka:
     held: Ends
     letters: list[DlqRecord] = field(default_factory=list)
     anchors: list[bytes] = field(default_factory=list)
+    acts_anchors: list[bytes] = field(default_factory=list)
     written_at: datetime = AT
 
     def ends(self, topics: Sequence[str]) -> Ends:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
-        known: Ends = {ANCHORS: {0: (0, len(self.anchors))}, **self.held}
+        known: Ends = {ANCHORS: {0: (0, len(self.anchors) + len(self.acts_anchors))}, **self.held}
         known = {**known, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
         return {topic: known[topic] for topic in topics if topic in known}
 
@@ -78,7 +79,8 @@ class FakeKafka:
             (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
         ]
         if topic == ANCHORS:
-            rows = [(0, n, b"ledger", value, None) for n, value in enumerate(self.anchors)]
+            said = [(b"ledger", one) for one in self.anchors] + [(b"acts", one) for one in self.acts_anchors]
+            rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
         schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
         return session.createDataFrame(rows, schema)
 

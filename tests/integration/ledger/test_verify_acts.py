@@ -1,0 +1,122 @@
+"""What nobody can do to the record of acts without `payhook verify` telling."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock
+from dlq.acts import Act, Acts, Outcome
+from dlq.acts_chain import ACTS_SCHEMA, chained, recorded
+from journal.anchors import Anchor, AnchorKeys
+from journal.chain import GENESIS
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, verify
+from ledger.verify.acts_check import ActsChainWhole
+from tests.integration.ledger.conftest import AT, KEYS, World
+
+Look = Callable[[], Finding]
+Rows = list[dict[str, Any]]
+ACTS = 5
+
+
+@pytest.fixture
+def acts(world: World) -> Path:
+    """The record, with five acts and the fourth anchored."""
+    assert world.lake.acts is not None
+    record = Acts(world.lake.acts)
+    for number in range(1, ACTS + 1):
+        what = f"items {number}"
+        done = record.record(Act(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=what))
+        if number == 4:
+            anchor(world, done.number, done.chain)
+    return world.lake.acts
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    settings, clock = VerifySettings(), ManualClock(AT)
+    return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, [ActsChainWhole()]).findings[0]
+
+
+def anchor(world: World, number: int, chain: str, keys: AnchorKeys = KEYS) -> None:
+    world.kafka.acts_anchors.append(keys.encode(Anchor("acts", 0, number, chain, AT)))
+
+
+def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) -> None:
+    """Writes the record anew; ``forge``: with numbers and a chain that fit."""
+    rows = DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by("number").to_pylist()
+    change(rows)
+    if forge:
+        head = GENESIS
+        for number, row in enumerate(rows, 1):
+            row.update(chained(recorded(row), row["act_id"], number, head).as_row())
+            head = row["chain"]
+    shutil.rmtree(path)
+    write_deltalake(str(path), pa.Table.from_pylist(rows, schema=ACTS_SCHEMA))
+
+
+def problems(finding: Finding) -> str:
+    return " ".join(str(offender["problem"]) for offender in finding.offenders)
+
+
+def test_a_record_that_nobody_touched_is_whole(look: Look, acts: Path) -> None:
+    found = look()
+    assert found.ok, found
+    assert found.figures == {"acts": ACTS, "anchored": 4}
+
+
+def test_without_acts_there_is_nothing_to_say(look: Look) -> None:
+    assert look().ok
+
+
+@pytest.mark.parametrize("column", ["actor", "reason", "what", "outcome", "after", "at", "act_id"])
+def test_a_changed_act_is_found(look: Look, acts: Path, column: str) -> None:
+    other = {"outcome": "failed", "at": AT.replace(year=2025)}.get(column, "mallory")
+    rewrite(acts, lambda rows: rows[1].update({column: other}))
+    assert [(one["number"], one["actor"]) for one in look().offenders] == [
+        (2, "mallory" if column == "actor" else "ada")
+    ]
+
+
+def test_an_act_that_was_taken_out_is_found(look: Look, acts: Path) -> None:
+    rewrite(acts, lambda rows: rows.pop(1) and None)
+    assert look().offenders == ({"problem": "acts are missing", "after": 1, "before": 3},)
+
+
+def test_an_act_that_was_put_in_is_found(look: Look, acts: Path) -> None:
+    rewrite(acts, lambda rows: rows.append({**rows[1], "what": "items 9"}))
+    assert "two acts have this number" in problems(look())
+
+
+def test_a_record_written_anew_with_its_chain_is_found_by_its_anchor(look: Look, acts: Path) -> None:
+    rewrite(acts, lambda rows: rows[1].update(actor="mallory"), forge=True)
+    assert "isn't what was anchored" in problems(look())
+
+
+def test_an_anchored_end_that_was_cut_off_is_found(look: Look, acts: Path) -> None:
+    rewrite(acts, lambda rows: rows.__delitem__(slice(3, None)))
+    assert "its end was cut off" in problems(look())
+
+
+def test_a_record_that_is_gone_is_found_by_its_anchor(look: Look, acts: Path) -> None:
+    shutil.rmtree(acts)
+    assert "the record ends with 0, before its anchor" in problems(look())
+
+
+def test_an_end_that_no_anchor_covers_can_be_cut_off_unseen(look: Look, acts: Path) -> None:
+    """The limit of it, as docs/decisions/0025 says: what was recorded within seconds before."""
+    rewrite(acts, lambda rows: rows.__delitem__(slice(4, None)))
+    assert look().ok
+
+
+def test_an_anchor_that_no_key_signed_is_an_offender(look: Look, acts: Path, world: World) -> None:
+    anchor(world, 5, "0" * 64, AnchorKeys(["x" * 64]))
+    assert "no known key signed it" in problems(look())
