@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import click
 
+from cli.alerts_command import alerts
 from cli.audit_command import audit
 from cli.dlq_commands import dlq
 from cli.ledger_commands import ledger
@@ -36,6 +37,7 @@ def main() -> None:
       payhook dlq list                           what died, and why
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
+      payhook alerts                             what is wrong now, and who is told of it
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
       payhook down                               stop everything
@@ -47,7 +49,7 @@ def main() -> None:
 
 for command in (reverse, approve_command, proposals, reconcile, reconciliations):
     ledger.add_command(command)
-for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users):
+for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users, alerts):
     main.add_command(command)
 dlq.add_command(audit)
 for command in (maintain, redact):

@@ -38,7 +38,7 @@ from ingest.idempotency import RedisAnswers
 from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys
 from stack.layout import Layout
-from stack.processors import metrics_ports, status_files
+from stack.processors import metrics_urls, status_files
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -147,17 +147,14 @@ def _producer_settings(bootstrap: str) -> dict[str, str | int]:
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
     modes = settings.ingest.modes
-    ports: dict[str, int] = {}
-    if settings.ingest.metrics_port:
-        names = ["ingest", *(f"ingest-{number}" for number in range(1, settings.ingest.workers))]
-        ports |= {name: settings.ingest.metrics_port + number for number, name in enumerate(names)}
-    for mode in modes:
-        ports |= metrics_ports(settings, mode)
+    metrics = metrics_urls(settings)
+    if settings.alerts.metrics_port:
+        metrics["alerts"] = f"{local}:{settings.alerts.metrics_port}/metrics"
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
         processor_status=layout.ledger().status,
         test_processor_status=layout.ledger("test").status if takes_test else None,
-        metrics={name: f"{local}:{port}/metrics" for name, port in ports.items() if port},
+        metrics=metrics,
         lag=lag.read,
         streams={name: file for mode in modes for name, file in status_files(settings, mode).items()},
     )

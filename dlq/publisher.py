@@ -47,9 +47,22 @@ class Watcher(Protocol):
 
 
 @dataclass(slots=True)
+class Tally:
+    """What publishing did. It may outlive a publisher, so that what is counted only grows.
+
+    ``requests``: records handed to Kafka's client; ``failed``: those that weren't acknowledged, and are tried again.
+    """
+
+    requests: int = 0
+    written: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
 class _Letter:
     row: JournalRow
     body: bytes
+    taken_at: float
     by_reference: bool = False
     tries: int = 0
 
@@ -71,6 +84,7 @@ class DlqPublisher:
         settings: DlqSettings | None = None,
         clock: Clock | None = None,
         watcher: Watcher | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._producer_factory = producer_factory
         self._producer: Producer | None = None
@@ -87,8 +101,15 @@ class DlqPublisher:
         self._catching_up: CatchUp | None = None
         self._behind = False
         self._replace_producer = False
-        self.written = 0
-        self.failed = 0
+        self.tally = tally or Tally()
+
+    @property
+    def written(self) -> int:
+        return self.tally.written
+
+    @property
+    def failed(self) -> int:
+        return self.tally.failed
 
     @property
     def published_upto(self) -> int:
@@ -100,6 +121,12 @@ class DlqPublisher:
     def unacknowledged(self) -> int:
         """Dead letters held in memory until Kafka acknowledges them."""
         return len(self._unacknowledged)
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the oldest unacknowledged letter has been held; 0 when there is none."""
+        oldest = next(iter(self._unacknowledged.values()), None)
+        return 0.0 if oldest is None else self._clock.monotonic() - oldest.taken_at
 
     def catch_up(self, reader: Rows, bodies: Bodies, reopen: Callable[[], Rows] | None = None) -> None:
         """Takes in what the journal holds after `published_upto`; doesn't wait for Kafka.
@@ -160,7 +187,7 @@ class DlqPublisher:
         return self._settings.in_memory_max - len(self._unacknowledged)
 
     def _take(self, row: JournalRow, body: bytes) -> None:
-        letter = _Letter(row, body)
+        letter = _Letter(row, body, self._clock.monotonic())
         self._unacknowledged[row.seq] = letter
         self._waiting.append(letter)
         self._taken_upto = row.seq
@@ -214,7 +241,7 @@ class DlqPublisher:
         def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self._unacknowledged.pop(letter.row.seq, None)
-                self.written += 1
+                self.tally.written += 1
                 if self._watcher is not None:
                     self._watcher.published(letter.row, self._topic, message.partition(), message.offset())
             else:
@@ -228,9 +255,10 @@ class DlqPublisher:
             headers=record.headers,
             on_delivery=on_delivery,
         )
+        self.tally.requests += 1
 
     def _refused(self, letter: _Letter, error: KafkaError) -> None:
-        self.failed += 1
+        self.tally.failed += 1
         letter.tries += 1
         if self._watcher is not None:
             self._watcher.refused(letter.row, KafkaException(error))

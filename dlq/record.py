@@ -17,6 +17,10 @@ IN_FULL = "full"
 HEADER_BYTES_MAX = 8_192
 """One header's value at most: a stack is cut to 4,096 characters before, so this cuts nothing of our own."""
 
+_RESERVED = ("__dlq.errors.", "payhook.")
+"""Beginnings of header names that only a dead letter has: what an event brings under them, in whatever case, is left
+out, so that it can neither stand beside ours nor in the place of one that this letter doesn't need."""
+
 _COLUMNS_AS_HEADERS = (
     "event_key",
     "fact_key",
@@ -71,7 +75,8 @@ def build_record(
 
 def _origin_headers(row: JournalRow) -> dict[str, str]:
     """The event's headers as received; a row after the first has them in its columns only."""
-    headers: dict[str, str] = json.loads(row.headers) if row.headers is not None else {}
+    received: dict[str, str] = json.loads(row.headers) if row.headers is not None else {}
+    headers = {name: text for name, text in received.items() if not name.casefold().startswith(_RESERVED)}
     for name in _COLUMNS_AS_HEADERS:
         value = getattr(row, name)
         if value is not None:

@@ -371,6 +371,7 @@ def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: Pr
         settings=wired.config.dlq,
         clock=shared.clock,
         watcher=hooks,
+        tally=metrics.dead_letters,
     )
 
 
@@ -425,7 +426,15 @@ def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]
 
 
 def _producer(bootstrap: str) -> Callable[[], Any]:
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+    """Of dead letters. A topic that is gone isn't made anew by asking for it: it would have the broker's number of
+    partitions, and nobody's mark.
+    """
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "allow.auto.create.topics": False,
+    }
     return partial(Producer, settings)
 
 

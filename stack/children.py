@@ -43,11 +43,12 @@ class Ports:
     processor_metrics: int
     ops: int
     processor_test_metrics: int
+    alerts_metrics: int
 
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
     """Ports that somebody configured, and free ones for the rest; ``processors``: processes in each mode."""
-    free = iter(free_ports(5))
+    free = iter(free_ports(6))
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
@@ -57,6 +58,7 @@ def choose_ports(settings: Settings, processors: int = 1) -> Ports:
         processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
         ops=_configured(settings.console, "port") or next(free),
         processor_test_metrics=_configured(settings.processor, "test_metrics_port") or free_row(processors),
+        alerts_metrics=_configured(settings.alerts, "metrics_port") or next(free),
     )
 
 
@@ -80,12 +82,14 @@ def children(
     processors: Mapping[Mode, Mapping[str, Sequence[str]]] | None = None,
     *,
     maintained: bool = False,
+    alerting: bool = False,
 ) -> list[Server]:
     """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
     opposite one.
 
     :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
     :param maintained: with the process that maintains the lake by schedule
+    :param alerting: with the one that looks after all others and tells people
     """
     env = _environment(layout, ports, config)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
@@ -99,16 +103,15 @@ def children(
         ),
         _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
         _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
-        *([_maintenance(layout, env)] if maintained else []),
+        *([_beside("maintenance", "stack.maintenance", layout, env)] if maintained else []),
+        *([_beside("alerts", "stack.alerting", layout, env)] if alerting else []),
     ]
 
 
-def _maintenance(layout: Layout, env: Mapping[str, str]) -> Server:
+def _beside(name: str, module: str, layout: Layout, env: Mapping[str, str]) -> Server:
     """Nobody waits for it: it answers as soon as it runs."""
-    command = (sys.executable, "-m", "stack.maintenance")
-    return Server(
-        name="maintenance", command=command, log=layout.logs / "maintenance.log", env=env, answers=lambda: True
-    )
+    command = (sys.executable, "-m", module)
+    return Server(name=name, command=command, log=layout.logs / f"{name}.log", env=env, answers=lambda: True)
 
 
 def _shipped(mode: Mode) -> dict[str, list[str]]:
@@ -182,6 +185,7 @@ def _environment(layout: Layout, ports: Ports, config: Path | None) -> dict[str,
         "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),
         "PAYHOOK_PROCESSOR__TEST_METRICS_PORT": str(ports.processor_test_metrics),
         "PAYHOOK_CONSOLE__PORT": str(ports.ops),
+        "PAYHOOK_ALERTS__METRICS_PORT": str(ports.alerts_metrics),
     }
     if config is not None:
         env["PAYHOOK_CONFIG"] = str(config)

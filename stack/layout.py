@@ -146,6 +146,11 @@ class Layout:
         return self.run / "maintained.json"
 
     @property
+    def alerts(self) -> Path:
+        """What alerts remember: what fires, and who is still to be told."""
+        return self.run / "alerts.json"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Held while a supervisor lives."""
         return self.run / "supervisor.lock"

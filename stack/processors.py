@@ -30,6 +30,16 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
     return {name: first + number for number, name in enumerate(processes(settings, mode)) if first}
 
 
+def metrics_urls(settings: Settings) -> dict[str, str]:
+    """The metrics page of each of the receiver's and the processor's processes, where a port is set for it."""
+    first, workers = settings.ingest.metrics_port, settings.ingest.workers
+    names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
+    ports = {name: first + number for number, name in enumerate(names) if first}
+    for mode in settings.ingest.modes:
+        ports |= metrics_ports(settings, mode)
+    return {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+
+
 def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:
     """The port of the process that runs the chosen streams, or all of them."""
     ports = metrics_ports(settings, mode)

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from console.settings import ConsoleSettings
 from core.errors import SettingError
+from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
@@ -91,6 +92,7 @@ class Settings(BaseSettings):
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
+    alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
 
     @field_validator("data_dir")
     @classmethod

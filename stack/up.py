@@ -67,7 +67,11 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         supervisor = Supervisor(
             layout,
             ports,
-            children(layout, ports, config, modes, processors, maintained=settings.ledger.maintain.every_s > 0),
+            children(
+                *(layout, ports, config, modes, processors),
+                maintained=settings.ledger.maintain.every_s > 0,
+                alerting=settings.alerts.every_s > 0,
+            ),
             lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), settings.topics.replication),
             on_change,
             modes,

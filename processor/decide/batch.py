@@ -66,6 +66,10 @@ class DeadLetters(Protocol):
 
     @property
     def published_upto(self) -> int: ...
+    @property
+    def unacknowledged(self) -> int: ...
+    @property
+    def waiting_s(self) -> float: ...
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
     def passed(self, seq: int) -> None: ...
     def poll(self) -> None: ...
@@ -169,6 +173,8 @@ class Batches:
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
             "published_upto": self._dead_letters.published_upto,
+            "unpublished": self._dead_letters.unacknowledged,
+            "unpublished_s": round(self._dead_letters.waiting_s, 1),
             "anchored": self._anchors.anchored_seq,
             "heads": self.heads.status(),
             "downstreams": self._downstreams(),

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter as Counted
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from core.clock import Clock
 from core.decision import Decision
+from dlq.publisher import Tally
 from journal.schema import JournalRow
 from processor.backlog.catch_up import CatchUp
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import Report
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
+from processor.tell import sli
+from processor.tell.dead_letters import DeadLetterCounts
 
 TIMEOUT_CLASS = "HandlerTimeout"
 
@@ -44,8 +48,20 @@ class ProcessorMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
+        self.answers = Counter(
+            "payhook_sli_events",
+            "Events by how their first answer kept the 5 s: in_time, late, failed; set_aside and waited count apart",
+            ("outcome",),
+            registry=self.registry,
+        )
+        for outcome in sli.OUTCOMES:
+            self.answers.labels(outcome)
         self.batch = Histogram("payhook_batch_seconds", "One batch, all six steps", registry=self.registry)
         self.dead_open = Gauge("payhook_dlq_depth", "Dead events that wait for a person", registry=self.registry)
+        self.dead_letters = Tally()
+        DeadLetterCounts(self.dead_letters, self.registry)
+        self.unpublished = self._gauge("payhook_dlq_unpublished", "Dead letters that Kafka hasn't acknowledged yet")
+        self.unpublished_s = self._gauge("payhook_dlq_unpublished_seconds", "How long the oldest of those has waited")
         self.parked = Gauge("payhook_open_events", "Events that are open: waiting or dead", registry=self.registry)
         self.heads = Gauge(
             "payhook_heads", "Failing events that hold back later ones of their entity", registry=self.registry
@@ -170,6 +186,13 @@ class ProcessorMetrics:
         self.head_of_line.set(figures.blocked)
         self.hung_calls.set(hung_calls)
 
+    def dead(self, told: Mapping[str, Any]) -> None:
+        """What a stream's status says of what is open and dead."""
+        self.dead_open.set(told["dead"])
+        self.parked.set(told["open"])
+        self.unpublished.set(told["unpublished"])
+        self.unpublished_s.set(told["unpublished_s"])
+
     def lag(self, catch_up: CatchUp) -> None:
         """What is published of a backlog."""
         told = catch_up.status()
@@ -182,10 +205,12 @@ class ProcessorMetrics:
         now = self._clock.now()
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
             self.decisions.labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
+        for outcome, count in Counted(sli.outcomes(rows, now)).items():
+            self.answers.labels(outcome).inc(count)
         for row in rows:
             if row.error_class is not None:
                 self._failed(row)
-            if row.first and row.received_at is not None and row.decision in _ANSWERED:
+            if row.first and row.received_at is not None and row.decision in sli.ANSWERED:
                 self.latency.observe(max(0.0, (now - row.received_at).total_seconds()))
 
     def _failed(self, row: JournalRow) -> None:
@@ -195,5 +220,4 @@ class ProcessorMetrics:
             self.heads_dead.inc()
 
 
-_ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT})
 _DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)

@@ -35,8 +35,7 @@ class Telling:
         self._metrics.line(batches.heads, batches.progress.hung_calls)
         if warm and self._status.due():
             told = batches.status()
-            self._metrics.dead_open.set(told["dead"])
-            self._metrics.parked.set(told["open"])
+            self._metrics.dead(told)
             self._metrics.lag(catch_up)
             self._say("running", ready=True, **told, catch_up=catch_up.status())
 

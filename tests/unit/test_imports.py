@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journal": {"core"},
     "ingest": {"core", "providers"},
     "dlq": {"core", "journal"},
+    "dlq.alerts": {"core", "journal", "notify"},
     "ledger": {"core", "journal", "providers"},
     "ledger.reversals": {"core", "dlq", "journal"},
     "ledger.verify": {"core", "dlq", "journal", "providers"},

@@ -148,6 +148,7 @@ class Stored:
         self.postings, self.index = folder / "lake" / "postings", folder / "index"
         self.dlq = folder / "dlq"
         self.handler = DyingHandler()
+        self.producer: Callable[[], Any] = lambda: FileProducer(self.dlq)
 
     def open(self, tenure: Tenure | None = None) -> Batches:
         """A new writer and all that is derived, in the order in which the processor opens them."""
@@ -162,7 +163,7 @@ class Stored:
             index.catch_up(reader, bodies)
             postings = PostingsWriter.open(str(self.postings))
             postings.catch_up(reader)
-            dead_letters = DlqPublisher(lambda: FileProducer(self.dlq), "dlq.ledger", state.published_upto)
+            dead_letters = DlqPublisher(self.producer, "dlq.ledger", state.published_upto)
             dead_letters.catch_up(reader, bodies)
             undo.pop_all()
         return Batches(

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.publisher import DlqPublisher
+from dlq.publisher import DlqPublisher, Tally
 from dlq.settings import DlqSettings
 from journal.schema import JournalRow
 
@@ -180,6 +180,27 @@ def test_a_refused_record_is_tried_again_after_a_growing_wait() -> None:
     assert (dlq.published_upto, dlq.failed) == (0, 4)
     producer.deliver()
     assert (dlq.published_upto, dlq.written) == (1, 1)
+
+
+def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
+    """The counts are the stream's: the next publisher goes on from them."""
+    producer, clock, tally = FakeProducer(), ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), Tally()
+    dlq = DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=SMALL, clock=clock, tally=tally)
+    assert dlq.waiting_s == 0
+    dlq.publish(batch(1, 2))
+    clock.advance(90)
+    assert dlq.waiting_s == 90
+    producer.fail(1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    producer.deliver()
+    assert (tally.requests, tally.written, tally.failed, dlq.waiting_s) == (2, 1, 1, 90)
+    clock.advance(1)
+    dlq.poll()
+    producer.deliver()
+    assert (tally.requests, tally.written, tally.failed, dlq.waiting_s) == (3, 2, 1, 0)
+    later = DlqPublisher(lambda: producer, "dlq.ledger", 2, settings=SMALL, clock=clock, tally=tally)
+    later.publish(batch(3))
+    producer.deliver()
+    assert (tally.requests, later.written) == (4, 3)
 
 
 def test_a_full_queue_of_the_producer_is_waited_out_without_waiting() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_the_events_own_headers_are_kept_but_never_shadow_where_it_came_from() -
     assert headers["traceparent"] == b"00-a-b-01"
     assert headers["__dlq.errors.offset"] == b"41"
     assert len(names) == len(set(names))
+
+
+def test_an_event_cannot_bring_a_dead_letters_header_in_any_case_or_in_the_place_of_one_that_is_not_needed() -> None:
+    """A reader that folds names, or asks for a code that this death doesn't have, must not find the sender's word."""
+    brought = {"__DLQ.errors.topic": "other", "Payhook.Seq": "1", "payhook.error.code": "insufficient_funds"}
+    headers = dict(
+        build_record(dead_row(headers=json.dumps(brought | {"traceparent": "00-a-b-01"})), BODY, "g").headers
+    )
+    assert headers["traceparent"] == b"00-a-b-01"
+    assert not headers.keys() & brought.keys()
+    assert len({name.casefold() for name in headers}) == len(headers)
+    assert headers["__dlq.errors.topic"] == b"payments.events" and headers["payhook.seq"] == b"7"
 
 
 def test_a_record_by_reference_has_no_value_and_says_so() -> None:

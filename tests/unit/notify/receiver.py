@@ -98,7 +98,7 @@ class Receiver:
         head, _, body = read.partition(b"\r\n\r\n")
         line, *fields = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (text.partition(": ") for text in fields)}
-        while len(body) < int(headers["content-length"]):
+        while len(body) < int(headers.get("content-length", 0)):
             body += connection.recv(65_536)
         with self._lock:
             self.requests.append(Received(line, headers, body))

@@ -167,6 +167,8 @@ class ListDeadLetters:
     def __init__(self) -> None:
         self.published: list[JournalRow] = []
         self.published_upto = 0
+        self.unacknowledged = 0
+        self.waiting_s = 0.0
 
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
         self.published += [row for row, _ in rows]

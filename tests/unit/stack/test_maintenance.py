@@ -56,6 +56,14 @@ def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
     assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.maintenance"), True)
 
 
+def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) -> None:
+    ports = choose_ports(Settings())
+    assert "alerts" not in [one.name for one in children(Layout(tmp_path), ports, None)]
+    last = children(Layout(tmp_path), ports, None, alerting=True)[-1]
+    assert (last.name, last.command[-2:], last.answers()) == ("alerts", ("-m", "stack.alerting"), True)
+    assert last.env["PAYHOOK_ALERTS__METRICS_PORT"] == str(ports.alerts_metrics)
+
+
 # one at a time
 
 

@@ -22,7 +22,7 @@ from stack.leftovers import end_leftovers, recorded_supervisor
 from stack.server import Server
 from stack.supervisor import BACKOFF_S_MIN, State, Supervisor, sole_supervisor
 
-PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8)
+PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8, 9)
 WAIT_S = 20.0
 
 SLEEPS = "import time; time.sleep(600)"

@@ -1,0 +1,175 @@
+"""``payhook alerts``: what fires, who is told of it, and a notice to try them with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.place import Place, with_place
+from cli.tables import row
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import PayhookError
+from dlq.alerts.engine import RUNBOOK, Alert, State
+from dlq.alerts.notice import Kind, Notice
+from dlq.alerts.receivers import NotTold, Receiver, receivers
+from dlq.alerts.rules import Severity, rules
+from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.state_file import Remembered, read_state
+
+LOOKS_MISSED_MAX = 4
+"""So many looks without a word, and at least `STALE_S`: nobody looks any more."""
+STALE_S = 60.0
+
+
+class NobodyIsTold(PayhookError):
+    """There is no receiver, or not the one that was named."""
+
+    def __init__(self, name: str | None, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.known = known
+        wanted = f"there is no receiver {name!r}" if name else "nobody would be told"
+        super().__init__(f"{wanted}; alerts.receivers in payhook.toml names {', '.join(known) or 'no one'}")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def alerts(place: Place, as_json: bool) -> None:
+    """Show what fires, and who is told. Exit 1 if something fires, or if nobody looks."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    settings, known = place.settings.alerts, read_state(place.layout.alerts)
+    looks = is_looking(settings, known, SystemClock())
+    if as_json:
+        click.echo(json.dumps(_as_tree(settings, known, looks), indent=2))
+    else:
+        _print(settings, known, looks)
+    sys.exit(0 if looks and not _firing(known) else 1)
+
+
+@alerts.command()
+@click.option("--receiver", metavar="NAME", help="Only this one.")
+@with_place
+def test(place: Place, receiver: str | None) -> None:
+    """Send each receiver a notice that says that it is a test. Exit 1 if one doesn't take it."""
+    everyone = receivers(place.settings.alerts)
+    chosen = {name: one for name, one in everyone.items() if receiver in (None, name)}
+    if not chosen:
+        raise NobodyIsTold(receiver, tuple(everyone))
+    told = [_told(name, one, test_notice(SystemClock())) for name, one in chosen.items()]
+    sys.exit(0 if all(told) else 1)
+
+
+def test_notice(clock: Clock) -> Notice:
+    """What a receiver gets that is only to be tried."""
+    now = clock.now()
+    return Notice(
+        alert=f"test/{to_rfc3339(now)}",
+        number=1,
+        kind=Kind.TEST,
+        rule="test",
+        subject="",
+        severity=Severity.WARNING,
+        text="a test: payhook's alerts reach you",
+        value=0.0,
+        threshold=0.0,
+        since=now,
+        at=now,
+        runbook=f"{RUNBOOK}#alerts",
+    )
+
+
+def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> bool:
+    """Whether the alerts' process has looked lately."""
+    if known.at is None:
+        return False
+    return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)
+
+
+def _told(name: str, receiver: Receiver, notice: Notice) -> bool:
+    try:
+        receiver.tell(notice)
+    except NotTold as refused:
+        click.echo(f"{name}: {refused.problem}")
+        return False
+    click.echo(f"{name}: told ({receiver.shown})")
+    return True
+
+
+def _firing(known: Remembered) -> list[Alert]:
+    return [alert for alert in known.alerts if alert.state is State.FIRING]
+
+
+def _as_tree(settings: AlertsSettings, known: Remembered, looks: bool) -> dict[str, Any]:
+    every = rules(settings)
+    return {
+        "looks": looks,
+        "looked_at": None if known.at is None else to_rfc3339(known.at),
+        "firing": [
+            {
+                "rule": alert.rule,
+                "subject": alert.subject,
+                "severity": every[alert.rule].severity.value,
+                "since": to_rfc3339(alert.since),
+                "value": alert.value,
+                "text": alert.text,
+                "unknown": alert.unknown,
+            }
+            for alert in _firing(known)
+            if alert.rule in every
+        ],
+        "values": known.values,
+        "thresholds": {name: rule.threshold for name, rule in every.items()},
+        "receivers": {
+            name: {
+                "to": one.shown,
+                "only_critical": settings.receivers[name].only_critical,
+                "waiting": len(known.waiting.get(name, ())),
+                "problem": known.problems.get(name),
+            }
+            for name, one in receivers(settings).items()
+        },
+    }
+
+
+def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
+    if not looks:
+        last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
+        click.echo(f"nobody looks: the last look was {last}. `payhook up` runs it, or `python -m stack.alerting`")
+    table = Table("rule", "of", "now", "limit", "state")
+    states = {alert.key: alert for alert in known.alerts}
+    for name, rule in rules(settings).items():
+        for subject, value in known.values.get(name, {}).items():
+            shown = "not known" if value is None else _shown(value)
+            row(table, name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
+    if table.row_count:
+        Console(soft_wrap=True).print(table)
+    for alert in _firing(known):
+        click.echo(f"{alert.rule}: {alert.text}")
+    _print_receivers(settings, known)
+
+
+def _print_receivers(settings: AlertsSettings, known: Remembered) -> None:
+    if not settings.receivers:
+        click.echo("nobody is told: alerts.receivers in payhook.toml names no one (docs/alerts.md)")
+        return
+    for name, one in receivers(settings).items():
+        gets = "critical alerts" if settings.receivers[name].only_critical else "all alerts"
+        waiting, problem = len(known.waiting.get(name, ())), known.problems.get(name)
+        click.echo(f"receiver {name} ({one.shown}): gets {gets}, {waiting} wait" + (f"; {problem}" if problem else ""))
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
+def _state(alert: Alert | None) -> str:
+    if alert is None:
+        return "ok"
+    since = f"{alert.since:%Y-%m-%d %H:%M:%S}"
+    return f"{alert.state} since {since}" + (", not known now" if alert.unknown else "")

@@ -1,0 +1,161 @@
+"""Turns readings into notices: fires once, repeats at an interval, recovers once, and doesn't flap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from core.clock import to_rfc3339
+from dlq.alerts.notice import Kind, Notice
+from dlq.alerts.rules import Reading, Rule
+
+RUNBOOK = "docs/runbook.md"
+
+
+class State(StrEnum):
+    """Where an alert stands. What is fine is in no state: it isn't kept."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+
+
+@dataclass(slots=True)
+class Alert:
+    """One rule's alert on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
+
+    ``clear_since``: since when its value has been low enough for it to be over. ``unknown``: the last look couldn't
+    tell, and changes nothing. ``name`` is for receivers, ``text`` what was last told of it.
+    """
+
+    rule: str
+    subject: str
+    state: State
+    since: datetime
+    value: float
+    name: str
+    text: str = ""
+    number: int = 0
+    told_at: datetime | None = None
+    clear_since: datetime | None = None
+    unknown: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.rule, self.subject
+
+
+class Engine:
+    """All alerts. ``alerts`` are those that a state file remembers."""
+
+    def __init__(
+        self, rules: Mapping[str, Rule], *, clear_s: float, repeat_s: float, alerts: Iterable[Alert] = ()
+    ) -> None:
+        self._rules = rules
+        self._clear_s = clear_s
+        self._repeat_s = repeat_s
+        self._alerts = {alert.key: alert for alert in alerts if alert.rule in rules}
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """Pending and firing ones, by rule and subject."""
+        return [self._alerts[key] for key in sorted(self._alerts)]
+
+    def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
+        """What is to be told of these readings. A subject that isn't read any more (its stream is gone) is over."""
+        notices: list[Notice] = []
+        read: set[tuple[str, str]] = set()
+        for reading in readings:
+            read.add((reading.rule, reading.subject))
+            notices += self._one(reading, now)
+        for key in sorted(self._alerts.keys() - read):
+            notices += self._clear(self._alerts[key], now, at_once=True)
+        return notices
+
+    def _one(self, reading: Reading, now: datetime) -> list[Notice]:
+        rule, key = self._rules[reading.rule], (reading.rule, reading.subject)
+        alert = self._alerts.get(key)
+        if alert is not None:
+            _not_ahead(alert, now)
+        if reading.value is None:
+            return self._unknown(alert, rule, now)
+        if alert is None:
+            if reading.value <= rule.threshold:
+                return []
+            alert = self._alerts[key] = Alert(*key, State.PENDING, now, reading.value, _name(*key, now))
+        alert.unknown, alert.value = False, reading.value
+        if alert.state is State.PENDING:
+            return self._pending(alert, rule, now)
+        if reading.value <= rule.clear_below:
+            return self._clear(alert, now)
+        alert.clear_since = None
+        return self._repeat(alert, rule, now)
+
+    def _pending(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
+        if alert.value <= rule.threshold:
+            del self._alerts[alert.key]
+            return []
+        if _seconds(alert.since, now) < rule.for_s:
+            return []
+        alert.state = State.FIRING
+        return [self._notice(alert, rule, Kind.FIRING, now)]
+
+    def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
+        """Nobody is told that all is well because nobody can see."""
+        if alert is None:
+            return []
+        alert.unknown, alert.clear_since = True, None
+        return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
+
+    def _repeat(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
+        if alert.told_at is not None and _seconds(alert.told_at, now) < self._repeat_s:
+            return []
+        return [self._notice(alert, rule, Kind.REPEAT, now)]
+
+    def _clear(self, alert: Alert, now: datetime, *, at_once: bool = False) -> list[Notice]:
+        if alert.state is State.PENDING:
+            del self._alerts[alert.key]
+            return []
+        alert.clear_since = alert.clear_since or now
+        if not at_once and _seconds(alert.clear_since, now) < self._clear_s:
+            return []
+        del self._alerts[alert.key]
+        return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]
+
+    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime) -> Notice:
+        alert.number += 1
+        alert.told_at = now
+        if kind is Kind.RECOVERED:
+            text = f"over after {_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
+        else:
+            text = alert.text = rule.says(alert.subject, alert.value)
+        return Notice(
+            alert=alert.name,
+            number=alert.number,
+            kind=kind,
+            rule=rule.name,
+            subject=alert.subject,
+            severity=rule.severity,
+            text=text,
+            value=alert.value,
+            threshold=rule.threshold,
+            since=alert.since,
+            at=now,
+            runbook=f"{RUNBOOK}#{rule.anchor}",
+        )
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())
+
+
+def _name(rule: str, subject: str, since: datetime) -> str:
+    return "/".join(filter(None, (rule, subject, to_rfc3339(since))))
+
+
+def _not_ahead(alert: Alert, now: datetime) -> None:
+    """After a clock that ran ahead was set back, nothing waits for it to get there again."""
+    alert.since = min(alert.since, now)
+    alert.told_at = min(alert.told_at, now) if alert.told_at is not None else None
+    alert.clear_since = min(alert.clear_since, now) if alert.clear_since is not None else None

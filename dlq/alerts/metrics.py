@@ -1,0 +1,55 @@
+"""The alerts' own metrics: what only they know, and whether they still look."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from core.clock import EPOCH, Clock
+from dlq.alerts.engine import State
+from dlq.alerts.rules import Reading
+from dlq.alerts.watch import Watch
+
+
+class AlertMetrics:
+    """One set a process, in a registry of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.registry = CollectorRegistry()
+        self._open = self._gauge("payhook_dlq_open", "Dead events that wait for a person, by the journal", "stream")
+        self._oldest = self._gauge(
+            "payhook_dlq_oldest_seconds",
+            "How long the dead event that died first has been open; 0 if none is",
+            "stream",
+        )
+        self._firing = self._gauge("payhook_alert_firing", "1 while payhook itself sends this alert", "rule", "subject")
+        self._unsent = self._gauge(
+            "payhook_alert_notices_unsent", "Notices that a receiver didn't take yet", "receiver"
+        )
+        self._looked = Gauge(
+            "payhook_alerts_looked_timestamp_seconds", "When the alerts last looked", registry=self.registry
+        )
+
+    def told(self, watch: Watch) -> None:
+        """After each look."""
+        self._looked.set((self._clock.now() - EPOCH).total_seconds())
+        for reading in watch.last:
+            self._read(reading)
+        self._firing.clear()
+        for alert in watch.engine.alerts:
+            if alert.state is State.FIRING:
+                self._firing.labels(alert.rule, alert.subject).set(1)
+        for name, queue in watch.outbox.queues.items():
+            self._unsent.labels(name).set(len(queue.waiting))
+
+    def _read(self, reading: Reading) -> None:
+        gauge = {"dlq_depth": self._open, "dlq_age": self._oldest}.get(reading.rule)
+        if gauge is None:
+            return
+        if reading.value is None:
+            gauge.remove(reading.subject)
+        else:
+            gauge.labels(reading.subject).set(reading.value)
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self.registry)

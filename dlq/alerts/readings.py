@@ -1,0 +1,137 @@
+"""From what was seen to the rules' values. What can't be seen now is None: no news is neither good nor bad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dlq.alerts.dead import Dead
+from dlq.alerts.rules import Reading
+from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.window import Series, Window
+
+WANTED = (
+    *("payhook_decisions_total", "payhook_sli_events_total"),
+    *("payhook_redis_claim_seconds_bucket", "payhook_redis_claim_seconds_count"),
+)
+"""The samples that are looked at."""
+
+HOUR_S = 3_600.0
+RECEIVER = "the receiver"
+"""The subject of what isn't a stream."""
+
+_TRIES = ("applied", "ignored", "retry", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
+    can't be read; ``samples``: of every process whose metrics answered.
+    """
+
+    receiver_ready: bool | None = None
+    statuses: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    dead: Mapping[str, Dead | None] = field(default_factory=dict)
+    samples: Mapping[Series, float] = field(default_factory=dict)
+
+
+class Readings:
+    """Makes each look's readings; shares are taken over the looks before it."""
+
+    def __init__(self, settings: AlertsSettings) -> None:
+        self._settings = settings
+        self._window = Window(max(HOUR_S, settings.window_s))
+
+    def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
+        """Every rule's value on each of its subjects."""
+        lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
+        self._window.read(now_s, {**seen.samples, **lags})
+        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen)]
+
+    def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
+        for stream, dead in seen.dead.items():
+            age_s = None if dead is None else _age_s(dead, now)
+            yield Reading("dlq_depth", stream, None if dead is None else float(dead.depth))
+            yield Reading("dlq_age", stream, age_s)
+            yield Reading("dlq_escalation", stream, age_s)
+
+    def _ready(self, seen: Seen) -> Iterator[Reading]:
+        if seen.receiver_ready is not None:
+            yield Reading("not_ready", RECEIVER, float(not seen.receiver_ready))
+        for stream, status in seen.statuses.items():
+            well = status is not None and bool(status.get("ready")) and status.get("blocked") is None
+            yield Reading("not_ready", stream, float(not well))
+
+    def _streams(self, seen: Seen) -> Iterator[Reading]:
+        for stream, status in seen.statuses.items():
+            waited = None if status is None else status.get("unpublished_s", 0.0)
+            yield Reading("dlq_publish", stream, None if waited is None else float(waited))
+            yield Reading("lag", stream, self._growing_lag(stream, _lag(status)))
+            yield Reading("retry_rate", stream, self._retry_share(seen, stream))
+            yield Reading("slo_burn", stream, self._missed_share(seen, stream))
+
+    def _growing_lag(self, stream: str, lag: float | None) -> float | None:
+        """0 where the backlog shrinks: that is being dealt with."""
+        before = self._window.before(_lag_of(stream), self._settings.window_s)
+        if lag is None:
+            return None
+        return lag if before is None or lag >= before else 0.0
+
+    def _retry_share(self, seen: Seen, stream: str) -> float | None:
+        of_stream = [
+            one for one in seen.samples if one[0] == "payhook_decisions_total" and _label(one, "stream") == stream
+        ]
+        tries = [one for one in of_stream if _label(one, "decision") in _TRIES]
+        return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
+
+    def _missed_share(self, seen: Seen, stream: str) -> float | None:
+        """What is missed now and over the last hour, whichever is less: a short dip has no one called."""
+        of_stream = [
+            one for one in seen.samples if one[0] == "payhook_sli_events_total" and _label(one, "stream") == stream
+        ]
+        counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed")]
+        missed = [one for one in counted if _label(one, "outcome") != "in_time"]
+        shares = [self._share(missed, counted, seconds) for seconds in (self._settings.window_s, HOUR_S)]
+        return None if None in shares else min(share for share in shares if share is not None)
+
+    def _redis(self, seen: Seen) -> Reading:
+        """The share of the claims that took longer than the bound, which is an edge of the histogram."""
+        name = "payhook_redis_claim_seconds"
+        claims = [one for one in seen.samples if one[0] == f"{name}_count"]
+        quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and self._is_edge(one)]
+        return Reading("redis_slow", "", self._share(quick, claims, others=True))
+
+    def _is_edge(self, series: Series) -> bool:
+        return float(_label(series, "le") or "nan") == self._settings.redis_s_max
+
+    def _share(
+        self, some: list[Series], every: list[Series], seconds: float | None = None, *, others: bool = False
+    ) -> float | None:
+        """Of what was counted, ``some`` or all ``others``; 0 where too little was, None where that isn't known."""
+        over_s = self._settings.window_s if seconds is None else seconds
+        if not every:
+            return None
+        counted = self._window.gained(every, every, over_s)
+        if counted < self._settings.counted_min:
+            return 0.0 if self._window.spans(self._settings.window_s) else None
+        share = self._window.gained(some, every, over_s) / counted
+        return max(0.0, 1.0 - share) if others else share
+
+
+def _age_s(dead: Dead, now: datetime) -> float:
+    return 0.0 if dead.oldest_at is None else (now - dead.oldest_at).total_seconds()
+
+
+def _lag(status: Mapping[str, Any] | None) -> float | None:
+    told = (status or {}).get("catch_up", {}).get("lag")
+    return None if told is None else float(told)
+
+
+def _lag_of(stream: str) -> Series:
+    return "lag", (("stream", stream),)
+
+
+def _label(series: Series, name: str) -> str | None:
+    return dict(series[1]).get(name)

@@ -1,0 +1,172 @@
+"""Who is told: a webhook, or a command. Each is tried once and within its time; the outbox tries again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+from core.errors import PayhookError
+from dlq.alerts.notice import Notice
+from dlq.alerts.settings import AlertsSettings, ReceiverSettings
+from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
+from notify.delivery import Deliveries, Target
+from notify.errors import AddressRefused, Unreachable
+from notify.settings import Allowance
+
+SAID_CHARS_MAX = 200
+STDERR_BYTES_MAX = 4_096
+
+
+class NotTold(PayhookError):
+    """A receiver didn't take a notice; it is tried again."""
+
+    def __init__(self, receiver: str, problem: str) -> None:
+        self.receiver = receiver
+        self.problem = problem
+        super().__init__(f"receiver {receiver} wasn't told: {problem}")
+
+    def __reduce__(self) -> tuple[type[NotTold], tuple[str, str]]:
+        return NotTold, (self.receiver, self.problem)
+
+
+class Receiver(Protocol):
+    """Somebody who is told."""
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people to read: without secrets."""
+
+    def tell(self, notice: Notice) -> None:
+        """
+        :raises NotTold: it didn't take the notice, or nobody knows
+        """
+
+
+class Webhook:
+    """A JSON POST; any answer but 2xx is a refusal. Addresses are checked as those of subscribers are."""
+
+    def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries) -> None:
+        self._name = name
+        self._settings = settings
+        self._deliveries = deliveries
+
+    @property
+    def shown(self) -> str:
+        return shown_url(self._settings.url)
+
+    def tell(self, notice: Notice) -> None:
+        headers = {
+            "user-agent": "payhook",
+            "content-type": "application/json",
+            "accept-encoding": "identity",
+            "webhook-id": notice.notice_id,
+            **self._authorization(),
+        }
+        try:
+            answer = self._deliveries.post(self._target(), headers, notice.as_json())
+        except UrlRefused as refused:
+            raise NotTold(self._name, f"{self.shown}: {refused}") from None
+        except AddressRefused as refused:
+            told = f"{refused.place}: {refused.problem}; alerts.receivers.{self._name}.networks can allow it"
+            raise NotTold(self._name, told) from None
+        except Unreachable as silent:
+            raise NotTold(self._name, silent.problem) from None
+        if not 200 <= answer.status < 300:
+            raise NotTold(self._name, f"it answered {answer.status} {_printable(answer.said)}".rstrip())
+
+    def _target(self) -> Target:
+        settings = self._settings
+        allowance = Allowance(networks=settings.networks, ports=settings.ports, http=settings.http)
+        return Target(
+            name=self._name,
+            place=place_of(settings.url, allowance),
+            allowed=tuple(ip_network(text) for text in settings.networks),
+            connect_timeout_s=settings.timeout_s,
+            read_timeout_s=settings.timeout_s,
+            timeout_s=settings.timeout_s,
+        )
+
+    def _authorization(self) -> Mapping[str, str]:
+        if not self._settings.token_file:
+            return {}
+        try:
+            token = Path(self._settings.token_file).read_text("ascii").strip()
+        except (OSError, ValueError) as unreadable:
+            raise NotTold(self._name, f"{self._settings.token_file} can't be read: {unreadable}") from None
+        if not token.isprintable() or not token or " " in token:
+            raise NotTold(self._name, f"{self._settings.token_file} doesn't hold one token")
+        return {"authorization": f"Bearer {token}"}
+
+
+class Command:
+    """A program that gets the notice as JSON on its input. Exit 0 means taken; past its time it is killed, with all
+    that it started.
+    """
+
+    def __init__(self, name: str, settings: ReceiverSettings) -> None:
+        self._name = name
+        self._settings = settings
+
+    @property
+    def shown(self) -> str:
+        return self._settings.command[0]
+
+    def tell(self, notice: Notice) -> None:
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(
+                    self._settings.command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,
+                )
+            except OSError as failed:
+                raise NotTold(self._name, f"{self.shown} can't be run: {failed.strerror}") from None
+            code = self._end_of(process, notice)
+            said.seek(0)
+            words = _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
+        if code != 0:
+            raise NotTold(self._name, f"{self.shown} ended with {code} {words}".rstrip())
+
+    def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
+        try:
+            process.communicate(notice.as_json(), self._settings.timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill_all(process)
+            problem = f"{self.shown} didn't end within {self._settings.timeout_s:g} s and was killed"
+            raise NotTold(self._name, problem) from None
+        return process.returncode
+
+
+def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
+    """Everyone who is told, by name."""
+    deliveries = Deliveries(resolver or SystemResolver(), httpx.create_ssl_context(trust_env=False))
+    return {
+        name: Webhook(name, one, deliveries) if one.url else Command(name, one)
+        for name, one in settings.receivers.items()
+    }
+
+
+def _kill_all(process: subprocess.Popen[bytes]) -> None:
+    """The session that the command leads: it isn't waited for yet, so that the number is still its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    process.wait()
+
+
+def _printable(text: str) -> str:
+    """One line of what somebody else said."""
+    return "".join(one if one.isprintable() else " " for one in text)[:SAID_CHARS_MAX].strip()

@@ -1,0 +1,108 @@
+"""Settings of the alerts: thresholds, how often they are told, and who is told."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+RECEIVERS_MAX = 16
+TIMEOUT_S_MAX = 60.0
+
+
+class ReceiverSettings(BaseModel):
+    """One receiver: a webhook (``url``) or a command (``command``), never both."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field("", description="webhook that gets each notice as a JSON POST; https unless http is set")
+    command: tuple[str, ...] = Field(
+        (), description="command and its arguments, run without a shell; it gets the notice as JSON on its input"
+    )
+    only_critical: bool = Field(False, description="only critical alerts, such as the escalation at 48 h")
+    timeout_s: float = Field(
+        10.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for an answer or the command's end"
+    )
+    token_file: str = Field("", description="file with a bearer token for the webhook; empty: none")
+    networks: tuple[str, ...] = Field(
+        (), description="networks (CIDR) that aren't public and may be reached all the same, such as 127.0.0.0/8"
+    )
+    ports: tuple[int, ...] = Field((), description="ports beside 443 (and 80 with http)")
+    http: bool = Field(False, description="plain HTTP: what is sent can be read on the way")
+
+    @field_validator("networks")
+    @classmethod
+    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for text in networks:
+            ip_network(text)
+        return networks
+
+    @field_validator("ports")
+    @classmethod
+    def _are_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
+        for port in ports:
+            if not 1 <= port <= 65_535:
+                raise ValueError(f"{port} isn't a port; 1 to 65535 are")
+        return ports
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if bool(self.url) == bool(self.command):
+            raise ValueError("either url or command is wanted")
+        if self.command and not self.command[0].startswith("/"):
+            raise ValueError("command: its first word is wanted as an absolute path")
+        return self
+
+
+class AlertsSettings(BaseModel):
+    """Settings of the alerts. A share is a part of 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    every_s: float = Field(
+        15.0, ge=0, description="seconds from one look to the next; 0: no alerts, nothing is looked at"
+    )
+    repeat_s: float = Field(
+        14_400.0, gt=0, description="a firing alert is told again so many seconds after the last time"
+    )
+    clear_s: float = Field(
+        120.0, ge=0, description="an alert is over once its condition has been away for so long: no flapping"
+    )
+    clear_share: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="its value must be below this part of the threshold for that: 80 of 100 dead events",
+    )
+    depth_max: int = Field(100, ge=0, description="dead events of a stream; more are an alert")
+    age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
+    escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is told to everyone, as critical")
+    unpublished_s_max: float = Field(60.0, gt=0, description="seconds that a dead letter may wait for its topic")
+    not_ready_s_max: float = Field(
+        120.0, gt=0, description="seconds that the receiver or a stream may be down, blocked or not ready"
+    )
+    lag_max: int = Field(
+        10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
+    )
+    window_s: float = Field(300.0, ge=60, le=3_600, description="seconds that shares are taken over")
+    retry_share_max: float = Field(0.05, gt=0, lt=1, description="share of tries that end in a retry")
+    redis_s_max: float = Field(0.010, gt=0, description="99 of 100 claims take less; one of the histogram's edges")
+    late_share_max: float = Field(
+        0.0144,
+        gt=0,
+        lt=1,
+        description="share of events not answered well within 5 s, over the window and over an hour: 14.4 times what "
+        "99.9 % allows, which uses up a month's in two days",
+    )
+    counted_min: int = Field(100, ge=1, description="fewer tries, claims or events in the window make no share")
+    metrics_port: int = Field(0, ge=0, le=65_535, description="loopback port of the alerts' own metrics; 0 for none")
+    receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who is told, by name")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.escalate_h <= self.age_h_max:
+            raise ValueError("escalate_h must be more than age_h_max")
+        if len(self.receivers) > RECEIVERS_MAX:
+            raise ValueError(f"{len(self.receivers)} receivers, at most {RECEIVERS_MAX} are told")
+        return self

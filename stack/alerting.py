@@ -1,0 +1,83 @@
+"""Looks after a data folder's stack and tells people: ``python -m stack.alerting``, beside the processor.
+
+A process of its own, so that it tells of a processor, a receiver or a management listener that is down.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+
+import httpx
+from prometheus_client import start_http_server
+
+from core.clock import SystemClock
+from core.errors import PayhookError
+from core.log import configure_logging
+from dlq.alerts.looking import Looking, Places
+from dlq.alerts.metrics import AlertMetrics
+from dlq.alerts.receivers import receivers
+from dlq.alerts.watch import Watch
+from stack.layout import Layout
+from stack.processors import metrics_urls, status_files
+from stack.settings import Settings, load_settings
+
+log = logging.getLogger("alerts")
+
+
+def places(settings: Settings) -> Places:
+    """What is looked at: every stream of the traffic that is taken."""
+    layout, modes = Layout(settings.data_dir), settings.ingest.modes
+    statuses = {name: file for mode in modes for name, file in status_files(settings, mode).items()}
+    return Places(
+        ready_url=f"{settings.console.ingest_url or f'http://127.0.0.1:{settings.ingest.port}'}/readyz",
+        statuses=statuses,
+        journals={name: layout.stream(name).journal for name in statuses},
+        metrics=metrics_urls(settings),
+    )
+
+
+def watch(settings: Settings, stop: threading.Event) -> None:
+    """Look after look until ``stop`` is set."""
+    clock, alerts = SystemClock(), settings.alerts
+    metrics = AlertMetrics(clock)
+    if alerts.metrics_port:
+        start_http_server(alerts.metrics_port, "127.0.0.1", metrics.registry)
+    with httpx.Client(trust_env=False) as client:
+        looking = Looking(places(settings), client, clock)
+        watching = Watch(alerts, looking.look, receivers(alerts), Layout(settings.data_dir).alerts, clock)
+        if not alerts.receivers:
+            log.info("nobody is told: alerts.receivers names no one; `payhook alerts` shows what is firing")
+        try:
+            while True:
+                began_s = clock.monotonic()
+                watching.step()
+                metrics.told(watching)
+                if stop.wait(max(0.0, alerts.every_s - (clock.monotonic() - began_s))):
+                    return
+        finally:
+            watching.close()
+
+
+def main() -> int:
+    configure_logging()
+    try:
+        settings = load_settings()
+    except PayhookError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    if settings.alerts.every_s:
+        watch(settings, stop)
+    else:
+        log.info("alerts.every_s is 0: nothing is looked at")
+        stop.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""``payhook alerts``: what fires, who is told, and whether anybody looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from core.clock import ManualClock, SystemClock
+from dlq.alerts.dead import Dead
+from dlq.alerts.readings import Seen
+from dlq.alerts.receivers import receivers
+from dlq.alerts.watch import Watch
+from stack.layout import Layout
+from stack.settings import load_settings
+from tests.unit.notify.receiver import Receiver, receiving, status
+
+
+@pytest.fixture
+def server() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def config(tmp_path: Path, server: Receiver) -> Path:
+    file = tmp_path / "payhook.toml"
+    hook = f'url = "http://127.0.0.1:{server.port}/x?token=secret"\nhttp = true\nports = [{server.port}]\n'
+    file.write_text(
+        f'[alerts.receivers.team]\n{hook}networks = ["127.0.0.1/32"]\n'
+        '[alerts.receivers.boss]\ncommand = ["/bin/false"]\nonly_critical = true\n'
+    )
+    return file
+
+
+def run(config: Path, *words: str) -> Result:
+    options = ["--data", str(config.parent / "data"), "--config", str(config)]
+    return CliRunner().invoke(main, ["alerts", *words, *options])
+
+
+def look(config: Path, monkeypatch: pytest.MonkeyPatch, dead: Dead, ago: timedelta = timedelta()) -> None:
+    """The alerts' process looked once, so long ago."""
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(config.parent / "data"))
+    settings = load_settings(config)
+    clock, file = ManualClock(SystemClock().now() - ago), Layout(settings.data_dir).alerts
+    watch = Watch(settings.alerts, lambda: Seen(dead={"ledger": dead}), receivers(settings.alerts), file, clock)
+    watch.step()
+    watch.close()
+
+
+def test_before_anybody_looked_it_says_so(config: Path) -> None:
+    answer = run(config)
+    assert answer.exit_code == 1
+    assert "nobody looks: the last look was never" in answer.output
+
+
+def test_all_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look(config, monkeypatch, Dead(3, datetime.now(UTC)))
+    answer = run(config)
+    assert answer.exit_code == 0, answer.output
+    assert "dlq_depth" in answer.output and "nobody looks" not in answer.output
+    told = json.loads(run(config, "--json").output)
+    assert (told["looks"], told["firing"]) == (True, [])
+    assert told["values"]["dlq_depth"] == {"ledger": 3} and told["thresholds"]["dlq_depth"] == 100
+
+
+def test_what_fires_is_shown_with_who_was_told_and_who_was_not(
+    config: Path, server: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(config, monkeypatch, Dead(101, datetime.now(UTC) - timedelta(hours=49)))
+    answer = run(config)
+    assert answer.exit_code == 1
+    assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
+    assert "/bin/false ended with 1" in answer.output and "secret" not in answer.output
+    told = json.loads(run(config, "--json").output)
+    assert [one["rule"] for one in told["firing"]] == ["dlq_age", "dlq_depth", "dlq_escalation"]
+    assert (told["receivers"]["team"]["waiting"], told["receivers"]["boss"]["waiting"]) == (0, 1)
+    assert len(server.requests) == 3
+
+
+def test_a_last_look_of_long_ago_is_no_look(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look(config, monkeypatch, Dead(0, None), ago=timedelta(minutes=2))
+    answer = run(config)
+    assert answer.exit_code == 1 and "nobody looks" in answer.output
+
+
+def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, server: Receiver) -> None:
+    answer = run(config, "test")
+    assert answer.exit_code == 1
+    assert f"team: told (http://127.0.0.1:{server.port}/x)" in answer.output
+    assert "boss: /bin/false ended with 1" in answer.output
+    (request,) = server.requests
+    assert json.loads(request.body)["kind"] == "test"
+
+
+def test_a_test_of_one_receiver_alone(config: Path, server: Receiver) -> None:
+    assert run(config, "test", "--receiver", "team").exit_code == 0
+    server.replies(status(500))
+    assert run(config, "test", "--receiver", "team").exit_code == 1
+    answer = run(config, "test", "--receiver", "nobody")
+    assert answer.exit_code == 1 and "there is no receiver 'nobody'" in answer.output
+    assert "team, boss" in answer.output
+
+
+def test_without_receivers_a_test_says_how_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "payhook.toml"
+    file.write_text("")
+    answer = run(file, "test")
+    assert answer.exit_code == 1 and "alerts.receivers in payhook.toml names no one" in answer.output

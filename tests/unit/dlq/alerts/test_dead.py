@@ -1,0 +1,112 @@
+"""How many events are dead and for how long, followed in a real journal."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from core.clock import ManualClock
+from core.decision import Decision
+from dlq.alerts import dead
+from dlq.alerts.dead import Dead, DeadItems
+from journal.schema import JournalRow
+from journal.writer import JournalWriter, Tenure
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+TOPIC = "payments.events"
+
+
+class Journal:
+    """A journal on disk; each row is an hour after the one before it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        tenure = Tenure("t")
+        self._writer = JournalWriter.create_or_open(str(path), "ledger", tenure)
+        self._seq = self._writer.begin_epoch({TOPIC: {0: 0}}, tenure).next_seq
+        self._offset = 0
+
+    def at(self, seq: int) -> datetime:
+        return AT + timedelta(hours=seq)
+
+    def new(self, decision: Decision) -> int:
+        self._offset += 1
+        return self._commit(self._seq, decision, first=True)
+
+    def then(self, item: int, decision: Decision) -> int:
+        return self._commit(item, decision, first=False)
+
+    def _commit(self, item: int, decision: Decision, *, first: bool) -> int:
+        seq, offset = self._seq, (self._offset if first else item) - 1
+        row = JournalRow(
+            seq=seq,
+            item_seq=item,
+            first=first,
+            topic=TOPIC,
+            partition=0,
+            offset=offset,
+            decision=decision,
+            decided_at=self.at(seq),
+        )
+        self._writer.commit([row], {TOPIC: {0: self._offset}}, 0, {})
+        self._seq += 1
+        return seq
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal")
+
+
+def items(journal: Journal) -> DeadItems:
+    return DeadItems(journal.path, ManualClock(AT))
+
+
+def test_there_are_none_before_there_is_a_journal(tmp_path: Path) -> None:
+    assert DeadItems(tmp_path / "none", ManualClock(AT)).read() == Dead(0, None)
+
+
+def test_it_follows_what_dies_is_replayed_and_is_closed(journal: Journal) -> None:
+    following = items(journal)
+    journal.new(Decision.APPLIED)
+    assert following.read() == Dead(0, None)
+    first, second = journal.new(Decision.DEAD), journal.new(Decision.DEAD)
+    assert following.read() == items(journal).read() == Dead(2, journal.at(first))
+    journal.then(first, Decision.REPLAYED)
+    assert following.read() == items(journal).read() == Dead(1, journal.at(second))
+    journal.then(first, Decision.DEAD)
+    assert following.read() == Dead(2, journal.at(first)), "a replay that fails doesn't make it younger"
+    journal.then(first, Decision.REPLAYED)
+    journal.then(first, Decision.APPLIED)
+    journal.then(second, Decision.PURGED)
+    assert following.read() == items(journal).read() == Dead(0, None)
+
+
+def test_what_died_after_tries_counts_from_its_death(journal: Journal) -> None:
+    item = journal.new(Decision.RETRY)
+    died = journal.then(item, Decision.DEAD)
+    assert items(journal).read() == Dead(1, journal.at(died))
+
+
+def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal, tmp_path: Path) -> None:
+    following = items(journal)
+    journal.new(Decision.DEAD)
+    copy = tmp_path / "copy"
+    shutil.copytree(journal.path, copy)
+    journal.new(Decision.DEAD)
+    assert following.read() == Dead(2, journal.at(1))
+    shutil.rmtree(journal.path)
+    shutil.copytree(copy, journal.path)
+    assert following.read() == Dead(1, journal.at(1))
+
+
+def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead, "READ_S_MAX", -1.0)
+    monkeypatch.setattr("journal.reader.ROWS_PER_TABLE", 2)
+    for _ in range(5):
+        journal.new(Decision.DEAD)
+    following = items(journal)
+    assert [following.read() for _ in range(3)] == [None, None, Dead(5, journal.at(1))]

@@ -1,0 +1,37 @@
+"""docs/alerts.md: its examples are taken, and its notice is what goes out."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dlq.alerts.engine import Engine
+from dlq.alerts.rules import Reading, rules
+from dlq.alerts.settings import AlertsSettings
+
+PAGE = (Path(__file__).parents[4] / "docs" / "alerts.md").read_text("utf-8")
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC) + timedelta(seconds=15)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+def test_the_settings_of_the_page_are_taken() -> None:
+    read = [AlertsSettings(**tomllib.loads(text)["alerts"]) for text in blocks("toml")]
+    assert [next(iter(settings.receivers)) for settings in read] == ["team", "escalation", "local"]
+
+
+def test_the_notice_of_the_page_is_what_goes_out() -> None:
+    (page,) = blocks("json")
+    engine = Engine(rules(AlertsSettings()), clear_s=120, repeat_s=3_600)
+    (notice,) = engine.look([Reading("dlq_depth", "ledger", 132)], AT)
+    assert json.loads(page) == notice.as_tree() == json.loads(notice.as_json())
+
+
+def test_every_rule_is_on_the_page() -> None:
+    listed = dict(re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.M))
+    assert listed == {name: rule.severity.value for name, rule in rules(AlertsSettings()).items()}

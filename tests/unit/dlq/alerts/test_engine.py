@@ -1,0 +1,157 @@
+"""An alert fires once, is told again at an interval, recovers once, and says nothing that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.alerts.engine import Engine, State
+from dlq.alerts.notice import Kind, Notice
+from dlq.alerts.rules import PROMETHEUS, Reading, Severity, rules
+from dlq.alerts.settings import AlertsSettings
+
+START = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SETTINGS = AlertsSettings(clear_s=120, repeat_s=3_600)
+HOUR_S = 3_600.0
+
+
+class Looks:
+    """An engine, and a clock that a test moves."""
+
+    def __init__(self, settings: AlertsSettings = SETTINGS) -> None:
+        self.settings = settings
+        self.now = START
+        self.engine = self._engine()
+
+    def _engine(self, old: Engine | None = None) -> Engine:
+        known = old.alerts if old is not None else ()
+        every = rules(self.settings)
+        return Engine(every, clear_s=self.settings.clear_s, repeat_s=self.settings.repeat_s, alerts=known)
+
+    def restart(self) -> None:
+        self.engine = self._engine(self.engine)
+
+    def look(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[Notice]:
+        self.now += timedelta(seconds=after_s)
+        return self.engine.look([Reading(rule, "ledger", value)], self.now)
+
+    def kinds(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[Kind]:
+        return [notice.kind for notice in self.look(value, rule, after_s)]
+
+
+@pytest.fixture
+def looks() -> Iterator[Looks]:
+    yield Looks()
+
+
+FIRING: dict[str, tuple[float, float]] = {
+    "dlq_depth": (100, 101),
+    "dlq_age": (24 * HOUR_S, 24 * HOUR_S + 1),
+    "dlq_escalation": (48 * HOUR_S, 48 * HOUR_S + 1),
+    "dlq_publish": (60, 61),
+    "not_ready": (0, 1),
+    "lag": (10_000, 10_001),
+    "retry_rate": (0.05, 0.051),
+    "redis_slow": (0.01, 0.011),
+    "slo_burn": (0.0144, 0.015),
+}
+"""Of each rule the last value that is well, and one that isn't."""
+
+
+def test_every_rule_is_among_these() -> None:
+    assert FIRING.keys() == rules(SETTINGS).keys() == PROMETHEUS.keys()
+
+
+@pytest.mark.parametrize("rule", FIRING)
+def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once(looks: Looks, rule: str) -> None:
+    well, ill = FIRING[rule]
+    for_s = rules(SETTINGS)[rule].for_s
+    assert looks.kinds(well, rule) == []
+    assert looks.kinds(ill, rule) == ([Kind.FIRING] if for_s == 0 else [])
+    if for_s:
+        assert looks.kinds(ill, rule, for_s - 1) == []
+        assert looks.kinds(ill, rule, 1) == [Kind.FIRING]
+    assert looks.kinds(ill, rule) == []
+    assert looks.kinds(ill, rule, 3_600) == [Kind.REPEAT]
+    assert looks.kinds(0, rule) == []
+    assert looks.kinds(0, rule, 120) == [Kind.RECOVERED]
+    assert looks.kinds(0, rule, 99_999) == [] and looks.engine.alerts == []
+
+
+def test_a_condition_that_ends_before_its_time_was_never_an_alert(looks: Looks) -> None:
+    assert looks.kinds(1, "not_ready") == []
+    assert looks.kinds(0, "not_ready", 60) == []
+    assert looks.kinds(1, "not_ready", 119) == [] and looks.kinds(1, "not_ready", 119) == []
+
+
+def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: Looks) -> None:
+    told = [kind for _ in range(20) for value in (101, 99, 85) for kind in looks.kinds(value)]
+    assert told == [Kind.FIRING]
+    told = [kind for _ in range(20) for value in (70, 70, 70, 90) for kind in looks.kinds(value)]
+    assert told == [], "it has never been low for long enough"
+    assert looks.kinds(80) == [] and looks.kinds(80, after_s=120) == [Kind.RECOVERED]
+
+
+def test_what_is_not_known_neither_fires_nor_recovers_but_is_told_again(looks: Looks) -> None:
+    assert looks.kinds(None) == []
+    assert looks.kinds(101) == [Kind.FIRING]
+    assert looks.kinds(None, after_s=1_000) == []
+    assert looks.engine.alerts[0].unknown
+    assert looks.kinds(None, after_s=3_000) == [Kind.REPEAT]
+    assert looks.kinds(0) == [] and looks.kinds(None) == [], "the time in which it seemed over doesn't count on"
+    assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
+
+
+def test_a_stream_that_is_gone_has_no_alerts_any_more(looks: Looks) -> None:
+    assert looks.kinds(101) == [Kind.FIRING]
+    assert [notice.kind for notice in looks.engine.look([], looks.now)] == [Kind.RECOVERED]
+
+
+def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(looks: Looks) -> None:
+    (first,) = looks.look(132)
+    (again,) = looks.look(140, after_s=4_000)
+    looks.look(0)
+    (over,) = looks.look(0, after_s=180)
+    (anew,) = looks.look(200)
+    assert first.alert == again.alert == over.alert == "dlq_depth/ledger/2026-01-31T12:00:15.000000Z"
+    assert [one.number for one in (first, again, over, anew)] == [1, 2, 3, 1]
+    assert anew.alert != first.alert
+    assert (first.text, first.severity) == ("132 dead events of ledger wait for a person", Severity.WARNING)
+    assert over.text == "over after 70 min; it was: 140 dead events of ledger wait for a person"
+    assert first.runbook == "docs/runbook.md#alert-dlq_depth"
+    assert Notice.of(first.as_tree()) == first
+
+
+@pytest.mark.parametrize("value", [101, 0])
+def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: Looks, value: int) -> None:
+    (first,) = looks.look(101)
+    looks.restart()
+    assert looks.kinds(value) == []
+    looks.restart()
+    (then,) = looks.look(value, after_s=4_000)
+    assert (then.kind, then.alert) == (Kind.REPEAT if value else Kind.RECOVERED, first.alert)
+
+
+def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
+    looks.now += timedelta(days=365)
+    (first,) = looks.look(101)
+    looks.now = START
+    assert looks.kinds(101) == []
+    (again,) = looks.look(101, after_s=3_600)
+    assert (again.kind, again.alert) == (Kind.REPEAT, first.alert)
+    assert looks.kinds(0) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, 0.0, 85.0, 101.0, 500.0]), st.integers(1, 5_000)), max_size=60))
+def test_whatever_comes_firing_and_over_take_turns(values: list[tuple[float | None, int]]) -> None:
+    looks = Looks()
+    told = [kind for value, after_s in values for kind in looks.kinds(value, after_s=after_s)]
+    turns = [kind for kind in told if kind is not Kind.REPEAT]
+    assert turns == [Kind.FIRING, Kind.RECOVERED] * (len(turns) // 2) + [Kind.FIRING] * (len(turns) % 2)
+    firing = bool(turns) and turns[-1] is Kind.FIRING
+    assert firing == any(alert.state is State.FIRING for alert in looks.engine.alerts)
+    assert told[:1] in ([], [Kind.FIRING])

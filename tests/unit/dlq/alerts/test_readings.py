@@ -1,0 +1,156 @@
+"""From status files and counters to the rules' values; what can't be seen is no value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dlq.alerts.dead import Dead
+from dlq.alerts.readings import RECEIVER, Readings, Seen
+from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.window import Series, Window
+from ingest.metrics import SECONDS_BUCKETS
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+WELL = {"ready": True, "blocked": None, "unpublished_s": 0.0, "catch_up": {"lag": 3}}
+
+
+def counter(name: str, value: float, **labels: str) -> tuple[Series, float]:
+    return (name, tuple(sorted(labels.items()))), value
+
+
+def decisions(**counts: float) -> dict[Series, float]:
+    return dict(
+        counter("payhook_decisions_total", value, stream="ledger", decision=name, process="processor", attempt="0")
+        for name, value in counts.items()
+    )
+
+
+def answers(**counts: float) -> dict[Series, float]:
+    return dict(counter("payhook_sli_events_total", n, stream="ledger", outcome=name) for name, n in counts.items())
+
+
+def claims(quick: float, every: float) -> dict[Series, float]:
+    name = "payhook_redis_claim_seconds"
+    return dict([counter(f"{name}_bucket", quick, le="0.01"), counter(f"{name}_count", every)])
+
+
+class Looks:
+    """Looks every 15 s."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.readings = Readings(AlertsSettings(**settings))
+        self.at_s = 0.0
+
+    def of(self, seen: Seen, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
+        self.at_s += after_s
+        now = NOW + timedelta(seconds=self.at_s)
+        return {(one.rule, one.subject): one.value for one in self.readings.of(seen, now, self.at_s)}
+
+    def samples(self, samples: Mapping[Series, float], after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
+        return self.of(Seen(statuses={"ledger": WELL}, samples=samples), after_s)
+
+
+def test_depth_and_age_are_the_journals() -> None:
+    oldest = NOW - timedelta(hours=30)
+    found = Looks().of(Seen(dead={"ledger": Dead(7, oldest), "notify": Dead(0, None), "own": None}), 0)
+    assert found["dlq_depth", "ledger"] == 7
+    assert found["dlq_age", "ledger"] == found["dlq_escalation", "ledger"] == 30 * 3_600
+    assert found["dlq_depth", "notify"] == found["dlq_age", "notify"] == 0
+    assert found["dlq_depth", "own"] is None and found["dlq_age", "own"] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "ill"),
+    [
+        (WELL, 0),
+        (None, 1),
+        (WELL | {"ready": False}, 1),
+        (WELL | {"blocked": "StorageDown: disk full"}, 1),
+        ({"ready": True, "state": "off", "why": "nobody is told"}, 0),
+    ],
+)
+def test_a_stream_is_not_ready_when_it_is_silent_blocked_or_says_so(status: Any, ill: float) -> None:
+    found = Looks().of(Seen(receiver_ready=False, statuses={"ledger": status}))
+    assert found["not_ready", "ledger"] == ill
+    assert found["not_ready", RECEIVER] == 1
+
+
+def test_what_only_a_stream_knows_is_unknown_while_it_is_silent() -> None:
+    found = Looks().of(Seen(statuses={"ledger": None}))
+    for rule in ("dlq_publish", "lag", "retry_rate", "slo_burn"):
+        assert found[rule, "ledger"] is None
+    assert found["redis_slow", ""] is None
+
+
+def test_the_oldest_unpublished_letters_wait_is_the_streams_word() -> None:
+    assert Looks().of(Seen(statuses={"ledger": WELL | {"unpublished_s": 75.5}}))["dlq_publish", "ledger"] == 75.5
+
+
+def test_a_backlog_that_shrinks_is_no_lag() -> None:
+    looks, seen = Looks(window_s=60), []
+    for lag in (50_000, 60_000, 70_000, 70_000, 70_000, 65_000, 60_000, 55_000, 54_000):
+        seen.append(looks.of(Seen(statuses={"ledger": WELL | {"catch_up": {"lag": lag}}}))["lag", "ledger"])
+    assert seen == [50_000, 60_000, 70_000, 70_000, 70_000, 65_000, 0, 0, 0]
+
+
+def test_the_share_of_retries_is_of_tries_alone() -> None:
+    looks = Looks(window_s=60, counted_min=100)
+    looks.samples(decisions(applied=1_000, duplicate=50, retry=0))
+    found = looks.samples(decisions(applied=1_085, duplicate=90_000, retry=10, dead=5))
+    assert found["retry_rate", "ledger"] == pytest.approx(0.1)
+
+
+def test_too_few_tries_are_no_share_and_unknown_before_the_window_is_full() -> None:
+    looks = Looks(window_s=60, counted_min=100)
+    assert looks.samples(decisions(applied=0, retry=0))["retry_rate", "ledger"] is None
+    values = [looks.samples(decisions(applied=0, retry=number))["retry_rate", "ledger"] for number in range(1, 6)]
+    assert values == [None, None, None, 0.0, 0.0]
+
+
+def test_a_process_that_began_anew_is_counted_from_zero() -> None:
+    looks = Looks(window_s=60, counted_min=100)
+    looks.samples(decisions(applied=9_000, retry=900))
+    looks.samples({})
+    found = looks.samples(decisions(applied=190, retry=10))
+    assert found["retry_rate", "ledger"] == pytest.approx(0.05)
+
+
+def test_a_label_that_comes_up_late_is_counted_from_zero() -> None:
+    looks = Looks(window_s=60, counted_min=100)
+    looks.samples(decisions(applied=1_000))
+    assert looks.samples(decisions(applied=1_150, retry=50))["retry_rate", "ledger"] == pytest.approx(0.25)
+
+
+def test_claims_are_slow_by_the_share_above_the_bound() -> None:
+    looks = Looks(window_s=60, counted_min=100)
+    looks.samples(claims(1_000, 1_000))
+    assert looks.samples(claims(1_970, 2_000))["redis_slow", ""] == pytest.approx(0.03)
+    assert looks.samples(claims(1_970, 9_000), after_s=600)["redis_slow", ""] == pytest.approx(1.0)
+
+
+def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
+    assert AlertsSettings().redis_s_max in SECONDS_BUCKETS
+
+
+def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:
+    looks = Looks(window_s=300, counted_min=100)
+    looks.samples(answers(in_time=0, late=0, failed=0, waited=0))
+    found = looks.samples(answers(in_time=900, late=60, failed=40, waited=5_000, set_aside=7_000))
+    assert found["slo_burn", "ledger"] == pytest.approx(0.1)
+    found = looks.samples(answers(in_time=1_900, late=60, failed=40), after_s=600)
+    assert found["slo_burn", "ledger"] == 0.0, "it was, and isn't any more"
+    found = looks.samples(answers(in_time=99_900, late=160, failed=40), after_s=600)
+    assert found["slo_burn", "ledger"] == pytest.approx(100 / 98_100)
+
+
+def test_a_window_forgets_what_is_older() -> None:
+    window, (series, _) = Window(60), counter("a", 0)
+    for at_s in range(0, 600, 15):
+        window.read(at_s, {series: float(at_s)})
+    assert window.gained([series], [series], 60) == 60
+    assert window.before(series, 60) == 525 and window.before(series, 600) is None
+    assert window.spans(60) and not window.spans(120)

@@ -1,0 +1,226 @@
+"""The whole loop against a real receiver, real files and a real program; only the clock is the test's."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import generate_latest
+
+from core.clock import ManualClock, to_rfc3339
+from dlq.alerts.dead import Dead
+from dlq.alerts.looking import Looking, Places
+from dlq.alerts.metrics import AlertMetrics
+from dlq.alerts.readings import Seen
+from dlq.alerts.receivers import receivers
+from dlq.alerts.settings import AlertsSettings, ReceiverSettings
+from dlq.alerts.watch import Watch
+from tests.unit.notify.receiver import Receiver, receiving, status
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class Stack:
+    """What a test says of the stack, and a watch over it that may be restarted."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.clock = ManualClock(AT)
+        self.file = folder / "run" / "alerts.json"
+        self.dead = Dead(0, None)
+        self.got = folder / "got"
+        program = folder / "tell.sh"
+        program.write_text(f"#!/bin/sh\ncat >> {self.got}; echo >> {self.got}\n")
+        program.chmod(0o700)
+        hook = ReceiverSettings(
+            url=f"http://127.0.0.1:{port}/", networks=("127.0.0.1/32",), ports=(port,), http=True, timeout_s=2.0
+        )
+        boss = ReceiverSettings(command=(str(program),), only_critical=True, timeout_s=5.0)
+        self.settings = AlertsSettings(receivers={"hook": hook, "boss": boss}, repeat_s=3_600, clear_s=60)
+        self.restart()
+
+    def restart(self) -> None:
+        self.watch = Watch(
+            self.settings,
+            lambda: Seen(dead={"ledger": self.dead}),
+            receivers(self.settings),
+            self.file,
+            self.clock,
+        )
+
+    def step(self, after_s: float = 15.0) -> None:
+        self.clock.advance(after_s)
+        self.watch.step()
+
+    def told_boss(self) -> list[Mapping[str, Any]]:
+        return [json.loads(line) for line in self.got.read_text().splitlines()] if self.got.exists() else []
+
+
+@pytest.fixture
+def server() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def stack(tmp_path: Path, server: Receiver) -> Iterator[Stack]:
+    made = Stack(tmp_path, server.port)
+    yield made
+    made.watch.close()
+
+
+def kinds(server: Receiver) -> list[tuple[str, str]]:
+    told = [json.loads(request.body) for request in server.requests]
+    return [(one["rule"], one["kind"]) for one in told]
+
+
+def test_an_overflow_is_told_once_repeated_and_over_once(stack: Stack, server: Receiver) -> None:
+    stack.dead = Dead(101, AT)
+    for _ in range(5):
+        stack.step()
+    assert kinds(server) == [("dlq_depth", "firing")]
+    stack.step(3_600)
+    stack.dead = Dead(0, None)
+    stack.step()
+    stack.step(60)
+    stack.step(60)
+    assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "repeat"), ("dlq_depth", "recovered")]
+    assert stack.told_boss() == []
+
+
+def test_an_event_that_nobody_closes_is_told_after_a_day_and_escalates_after_two(
+    stack: Stack, server: Receiver
+) -> None:
+    stack.dead = Dead(1, AT)
+    stack.step(24 * 3_600 - 1)
+    assert kinds(server) == []
+    stack.step(2)
+    assert kinds(server) == [("dlq_age", "firing")]
+    stack.step(24 * 3_600)
+    assert kinds(server)[1:] == [("dlq_age", "repeat"), ("dlq_escalation", "firing")]
+    (told,) = stack.told_boss()
+    assert (told["rule"], told["severity"]) == ("dlq_escalation", "critical")
+    assert told["text"] == "nobody has closed a dead event of ledger for 48.0 h"
+
+
+def test_a_restart_neither_repeats_nor_forgets(stack: Stack, server: Receiver) -> None:
+    stack.dead = Dead(101, AT)
+    stack.step()
+    stack.restart()
+    stack.step()
+    assert kinds(server) == [("dlq_depth", "firing")]
+    stack.dead = Dead(0, None)
+    stack.step()
+    stack.restart()
+    stack.step(60)
+    assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "recovered")]
+
+
+def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nobody_else(
+    stack: Stack, server: Receiver
+) -> None:
+    server.replies(status(503))
+    stack.dead = Dead(101, AT - timedelta(hours=50))
+    stack.step()
+    assert [told["rule"] for told in stack.told_boss()] == ["dlq_escalation"]
+    tries = len(server.requests)
+    assert tries == 1, "the first refusal is the last one of this look"
+    stack.step(1)
+    assert len(server.requests) == tries, "it is left alone for a while"
+    kept = json.loads(stack.file.read_text())
+    assert len(kept["waiting"]["hook"]) == 3 and kept["waiting"]["boss"] == []
+    assert kept["problems"] == {"hook": "it answered 503"}
+    stack.restart()
+    server.replies(status(204))
+    stack.step()
+    assert sorted(kinds(server)[tries:]) == [
+        ("dlq_age", "firing"),
+        ("dlq_depth", "firing"),
+        ("dlq_escalation", "firing"),
+    ]
+    assert len(stack.told_boss()) == 1
+    assert json.loads(stack.file.read_text())["waiting"] == {"hook": [], "boss": []}
+
+
+def test_what_was_over_before_a_receiver_came_back_is_told_as_over(stack: Stack, server: Receiver) -> None:
+    server.replies(status(500))
+    stack.dead = Dead(101, AT)
+    stack.step()
+    stack.dead = Dead(0, None)
+    stack.step()
+    stack.step(60)
+    server.replies(status(200))
+    stack.step(300)
+    assert kinds(server)[-1] == ("dlq_depth", "recovered")
+    sent = len(server.requests)
+    stack.step(300)
+    assert len(server.requests) == sent
+
+
+def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(stack: Stack, server: Receiver) -> None:
+    stack.dead = Dead(101, AT)
+    stack.step()
+    stack.file.write_text("{torn")
+    stack.restart()
+    stack.step()
+    assert kinds(server) == [("dlq_depth", "firing")] * 2
+
+
+def test_people_are_told_also_where_nothing_can_be_remembered(stack: Stack, server: Receiver) -> None:
+    stack.file.parent.mkdir()
+    stack.file.mkdir()
+    stack.dead = Dead(101, AT)
+    stack.step()
+    assert kinds(server) == [("dlq_depth", "firing")]
+
+
+def test_the_file_is_its_owners_alone(stack: Stack) -> None:
+    stack.step()
+    assert stat.S_IMODE(stack.file.stat().st_mode) == 0o600
+
+
+def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, server: Receiver) -> None:
+    server.replies(status(500))
+    metrics = AlertMetrics(stack.clock)
+    stack.dead = Dead(101, AT)
+    stack.step()
+    metrics.told(stack.watch)
+    page = generate_latest(metrics.registry).decode()
+    assert 'payhook_dlq_open{stream="ledger"} 101.0' in page
+    assert 'payhook_dlq_oldest_seconds{stream="ledger"} 15.0' in page
+    assert 'payhook_alert_firing{rule="dlq_depth",subject="ledger"} 1.0' in page
+    assert 'payhook_alert_notices_unsent{receiver="hook"} 1.0' in page
+    assert 'payhook_alert_notices_unsent{receiver="boss"} 0.0' in page
+    stack.dead = Dead(0, None)
+    stack.step()
+    stack.step(60)
+    metrics.told(stack.watch)
+    assert "payhook_alert_firing{" not in generate_latest(metrics.registry).decode()
+
+
+def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
+    """A receiver that is away, a page that isn't one, a status of yesterday: each is seen as what it is."""
+    clock = ManualClock(AT)
+    fresh, old = tmp_path / "fresh.json", tmp_path / "old.json"
+    fresh.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=29)), "ready": True}))
+    old.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=31)), "ready": True}))
+    page = b'# TYPE payhook_decisions_total counter\npayhook_decisions_total{decision="retry",stream="a"} 7\nother 1\n'
+    server.replies(status(200, body=page))
+    places = Places(
+        ready_url="http://127.0.0.1:1/readyz",
+        statuses={"a": fresh, "b": old, "c": tmp_path / "none"},
+        journals={"a": tmp_path / "journal"},
+        metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
+    )
+    with httpx.Client(trust_env=False) as client:
+        seen = Looking(places, client, clock).look()
+    assert seen.receiver_ready is False
+    assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
+    assert seen.dead == {"a": Dead(0, None)}
+    labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
+    assert seen.samples == {("payhook_decisions_total", labels): 7.0}

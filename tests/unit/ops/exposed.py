@@ -1,0 +1,100 @@
+"""What the management listener's page has: every sample, and its labels, from the code that makes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from console.exposition import Scrape, merge
+from core.clock import ManualClock
+from core.decision import Decision
+from dlq.alerts.dead import Dead
+from dlq.alerts.metrics import AlertMetrics
+from dlq.alerts.readings import Seen
+from dlq.alerts.settings import AlertsSettings, ReceiverSettings
+from dlq.alerts.watch import Watch
+from ingest.__main__ import _gauges
+from ingest.metrics import IngestMetrics
+from journal.schema import JournalRow
+from processor.calls.breaker import OPEN
+from processor.calls.budget import Report
+from processor.tell.exposition import by_stream
+from processor.tell.metrics import ProcessorMetrics
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+Samples = Mapping[str, list[Mapping[str, str]]]
+"""A sample's name to the labels that it is exposed with, once for each series."""
+
+
+@functools.cache
+def samples() -> Samples:
+    """Of all processes, on one page, as Prometheus scrapes it."""
+    pages = {"ingest": _ingest(), "processor": _processor(), "alerts": _alerts()}
+    page = merge([Scrape(process, text) for process, text in pages.items()]).decode()
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def _ingest() -> str:
+    metrics = IngestMetrics()
+    metrics.read_from(
+        {name: (meaning, lambda: 0.0) for name, (meaning, _) in _gauges(*[cast("Any", None)] * 4).items()}
+    )
+    for outcome in ("claimed", "duplicate"):
+        metrics.took("stripe", outcome)
+    metrics.answered("stripe", 200, 0.1)
+    metrics.refused("stripe", "signature")
+    metrics.verified("stripe", 0)
+    metrics.claim_seconds.observe(0.001)
+    return generate_latest(metrics.registry).decode()
+
+
+def _processor() -> str:
+    metrics = ProcessorMetrics(ManualClock(NOW))
+    metrics.committed([_row(decision) for decision in Decision])
+    metrics.downstream("directory", OPEN, 4, Report())
+    metrics.block("StorageDown: disk full")
+    metrics.hook_failed("before", "error")
+    return generate_latest(by_stream({"ledger": metrics.registry})).decode()
+
+
+def _alerts() -> str:
+    settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
+    seen = Seen(dead={"ledger": Dead(101, NOW)})
+    watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
+    watch.step()
+    metrics = AlertMetrics(ManualClock(NOW))
+    metrics.told(watch)
+    watch.close()
+    return generate_latest(metrics.registry).decode()
+
+
+class _Deaf:
+    shown = "nowhere"
+
+    def tell(self, notice: object) -> None:
+        """Takes everything."""
+
+
+def _row(decision: Decision) -> JournalRow:
+    return JournalRow(
+        seq=1,
+        item_seq=1,
+        first=True,
+        topic="payments.events",
+        partition=0,
+        offset=0,
+        decision=decision,
+        decided_at=NOW,
+        received_at=NOW,
+    )
