@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
+from cli.acting import on_record
 from cli.place import Place, with_place_of_stream
 from cli.tables import row
 from core.clock import SystemClock
@@ -81,15 +82,18 @@ def replay(place: Place, item_ids: tuple[int, ...], reason: str) -> None:
     has one effect.
     """
     stories = [_story(place, item_id) for item_id in dict.fromkeys(item_ids)]
-    for story in stories:
-        last = story.rows[-1]
-        if last.decision is not Decision.DEAD:
-            raise NotDead(last.item_seq, last.decision.value)
-    targets = [story.target for story in stories]
-    command = commands.replay(place.looked_at.stream, targets, getpass.getuser(), reason, SystemClock().now())
-    # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
-    commands.send(producer, command, topics_of(place.mode).control)
+    what = f"{place.looked_at.stream} items {', '.join(str(story.rows[0].item_seq) for story in stories)}"
+    with on_record(place, "replay", what, reason) as act:
+        for story in stories:
+            last = story.rows[-1]
+            if last.decision is not Decision.DEAD:
+                raise NotDead(last.item_seq, last.decision.value)
+        targets = [story.target for story in stories]
+        command = commands.replay(place.looked_at.stream, targets, getpass.getuser(), reason, SystemClock().now())
+        # Any: the client's stubs and the port agree only on arguments given by name.
+        producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+        commands.send(producer, command, topics_of(place.mode).control)
+        act.after = f"command {command.command_id}"
     click.echo(f"sent as command {command.command_id}; `payhook dlq show ID` tells what became of it")
 
 

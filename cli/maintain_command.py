@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cli.acting import on_record
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 
@@ -54,7 +55,8 @@ def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
     from ledger.maintain.redact import Order
     from stack.maintenance_round import redact_event
 
-    acts = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
+    with on_record(place, "redact", f"{place.mode} {event_key}", f"ordered by {actor}: {reason}"):
+        acts = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
     for act in acts:
         click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
 

@@ -12,6 +12,7 @@ import click
 from confluent_kafka import Producer
 
 from cli import reconciliations as shown
+from cli.acting import on_record
 from cli.place import Place, with_place_of_mode
 from core.clock import SystemClock
 from ingest.publisher import producer_settings
@@ -86,7 +87,12 @@ def reconcile(
     else:
         shown.print_run(made, found)
     if is_repair:
-        _repair(place, Repair(made, place.mode, actor, reason), found, reader, dry_run)
+        repair = Repair(made, place.mode, actor, reason)
+        if dry_run:
+            _repair(place, repair, found, reader, dry_run)
+        else:
+            with on_record(place, "repair", f"{place.mode} run {made.run_id}", f"ordered by {actor}: {reason}"):
+                _repair(place, repair, found, reader, dry_run)
     sys.exit(0 if made.clean else 1)
 
 

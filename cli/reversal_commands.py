@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Column, Table
 
+from cli.acting import on_record
 from cli.place import Place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
@@ -43,7 +44,9 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         return
     targets = [booking.target for booking in bookings]
     command = propose_reversal(place.ledger.stream, targets, getpass.getuser(), reason, SystemClock().now())
-    _send(place, command)
+    with on_record(place, "propose_reversal", f"{place.mode} {', '.join(keys)}", reason) as act:
+        _send(place, command)
+        act.after = f"proposal {command.command_id}"
     click.echo(f"proposed as {command.command_id}")
     click.echo(f"another person approves it: payhook ledger approve {command.command_id} --reason …")
 
@@ -54,9 +57,11 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 @with_place_of_mode
 def approve_command(place: Place, proposal_id: str, reason: str) -> None:
     """Approve what somebody else proposed to reverse. All of it is booked, or none."""
-    found = proposal(*_journal(place), proposal_id)
-    approval = approve(found.command, getpass.getuser(), reason, SystemClock().now())
-    _send(place, approval)
+    with on_record(place, "approve_reversal", f"{place.mode} proposal {proposal_id}", reason) as act:
+        found = proposal(*_journal(place), proposal_id)
+        approval = approve(found.command, getpass.getuser(), reason, SystemClock().now())
+        _send(place, approval)
+        act.after = f"command {approval.command_id}"
     click.echo(f"{found.command.actor} proposed: {found.command.reason}")
     click.echo(f"approved as {approval.command_id}; `payhook ledger event KEY` tells what became of it")
 

@@ -85,7 +85,7 @@ async def _serve(settings: Settings) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
-        mount_api(app, _desks(settings, producer, clock), answers)
+        mount_api(app, _desks(settings, producer, clock), answers, acts, clock)
         listener = guarded(app, access, cookies, origins, routers())
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(

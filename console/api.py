@@ -17,12 +17,17 @@ from console.access import Everybody, NotAllowed, NotSignedIn, Role, User, requi
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
 from console.refusals import answer_refusal
 from core import strict_json
+from core.clock import Clock
 from core.errors import Unparseable
 from core.event import Mode
+from core.routing import stream_of
+from dlq.acts import ActsBroken, ActsUnwritable
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
-from dlq.orders import OrderDesk, OrderRefused
+from dlq.orders import Given, Order, OrderDesk, OrderRefused
+from dlq.witness import Recorder, witnessed
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
+from stack.layout import LEDGER
 
 PREFIX = "/api"
 DOCS_URL = "/openapi.json"
@@ -37,12 +42,13 @@ ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 Desks = Mapping[Mode, OrderDesk]
 
 
-def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore) -> None:
+def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, acts: Recorder, clock: Clock) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks``: one for each mode that has a ledger here. `console.guard.Guard` stands before it.
+    ``desks``: one for each mode that has a ledger here; ``acts``: where orders are put on record.
+    `console.guard.Guard` stands before it.
     """
-    api = create_api(desks)
+    api = create_api(desks, acts, clock)
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
@@ -67,12 +73,12 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(desks: Desks) -> FastAPI:
+def create_api(desks: Desks, acts: Recorder, clock: Clock) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
-        _add_order(api, action, desks)
+        _add_order(api, action, desks, acts, clock)
 
     @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
@@ -84,7 +90,7 @@ def create_api(desks: Desks) -> FastAPI:
         return CommandDecided.of(command_id, row)
 
     api.add_exception_handler(Problem, _on_problem)
-    for refusal in (NotSignedIn, NotAllowed):
+    for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken):
         api.add_exception_handler(refusal, _on_refusal)
     api.add_exception_handler(HTTPException, _on_http)
     api.add_exception_handler(RequestValidationError, _on_invalid)
@@ -92,7 +98,14 @@ def create_api(desks: Desks) -> FastAPI:
     return api
 
 
-def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
+def _add_order(api: FastAPI, action: str, desks: Desks, acts: Recorder, clock: Clock) -> None:
+    def given_on_record(desk: OrderDesk, order: Order, mode: Mode) -> Given:
+        what = f"{stream_of(LEDGER, mode)} items {', '.join(str(wanted.item_seq) for wanted in order.items)}"
+        with witnessed(acts, clock, order.actor, "api", action, what, order.reason) as act:
+            given = desk.give(order)
+            act.after = f"command {order.command_id}"
+            return given
+
     @api.post(
         f"/dlq/{action}",
         status_code=202,
@@ -110,7 +123,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
         run: Run = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            given = await asyncio.to_thread(_desk(desks, asked.mode).give, order)
+            given = await asyncio.to_thread(given_on_record, _desk(desks, asked.mode), order, asked.mode)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from console.access import Access, Everybody, NotSignedIn, User, require
+from console.access import Access, Everybody, NotAllowed, NotSignedIn, User, require
 from console.access.requirement import demanded
 from console.cookies import Cookies
 from console.forms import checked_form
@@ -59,6 +59,9 @@ class Guard:
         try:
             receive = await self._passed(request)
         except (PayhookError, OSError) as refusal:
+            if isinstance(refusal, NotAllowed) and request.method not in SAFE_METHODS:
+                what, channel = f"{request.method} {request.url.path}", "api" if _is_api(request) else "page"
+                await asyncio.to_thread(self._access.not_allowed, refusal.user, what, channel)
             await answer_refusal(request, refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -68,7 +71,7 @@ class Guard:
 
         :raises PayhookError: the request isn't passed on
         """
-        is_api = f"{request.url.path}/".startswith(API_PREFIX)
+        is_api = _is_api(request)
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
             self._check_sender(request)
@@ -110,6 +113,10 @@ def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
     named = host if ":" not in host else f"[{host}]"
     own = {f"http://{name}:{port}" for name in (named, "127.0.0.1", "localhost", "[::1]")}
     return frozenset(own | ({public_url} if public_url else set()))
+
+
+def _is_api(request: Request) -> bool:
+    return f"{request.url.path}/".startswith(API_PREFIX)
 
 
 def _check_json(request: Request) -> None:

@@ -37,12 +37,12 @@ TRIES_MAX = 100
 
 
 class ActsUnwritable(PayhookError):
-    """An act can't be put on record. What needs a record isn't done without one."""
+    """An act can't be put on record. Nobody signs in then, and no user is changed; an order may have been given."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"acts {path}: this can't be put on record, so it isn't done: {problem}")
+        super().__init__(f"acts {path}: this can't be put on record: {problem}")
 
 
 class ActsBroken(PayhookError):

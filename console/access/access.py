@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,10 +17,13 @@ from core.clock import Clock
 from core.errors import PayhookError
 from dlq.acts import Act, Acts, Outcome
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 2
 """Passwords that are hashed at the same time: each takes 64 MiB and a core for some 50 ms."""
 
 WAITING_MAX = 16
+NOT_ALLOWED_MAX = 100
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
 TOKEN_BYTES = 32
 NOBODY = "(unknown)"
@@ -59,6 +63,7 @@ class Access:
         self._clock = clock
         self._hashing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sign-in")
         self._waiting = 0
+        self._not_allowed: dict[str, tuple[int, int]] = {}
         self._hashing.submit(passwords.nobodys)
 
     @property
@@ -102,6 +107,21 @@ class Access:
         self._sessions.end(secret)
         self._record(user.name, "sign_out", Outcome.DONE, "")
 
+    def not_allowed(self, user: User, what: str, channel: str) -> None:
+        """Puts on record what somebody tried who may not. Of one user so many in an hour: nobody fills the disk so."""
+        hour = int(self._clock.monotonic() // 3_600)
+        since, count = self._not_allowed.get(user.name, (hour, 0))
+        count = count + 1 if since == hour else 1
+        self._not_allowed[user.name] = hour, count
+        if count > NOT_ALLOWED_MAX:
+            return
+        last = f"; more of {user.name} in this hour isn't put on record" if count == NOT_ALLOWED_MAX else ""
+        roles = ", ".join(sorted(user.roles)) or "no role"
+        try:
+            self._record(user.name, "order", Outcome.REFUSED, what, f"has {roles}{last}", channel)
+        except PayhookError as failed:
+            log.error("%s of %s was refused, and that can't be put on record: %s", what, user.name, failed)
+
     def close(self) -> None:
         self._hashing.shutdown()
         self._sessions.close()
@@ -111,15 +131,24 @@ class Access:
         if (wait_s := self._throttle.begin(name, address)) > 0:
             raise SignInTooSoon(wait_s)
         if not passwords.matches(password, None if account is None else account.password) or account is None:
-            self._record(NOBODY if account is None else name, "sign_in", Outcome.REFUSED, address)
+            self._record(NOBODY if account is None else name, "sign_in", Outcome.REFUSED, f"from {address}")
             raise SignInRefused
         self._throttle.succeeded(name, address)
-        self._record(name, "sign_in", Outcome.DONE, address)
+        self._record(name, "sign_in", Outcome.DONE, f"from {address}")
         return self._sessions.begin(name, account.stamp)
 
-    def _record(self, actor: str, action: str, outcome: Outcome, address: str) -> None:
-        what = f"from {address}" if address else ""
-        act = Act(at=self._clock.now(), actor=actor, action=action, outcome=outcome, channel="page", what=what)
+    def _record(
+        self, actor: str, action: str, outcome: Outcome, what: str, reason: str = "", channel: str = "page"
+    ) -> None:
+        act = Act(
+            at=self._clock.now(),
+            actor=actor,
+            action=action,
+            outcome=outcome,
+            channel=channel,
+            what=what,
+            reason=reason,
+        )
         self._acts.record(act)
 
 

@@ -11,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access import Access, Everybody, NotAllowed, NotSignedIn
+from console.access.users import UsersUnreadable
 from console.cookies import Cookies
 from console.refusals import answer_refusal
 from console.web.rendering import render
 from console.web.sign_in import sign_in_routes
 from console.web.static import FOR_EVER, PATH, static_files
+from dlq.acts import ActsBroken, ActsUnwritable
 
 TITLES = {404: "There is no such page", 405: "This page doesn't take that"}
 
@@ -25,8 +27,8 @@ def mount_pages(app: FastAPI, access: Access, cookies: Cookies, pages: Iterable[
     for router in (sign_in_routes(access, cookies), _static_routes(), *pages):
         # Not include_router: it hides what each route demands behind objects of the framework's own.
         app.router.routes.extend(router.routes)
-    app.add_exception_handler(NotSignedIn, _refused)
-    app.add_exception_handler(NotAllowed, _refused)
+    for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken, UsersUnreadable):
+        app.add_exception_handler(refusal, _refused)
     app.add_exception_handler(HTTPException, _not_served)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(Exception, _bug)

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from console.api import mount_api
 from core.decision import Decision
+from dlq.acts import Acts
 from dlq.commands import Command, decode
 from dlq.orders import OrderDesk, command_entity
 from journal.schema import JournalRow
@@ -84,7 +85,7 @@ class ApiBench:
         self.answers = BreakableAnswers(self.engine.clock)
         desk = OrderDesk("ledger", EngineView(self.engine), self.kafka, CONTROL, self.engine.clock)
         self.app = app or FastAPI(openapi_url=None)
-        mount_api(self.app, {"live": desk}, self.answers)
+        mount_api(self.app, {"live": desk}, self.answers, Acts(folder / "lake" / "acts"), self.engine.clock)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:

@@ -10,7 +10,7 @@ import pytest
 
 from dlq.commands import Target
 from tests.unit.console.api_bench import ApiBench, EngineView, problem
-from tests.unit.console.listening import BOB, ORIGIN
+from tests.unit.console.listening import BOB, EVE, ORIGIN
 from tests.unit.ingest.idempotency.guarded_app import KEPT_S, LEASE_S
 
 
@@ -263,3 +263,28 @@ def test_the_description_names_each_order_its_key_and_its_refusals(api: ApiBench
     assert set(told["paths"]) == {"/dlq/replay", "/dlq/commands/{command_id}"}
     refs = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', api.request("GET", "/openapi.json").text))
     assert refs <= told["components"]["schemas"].keys() and "ProblemTold" in refs and "OrderAsked" in refs
+
+
+def test_every_order_given_refused_or_lost_is_on_record(api: ApiBench) -> None:
+    api.replay("k1")
+    api.replay("k2", item_seq=99)
+    api.kafka.down = True
+    api.replay("k3")
+    api.request("POST", "/api/dlq/replay", EVE, headers={"content-type": "application/json"})
+    acts = api.listener.acts.read(10)
+    told = [(one.actor, one.action, one.outcome, one.what) for one in reversed(acts)]
+    assert told == [
+        (BOB, "replay", "done", "ledger items 1"),
+        (BOB, "replay", "refused", "ledger items 99"),
+        (BOB, "replay", "failed", "ledger items 1"),
+        (EVE, "order", "refused", "POST /api/dlq/replay"),
+    ]
+    assert acts[3].after == f"command {api.kafka.sent[0].command_id}"
+    assert acts[2].reason == "mended; nothing was sent: there is no item 99"
+    assert {one.channel for one in acts} == {"api"}
+
+
+def test_a_repeated_order_is_one_act(api: ApiBench) -> None:
+    api.replay("k")
+    api.replay("k")
+    assert len(api.listener.acts.read(10)) == 1
