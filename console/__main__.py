@@ -19,8 +19,10 @@ from redis.asyncio import Redis
 
 from console.access import Access, Sessions, SignInThrottle, Users
 from console.api import Desks, mount_api
+from console.api_streams import Streams
 from console.app import Watched, create_app
 from console.cookies import Cookies
+from console.dead_letters import open_dead_letters, open_runner, running, stream_names
 from console.guard import origins_of
 from console.lag import KafkaLag
 from console.listener import guarded
@@ -85,13 +87,15 @@ async def _serve(settings: Settings) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
-        mount_api(app, _desks(settings, producer, clock), answers, acts, clock)
+        streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
+        mount_api(app, _desks(settings, producer, clock), answers, acts, clock, Streams(streams))
         listener = guarded(app, access, cookies, origins, routers())
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
-        with _anchored(settings, acts, producer, clock):
+        runners = {name: open_runner(settings, name, producer, clock) for name in streams}
+        with _anchored(settings, acts, producer, clock), running(runners):
             await uvicorn.Server(config).serve()
     access.close()
     await redis.aclose()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from console.access import Everybody, NotAllowed, NotSignedIn, Role, User, require, signed_in
+from console.api_dead import routes as dead_routes
+from console.api_problems import problem_of, problems
+from console.api_selections import acting, reading
+from console.api_streams import Streams
+from console.key_parameter import key_parameter
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
 from console.refusals import answer_refusal
-from core import strict_json
+from console.strict_route import StrictRoute
 from core.clock import Clock
-from core.errors import Unparseable
+from core.errors import PayhookError
 from core.event import Mode
 from core.routing import stream_of
 from dlq.acts import ActsBroken, ActsUnwritable
@@ -26,7 +30,6 @@ from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import Given, Order, OrderDesk, OrderRefused
 from dlq.witness import Recorder, witnessed
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
-from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
 from stack.layout import LEDGER
 
 PREFIX = "/api"
@@ -42,13 +45,13 @@ ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 Desks = Mapping[Mode, OrderDesk]
 
 
-def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, acts: Recorder, clock: Clock) -> None:
+def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, acts: Recorder, clock: Clock, streams: Streams) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks``: one for each mode that has a ledger here; ``acts``: where orders are put on record.
-    `console.guard.Guard` stands before it.
+    ``desks``: one for each mode that has a ledger here; ``acts``: where orders are put on record; ``streams``: whose
+    dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
-    api = create_api(desks, acts, clock)
+    api = create_api(desks, acts, clock, streams)
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
@@ -73,14 +76,16 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(desks: Desks, acts: Recorder, clock: Clock) -> FastAPI:
+def create_api(desks: Desks, acts: Recorder, clock: Clock, streams: Streams) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, desks, acts, clock)
+    for router in (dead_routes(streams), reading(streams), acting(streams)):
+        api.router.routes.extend(router.routes)
 
-    @api.get("/dlq/commands/{command_id}", responses=_problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
+    @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """What the processor decided of a command; 404 until it has."""
         row = await asyncio.to_thread(_desk(desks, mode).decision, command_id)
@@ -90,6 +95,7 @@ def create_api(desks: Desks, acts: Recorder, clock: Clock) -> FastAPI:
         return CommandDecided.of(command_id, row)
 
     api.add_exception_handler(Problem, _on_problem)
+    api.add_exception_handler(PayhookError, _on_known)
     for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken):
         api.add_exception_handler(refusal, _on_refusal)
     api.add_exception_handler(HTTPException, _on_http)
@@ -111,8 +117,8 @@ def _add_order(api: FastAPI, action: str, desks: Desks, acts: Recorder, clock: C
         status_code=202,
         name=action,
         summary=f"Order a {action} of dead items",
-        responses=_problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
-        openapi_extra={"parameters": [_key_parameter()]},
+        responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+        openapi_extra={"parameters": [key_parameter()]},
         dependencies=[Depends(require(ROLES[action]))],
     )
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
@@ -133,28 +139,6 @@ def _add_order(api: FastAPI, action: str, desks: Desks, acts: Recorder, clock: C
             ) from None
         response.headers["location"] = f"{PREFIX}/dlq/commands/{order.command_id}?mode={asked.mode}"
         return OrderGiven.of(order, asked.mode, given)
-
-
-class StrictRequest(Request):
-    """Reads JSON as webhooks' is read: what two readers could read differently is refused."""
-
-    async def json(self) -> Any:
-        try:
-            return strict_json.loads(await self.body())
-        except Unparseable as unreadable:
-            raise HTTPException(400, unreadable.problem) from None
-
-
-class StrictRoute(APIRoute):
-    """A route whose body is read by `StrictRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_strictly(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
-
-        return handle_strictly
 
 
 def _caller(scope: Scope) -> str:
@@ -188,6 +172,11 @@ async def _on_problem(request: Request, problem: Exception) -> Response:
     return Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
 
 
+async def _on_known(request: Request, refused: Exception) -> Response:
+    assert isinstance(refused, PayhookError)
+    return await _on_problem(request, problem_of(refused))
+
+
 async def _on_refusal(request: Request, refusal: Exception) -> Response:
     return answer_refusal(request, refusal)
 
@@ -212,33 +201,3 @@ async def _on_invalid(request: Request, invalid: Exception) -> Response:
 async def _on_bug(request: Request, _bug: Exception) -> Response:
     detail = "it is in the listener's log; repeat the request with the same Idempotency-Key"
     return await _on_problem(request, Problem(500, "bug", "The listener failed", detail))
-
-
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemTold"}}}
-    told = {
-        400: "Idempotency-Key is missing or malformed, or the body isn't JSON",
-        401: "nobody is signed in: the bearer token is missing, or revoked",
-        403: "the user hasn't the role for it, or a web page from elsewhere sends it",
-        404: "no such item or command",
-        409: "the first request with this key is still under way (Retry-After), or an item isn't as you saw it",
-        413: "the body is too large",
-        415: "the body isn't application/json",
-        422: "the body isn't valid, or this key came before with another request",
-        503: "Kafka or the store of keys doesn't answer: repeat it with the same key (Retry-After)",
-    }
-    return {status: {"description": told[status], "content": content} for status in statuses}
-
-
-def _key_parameter() -> dict[str, Any]:
-    return {
-        "name": HEADER,
-        "in": "header",
-        "required": True,
-        "description": (
-            "A new random value for each thing that you want done, such as a UUID in double quotes; the same one when "
-            "a request is repeated. Known for 24 hours. See draft-ietf-httpapi-idempotency-key-header."
-        ),
-        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARS_MAX + 2},
-        "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
-    }

@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from console.settings import ConsoleSettings
 from core.errors import SettingError
 from dlq.alerts.settings import AlertsSettings
+from dlq.board.settings import BoardSettings
+from dlq.selection.settings import SelectionSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
@@ -91,6 +93,10 @@ class Settings(BaseSettings):
         default_factory=dict, description="keys of work streams, laid over those of streams.toml"
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
+    board: BoardSettings = Field(default_factory=lambda: BoardSettings(), description="the list of dead events")
+    selections: SelectionSettings = Field(
+        default_factory=lambda: SelectionSettings(), description="frozen sets of dead events, and their runs"
+    )
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
     alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
 

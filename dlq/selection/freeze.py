@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -70,8 +70,14 @@ class Frozen:
     journal_seq: int
 
 
-def freeze(file: SelectionFile, gathered: Gathered, frozen: Frozen, settings: SelectionSettings) -> Selection:
-    """Writes it down, whole or not at all.
+def freeze(
+    file: SelectionFile,
+    gathered: Gathered,
+    frozen: Frozen,
+    settings: SelectionSettings,
+    on_frozen: Callable[[Selection], None],
+) -> Selection:
+    """Writes it down, whole or not at all; ``on_frozen`` has the last word.
 
     :raises SelectionsFull: no room, and nothing may leave
     """
@@ -85,7 +91,9 @@ def freeze(file: SelectionFile, gathered: Gathered, frozen: Frozen, settings: Se
             store.add(db, number, place, targets)
             digest.feed(targets)
         store.seal(db, number, digest.hex(), count, gathered.amounts, gathered.unknown)
-        return store.read(db, number)
+        selection = store.read(db, number)
+        on_frozen(selection)
+        return selection
 
 
 def filter_text(wanted: Filter) -> str:

@@ -25,6 +25,7 @@ from dlq.selection.model import (
     Selection,
     Started,
 )
+from dlq.selection.on_record import OnRecord, Record, Unrecorded
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import chunk_items
 from dlq.selection.settings import SelectionSettings
@@ -66,6 +67,8 @@ class Selections:
         settings: SelectionSettings,
         two_people: TwoPeople,
         clock: Clock,
+        acts: Record | None = None,
+        channel: str = "cli",
     ) -> None:
         self._stream = stream
         self._file = file
@@ -74,6 +77,7 @@ class Selections:
         self._settings = settings
         self._two_people = two_people
         self._clock = clock
+        self._on_record = OnRecord(acts or Unrecorded(), channel, clock)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "") -> Selection:
         """What is dead and matches now, under a new number: from here on nothing changes it.
@@ -81,11 +85,17 @@ class Selections:
         :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
         :raises SelectionsFull: there is no room
         """
-        upto = self._board.follow().seq
         wanted = replace(wanted, states=(ItemState.OPEN,))
-        gathered = gather(self._board.seen(wanted), self._settings.items_max)
-        frozen = Frozen(self._stream, self._clock.now(), actor, note, filter_text(wanted), upto)
-        return freeze(self._file, gathered, frozen, self._settings)
+        text = filter_text(wanted)
+        with self._on_record.act(actor, "select", f"{self._stream} {text}", note) as done:
+            upto = self._board.follow().seq
+            gathered = gather(self._board.seen(wanted), self._settings.items_max)
+            frozen = Frozen(self._stream, self._clock.now(), actor, note, text, upto)
+
+            def on_frozen(made: Selection) -> None:
+                done(f"{self._stream} {made.name}", f"{made.count} items, {text}, digest {made.digest}")
+
+            return freeze(self._file, gathered, frozen, self._settings, on_frozen)
 
     def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
         """The newest with smaller numbers than ``before``."""
@@ -122,20 +132,32 @@ class Selections:
 
         :raises RunRefused: it can't be, or another one was begun with it
         """
-        _check(number, run)
-        upto = self._outcomes.last_seq()
-        with self._file.writing() as db:
-            selection, before = store.read(db, number), runs.find(db, number)
-            if before is not None:
-                if before.run != run:
-                    raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
-                return Started(before, again=True)
-            two_people = self._two_people.why(selection, run) is not None
-            state = RunState.PROPOSED if two_people else RunState.RUNNING
-            per_command = chunk_items(run.per_s, self._settings)
-            kept = RunKept(number, run, actor, self._clock.now(), state, two_people, per_command)
-            runs.insert(db, kept, upto)
-            return Started(kept, again=False)
+        with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
+            _check(number, run)
+            upto = self._outcomes.last_seq()
+            with self._file.writing() as db:
+                selection, before = store.read(db, number), runs.find(db, number)
+                if before is not None:
+                    if before.run != run:
+                        raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
+                    done(self._name(number), f"it was begun before: {_told(before)}")
+                    return Started(before, again=True)
+                kept = self._new(selection, run, actor)
+                runs.insert(db, kept, upto)
+                done(self._name(number), f"{selection.count} items, {kept.state.value}, {run}")
+                return Started(kept, again=False)
+
+    def _new(self, selection: Selection, run: Run, actor: str) -> RunKept:
+        two_people = self._two_people.why(selection, run) is not None
+        return RunKept(
+            number=selection.number,
+            run=run,
+            actor=actor,
+            started_at=self._clock.now(),
+            state=RunState.PROPOSED if two_people else RunState.RUNNING,
+            two_people=two_people,
+            command_items=chunk_items(run.per_s, self._settings),
+        )
 
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
         """Lets a proposed run begin.
@@ -143,7 +165,7 @@ class Selections:
         :raises SecondPersonWanted: it is one's own
         :raises RunRefused: nothing is proposed
         """
-        with self._file.writing() as db:
+        with self._on_record.act(actor, "approve", self._name(number), reason) as done, self._file.writing() as db:
             store.read(db, number)
             run = runs.read(db, number)
             if run.state is not RunState.PROPOSED:
@@ -151,6 +173,7 @@ class Selections:
             if run.actor == actor:
                 raise SecondPersonWanted(number, actor)
             runs.approve(db, number, Approval(actor, reason, self._clock.now()))
+            done(self._name(number), f"{_told(run)}, approved")
             return runs.read(db, number)
 
     def pause(self, number: int, actor: str) -> RunKept:
@@ -158,13 +181,13 @@ class Selections:
 
         :raises RunRefused: it doesn't run
         """
-        return self._change(number, actor, (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
+        return self._change(number, actor, "pause", (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
 
     def resume(self, number: int, actor: str) -> RunKept:
         """
         :raises RunRefused: it isn't paused
         """
-        return self._change(number, actor, (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
+        return self._change(number, actor, "resume", (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
 
     def cancel(self, number: int, actor: str) -> RunKept:
         """For good: what isn't sent stays dead as it is. A proposal is taken back so, too.
@@ -172,7 +195,7 @@ class Selections:
         :raises RunRefused: everything is sent
         """
         before = (RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED)
-        return self._change(number, actor, before, RunState.CANCELLED)
+        return self._change(number, actor, "cancel", before, RunState.CANCELLED)
 
     def proposals(self) -> list[Kept]:
         """What waits for a second person, oldest first."""
@@ -203,15 +226,19 @@ class Selections:
         eta_s = left / speed if speed and run.state in (RunState.RUNNING, RunState.SENT) else None
         return Progress(selection, run, counts, per_s, eta_s, held)
 
-    def _change(self, number: int, actor: str, before: Sequence[RunState], after: RunState) -> RunKept:
-        with self._file.writing() as db:
+    def _change(self, number: int, actor: str, verb: str, before: Sequence[RunState], after: RunState) -> RunKept:
+        with self._on_record.act(actor, verb, self._name(number)) as done, self._file.writing() as db:
             store.read(db, number)
             run = runs.read(db, number)
             if run.state not in before:
                 raise RunRefused(number, f"its {_told(run)} is {run.state.value}")
             if run.state is not after:
                 runs.set_state(db, number, after, actor)
+            done(self._name(number), f"{_told(run)}: from {run.state.value} to {after.value}")
             return runs.read(db, number)
+
+    def _name(self, number: int) -> str:
+        return f"{self._stream} s{number}"
 
 
 def _check(number: int, run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import httpx
 from fastapi import FastAPI
 
 from console.api import mount_api
+from console.api_streams import Streams
+from console.dead_letters import DeadLetters
 from core.decision import Decision
 from dlq.acts import Acts
 from dlq.commands import Command, decode
@@ -75,7 +77,9 @@ class ApiBench:
     ``app``: with other routes already.
     """
 
-    def __init__(self, folder: Path, app: FastAPI | None = None) -> None:
+    def __init__(
+        self, folder: Path, app: FastAPI | None = None, streams: Mapping[str, DeadLetters] | None = None
+    ) -> None:
         self.engine = Engine(folder)
         self.event, _ = self.engine.post("evt_1"), self.engine.post("evt_2")
         self.engine.handler.fails(self.event, ZeroDivisionError("division by zero"), times=1)
@@ -85,7 +89,9 @@ class ApiBench:
         self.answers = BreakableAnswers(self.engine.clock)
         desk = OrderDesk("ledger", EngineView(self.engine), self.kafka, CONTROL, self.engine.clock)
         self.app = app or FastAPI(openapi_url=None)
-        mount_api(self.app, {"live": desk}, self.answers, Acts(folder / "lake" / "acts"), self.engine.clock)
+        self.acts = Acts(folder / "lake" / "acts")
+        known = Streams({} if streams is None else streams)
+        mount_api(self.app, {"live": desk}, self.answers, self.acts, self.engine.clock, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:

@@ -27,6 +27,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiBench]:
         ("/dlq/replay", "POST", GenerationMode.NEGATIVE, 422),
         ("/dlq/commands/{command_id}", "GET", GenerationMode.POSITIVE, 404),
         ("/dlq/commands/{command_id}", "GET", GenerationMode.NEGATIVE, 422),
+        ("/dlq/items", "GET", GenerationMode.NEGATIVE, 422),
+        ("/dlq/selections", "POST", GenerationMode.POSITIVE, 404),
+        ("/dlq/selections", "POST", GenerationMode.NEGATIVE, 422),
+        ("/dlq/selections/{number}/replay", "POST", GenerationMode.POSITIVE, 404),
+        ("/dlq/selections/{number}/replay", "POST", GenerationMode.NEGATIVE, 422),
+        ("/dlq/selections/{number}/dry-run", "GET", GenerationMode.NEGATIVE, 422),
     ],
 )
 def test_generated_requests_get_described_answers(

@@ -97,8 +97,9 @@ class SelectionBench:
     def __init__(
         self, folder: Path, settings: SelectionSettings = SETTINGS, two_people: TwoPeople = TWO_PEOPLE
     ) -> None:
+        folder.mkdir(exist_ok=True)
         self.engine = Engine(folder)
-        self.folder, self.settings = folder, settings
+        self.folder, self.settings, self.two_people = folder, settings, two_people
         self.journal = folder / "ledger"
         self._writer = JournalWriter.create_or_open(str(self.journal), "ledger")
         self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})

@@ -1,0 +1,210 @@
+"""The API's selections: frozen sets of dead items, dry runs, and runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from console.access import Role, require, signed_in
+from console.api_problems import problems
+from console.api_streams import Streams, StreamWanted
+from console.dead_letters import DeadLetters
+from console.key_parameter import key_parameter
+from console.selection_words import (
+    DryRunTold,
+    NothingAsked,
+    ProgressTold,
+    ReasonAsked,
+    ReplayAsked,
+    RunStarted,
+    RunTold,
+    SelectedItem,
+    SelectedItems,
+    SelectionAsked,
+    SelectionsTold,
+    SelectionTold,
+)
+from console.strict_route import StrictRoute
+from dlq.commands import SEQ_MAX, ReplayMode
+from dlq.selection import Kept, Run, RunItemState, Selections, Verdict
+from dlq.selection.selections import NEWEST
+
+PAGE_MAX = 1_000
+Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
+ONE = "/selections/{number}"
+Told = TypeVar("Told")
+Route = TypeVar("Route", bound=Callable[..., Any])
+
+
+def reading(streams: Streams) -> APIRouter:
+    """For whoever may view."""
+    router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
+    refusals = problems(401, 403, 404, 422, 503)
+
+    @router.get("/selections", responses=refusals)
+    async def selections(
+        stream: StreamWanted = "ledger", before: Annotated[int, Query(ge=1, le=NEWEST)] = NEWEST, limit: Limit = 100
+    ) -> SelectionsTold:
+        """Selections, the newest first, each with its run."""
+        kept = await asyncio.to_thread(streams.of(stream).selections.kept, before, limit)
+        following = kept[-1].selection.number if len(kept) == limit else None
+        return SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=following)
+
+    @router.get("/proposals", responses=refusals)
+    async def proposals(stream: StreamWanted = "ledger") -> SelectionsTold:
+        """Runs that wait for a second person, oldest first."""
+        kept = await asyncio.to_thread(streams.of(stream).selections.proposals)
+        return SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=None)
+
+    @router.get(ONE, responses=refusals)
+    async def selection(number: Number, stream: StreamWanted = "ledger") -> ProgressTold | SelectionTold:
+        """One selection; with its run's progress where one was begun."""
+        selections = streams.of(stream).selections
+
+        def read() -> ProgressTold | SelectionTold:
+            kept = selections.get(number)
+            return SelectionTold.of(kept) if kept.run is None else ProgressTold.of_run(selections.progress(number))
+
+        return await asyncio.to_thread(read)
+
+    @router.get(f"{ONE}/items", responses=refusals)
+    async def items(
+        number: Number,
+        stream: StreamWanted = "ledger",
+        states: Annotated[list[RunItemState] | None, Query(max_length=20)] = None,
+        after: After = -1,
+        limit: Limit = 100,
+    ) -> SelectedItems:
+        """Its items in their frozen order, and what became of each; ``after``: ``next`` of the page before."""
+        found = await asyncio.to_thread(streams.of(stream).selections.items, number, states, after, limit)
+        following = found[-1].place if len(found) == limit else None
+        return SelectedItems(items=list(map(SelectedItem.of, found)), next=following)
+
+    @router.get(f"{ONE}/dry-run", responses=refusals)
+    async def dry_run(
+        number: Number,
+        asked: Annotated[DryRunAsked, Depends()],
+    ) -> DryRunTold:
+        """What a replay would do with each item, nothing being sent. The first page looks anew, the next ones don't."""
+        dead = streams.of(asked.stream)
+
+        def read() -> DryRunTold:
+            kept = dead.dry_runs.kept(number)
+            if kept is None or asked.after < 1:
+                kept = dead.dry_runs.make(number, dead.asked(asked.run()))
+            page = dead.dry_runs.page(number, asked.verdicts, max(0, asked.after), asked.limit)
+            following = page[-1].target.item_seq if len(page) == asked.limit else None
+            return DryRunTold.of(kept, page, following)
+
+        return await asyncio.to_thread(read)
+
+    return router
+
+
+class DryRunAsked:
+    """The replay that is meant, and which page of what it would do."""
+
+    def __init__(
+        self,
+        stream: StreamWanted = "ledger",
+        mode: Annotated[ReplayMode, Query()] = ReplayMode.ALONE,
+        in_place: bool = False,
+        force: bool = False,
+        verdicts: Annotated[list[Verdict] | None, Query(max_length=20)] = None,
+        after: After = -1,
+        limit: Limit = 100,
+    ) -> None:
+        self.stream, self.mode, self.in_place, self.force = stream, mode, in_place, force
+        self.verdicts, self.after, self.limit = verdicts, after, limit
+
+    def run(self) -> Run:
+        return Run("replay", "dry run", self.mode, None, self.in_place, self.force)
+
+
+def acting(streams: Streams) -> APIRouter:
+    """For whoever may act; each route says which role that is."""
+    router = APIRouter(prefix="/dlq", route_class=StrictRoute)
+
+    def post(path: str, role: Role, status: int = 200) -> Callable[[Route], Route]:
+        return router.post(
+            path,
+            status_code=status,
+            responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+            openapi_extra={"parameters": [key_parameter()]},
+            dependencies=[Depends(require(role))],
+        )
+
+    async def change(
+        request: Request, stream: str, act: Callable[[Selections, str], Told], told: Callable[[Told], Any]
+    ) -> Any:
+        actor = signed_in(request).name
+        return told(await asyncio.to_thread(act, streams.of(stream).selections, actor))
+
+    async def begin(request: Request, dead: DeadLetters, number: int, run: Run) -> RunStarted:
+        started = await asyncio.to_thread(dead.selections.start, number, run, signed_in(request).name)
+        return RunStarted.started(started.run, again=started.again)
+
+    @post("/selections", Role.REPLAYER, 201)
+    async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionTold:
+        """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
+
+        def act(selections: Selections, actor: str) -> Kept:
+            return Kept(selections.freeze(asked.filter.filter(), actor, asked.note), None)
+
+        told: SelectionTold = await change(request, stream, act, SelectionTold.of)
+        return told
+
+    @post(f"{ONE}/replay", Role.REPLAYER, 202)
+    async def replay(
+        number: Number, asked: ReplayAsked, request: Request, stream: StreamWanted = "ledger"
+    ) -> RunStarted:
+        """Begins the selection's one run. The same again changes nothing and says so."""
+        return await begin(request, streams.of(stream), number, asked.run())
+
+    @post(f"{ONE}/resolve", Role.REPLAYER, 202)
+    async def resolve(
+        number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
+    ) -> RunStarted:
+        """Closes its items as brought about elsewhere. Beyond the limits it waits for a second person (`state`)."""
+        return await begin(request, streams.of(stream), number, Run("resolve", asked.reason))
+
+    @post(f"{ONE}/purge", Role.ADMIN, 202)
+    async def purge(
+        number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
+    ) -> RunStarted:
+        """Closes its items for good: none takes effect. Beyond the limits it waits for a second person (`state`)."""
+        return await begin(request, streams.of(stream), number, Run("purge", asked.reason))
+
+    @post(f"{ONE}/approve", Role.ADMIN)
+    async def approve(number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger") -> RunTold:
+        """Lets begin what somebody else proposed."""
+
+        def act(selections: Selections, actor: str) -> Any:
+            return selections.approve(number, actor, asked.reason)
+
+        told: RunTold = await change(request, stream, act, RunTold.of)
+        return told
+
+    def simple(verb: str, why: str) -> None:
+        @post(f"{ONE}/{verb}", Role.REPLAYER)
+        async def changed(
+            number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
+        ) -> RunTold:
+            def act(selections: Selections, actor: str) -> Any:
+                return getattr(selections, verb)(number, actor)
+
+            told: RunTold = await change(request, stream, act, RunTold.of)
+            return told
+
+        changed.__doc__ = why
+        router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]
+
+    simple("pause", "Nothing more of the run is sent; what is on its way goes on")
+    simple("resume", "A paused run goes on")
+    simple("cancel", "Nothing more is sent, for good; what wasn't sent stays dead as it is")
+    return router

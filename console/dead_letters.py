@@ -1,0 +1,110 @@
+"""One work stream's dead letters, put together: its board, its selections and whoever runs them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from core.clock import Clock
+from core.routing import base_of, mode_of, stream_of, topics_of
+from dlq.acts import Acts
+from dlq.board import Board, kafka_origin
+from dlq.commands import Producer
+from dlq.selection import (
+    Asked,
+    DryRuns,
+    FactFinder,
+    Outcomes,
+    Run,
+    Runner,
+    SelectionFile,
+    Selections,
+    StatusLoad,
+    TwoPeople,
+)
+from ledger.body_fates import fates
+from stack.layout import Layout
+from stack.settings import Settings, streams_of
+
+RUNNER_STOP_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What may be asked and done about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
+
+    stream: str
+    board: Board
+    selections: Selections
+    dry_runs: DryRuns
+    dead_head: str
+
+    def asked(self, run: Run) -> Asked:
+        """How a dry run of this run is meant."""
+        return Asked(run.mode, self.dead_head, in_place=run.in_place, force=run.force)
+
+
+def stream_names(settings: Settings) -> list[str]:
+    """Every work stream of every mode whose traffic is taken."""
+    return [
+        stream_of(name, mode)
+        for mode in settings.ingest.modes
+        for name, config in streams_of(settings).items()
+        if config.enabled and mode in config.modes
+    ]
+
+
+def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: str) -> DeadLetters:
+    """``channel``: through which acts come: ``page``, ``api`` or ``cli``."""
+    layout = Layout(settings.data_dir)
+    places, limits = layout.stream(stream), settings.selections
+    config = streams_of(settings)[base_of(stream)]
+    removed = partial(fates, places.bodies, places.derived("redactions"))
+    origin = kafka_origin(settings.kafka.bootstrap_servers)
+    board = Board(places.board, places.journal, places.bodies, clock, settings.board, removed, origin)
+    file = SelectionFile(places.selections)
+    outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
+    two_people = TwoPeople(limits.two_people_items, limits.two_people_amounts)
+    selections = Selections(stream, file, board, outcomes, limits, two_people, clock, Acts(layout.acts), channel)
+    finder = FactFinder(places.board, places.journal, places.bodies)
+    return DeadLetters(stream, board, selections, DryRuns(file, board, finder, clock), config.dead_head.value)
+
+
+def open_runner(settings: Settings, stream: str, producer: Producer, clock: Clock) -> Runner:
+    """Runs the stream's selections in this process."""
+    places, control = Layout(settings.data_dir).stream(stream), topics_of(mode_of(stream)).control
+    file = SelectionFile(places.selections)
+    return Runner(
+        stream,
+        file,
+        Outcomes(file, places.journal, control),
+        producer,
+        control,
+        StatusLoad(places.status),
+        settings.selections,
+        clock,
+        f"{socket.gethostname()}:{os.getpid()}",
+    )
+
+
+@contextmanager
+def running(runners: Mapping[str, Runner]) -> Iterator[None]:
+    """A thread each, until this is left; then their runs may go on elsewhere at once."""
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=runner.run, args=(stop,), name=f"runs-{stream}", daemon=True)
+        for stream, runner in runners.items()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(RUNNER_STOP_S_MAX)

@@ -1,0 +1,268 @@
+"""The API's words for selections and their runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from console.api_dead import FilterAsked
+from console.orders import Text
+from dlq.commands import ReplayMode
+from dlq.selection import (
+    DryRun,
+    Forecast,
+    ItemShown,
+    Kept,
+    Progress,
+    Run,
+    RunItemState,
+    RunKept,
+    RunState,
+    Selection,
+    Verdict,
+)
+from dlq.selection.selections import PER_S_MAX, PER_S_MIN
+
+
+class SelectionAsked(BaseModel):
+    """What is to be frozen: everything dead that matches now, each item as it is now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"filter": {"classes": ["MerchantUnknown"]}, "note": "account acct_1 was opened"}
+        },
+    )
+
+    filter: FilterAsked = Field(default_factory=FilterAsked, description="`states` is always open here")
+    note: str = Field("", max_length=500, description="for whoever reads the list of selections")
+
+
+class ReplayAsked(BaseModel):
+    """How a selection is replayed."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"reason": "account acct_1 was opened", "per_s": 200}}
+    )
+
+    reason: Text = Field(description="kept with every decision")
+    mode: ReplayMode = Field(
+        ReplayMode.ALONE,
+        description="alone; with_followers: of each entity all that is dead from its first item on; superseded: items "
+        "whose old place is gone, behind what was applied since",
+    )
+    per_s: Annotated[float, Field(ge=PER_S_MIN, le=PER_S_MAX)] | None = Field(
+        None, description="items a second; null: as fast as live traffic allows"
+    )
+    in_place: bool = Field(False, description="refuse what would run elsewhere than in its old place")
+    force: bool = Field(False, description="also what the loop guard would refuse")
+
+    def run(self) -> Run:
+        return Run("replay", self.reason, self.mode, self.per_s, self.in_place, self.force)
+
+
+class ReasonAsked(BaseModel):
+    """Why."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", json_schema_extra={"example": {"reason": "test payments of our own"}}
+    )
+
+    reason: Text = Field(description="kept with every decision")
+
+
+class NothingAsked(BaseModel):
+    """An empty object: the path says it all."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class ApprovalTold(BaseModel):
+    """The second person's word."""
+
+    actor: str
+    reason: str
+    at: datetime
+
+
+class RunTold(BaseModel):
+    """A selection's run. ``problem``: why it doesn't go on just now."""
+
+    selection: int
+    action: str
+    mode: ReplayMode
+    per_s: float | None
+    in_place: bool
+    force: bool
+    reason: str
+    actor: str
+    started_at: datetime
+    state: RunState = Field(description="proposed: waits for a second person; sent: all of it is sent")
+    approval: ApprovalTold | None
+    problem: str | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, kept: RunKept) -> Self:
+        run, given = kept.run, kept.approval
+        return cls(
+            selection=kept.number,
+            action=run.action,
+            mode=run.mode,
+            per_s=run.per_s,
+            in_place=run.in_place,
+            force=run.force,
+            reason=run.reason,
+            actor=kept.actor,
+            started_at=kept.started_at,
+            state=kept.state,
+            approval=None if given is None else ApprovalTold(actor=given.actor, reason=given.reason, at=given.at),
+            problem=kept.problem,
+            finished_at=kept.finished_at,
+        )
+
+
+class RunStarted(RunTold):
+    """``again``: this very run was begun before; nothing was added to it."""
+
+    again: bool
+
+    @classmethod
+    def started(cls, kept: RunKept, *, again: bool) -> Self:
+        return cls(**RunTold.of(kept).model_dump(), again=again)
+
+
+class SelectionTold(BaseModel):
+    """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money nobody can tell."""
+
+    number: int
+    count: int
+    amounts: dict[str, int]
+    unknown_amounts: int
+    digest: str = Field(description="SHA-256 over its pairs of item and last row")
+    frozen_at: datetime
+    actor: str
+    note: str
+    filter: str
+    journal_seq: int
+    run: RunTold | None
+
+    @classmethod
+    def of(cls, kept: Kept) -> Self:
+        return cls(**_plain(kept.selection), run=None if kept.run is None else RunTold.of(kept.run))
+
+
+class ProgressTold(SelectionTold):
+    """``states``: items by what became of them. ``eta_s``: seconds until its end, where that can be told."""
+
+    states: dict[RunItemState, int]
+    ended: int
+    share: float
+    finished: bool
+    seen_per_s: float | None
+    eta_s: float | None
+    held_by: str | None = Field(description="the process that runs it; null: none does just now")
+
+    @classmethod
+    def of_run(cls, progress: Progress) -> Self:
+        return cls(
+            **_plain(progress.selection),
+            run=RunTold.of(progress.run),
+            states=dict(progress.counts),
+            ended=progress.ended,
+            share=round(progress.share, 6),
+            finished=progress.finished,
+            seen_per_s=progress.per_s,
+            eta_s=progress.eta_s,
+            held_by=progress.held,
+        )
+
+
+class SelectionsTold(BaseModel):
+    """The newest first; ``next``: ``before`` of the next page."""
+
+    selections: list[SelectionTold]
+    next: int | None
+
+
+class SelectedItem(BaseModel):
+    """One item of a selection and what became of it; ``row_seq``: the journal's row that says so."""
+
+    place: int
+    item_seq: int
+    seen_seq: int
+    state: RunItemState
+    row_seq: int | None
+    reason: str | None
+
+    @classmethod
+    def of(cls, item: ItemShown) -> Self:
+        return cls(
+            place=item.place,
+            item_seq=item.target.item_seq,
+            seen_seq=item.target.seen_seq,
+            state=item.state,
+            row_seq=item.row_seq,
+            reason=item.reason,
+        )
+
+
+class SelectedItems(BaseModel):
+    """``next``: ``after`` of the next page."""
+
+    items: list[SelectedItem]
+    next: int | None
+
+
+class ForecastTold(BaseModel):
+    """What a replay would do with one item. ``followers`` run after it by themselves."""
+
+    item_seq: int
+    seen_seq: int
+    verdict: Verdict
+    why: str
+    followers: int
+
+    @classmethod
+    def of(cls, one: Forecast) -> Self:
+        return cls(
+            item_seq=one.target.item_seq,
+            seen_seq=one.target.seen_seq,
+            verdict=one.verdict,
+            why=one.why,
+            followers=one.followers,
+        )
+
+
+class DryRunTold(BaseModel):
+    """What a replay would do, as of the journal's row ``journal_seq``; nothing was sent. The processor stays the
+    judge. ``next``: ``after`` of the next page."""
+
+    selection: int
+    made_at: datetime
+    journal_seq: int
+    verdicts: dict[Verdict, int]
+    runs: int = Field(description="items that would run")
+    followers: int
+    items: list[ForecastTold]
+    next: int | None
+
+    @classmethod
+    def of(cls, made: DryRun, page: list[Forecast], following: int | None) -> Self:
+        return cls(
+            selection=made.number,
+            made_at=made.made_at,
+            journal_seq=made.journal_seq,
+            verdicts=dict(made.counts),
+            runs=made.runs,
+            followers=made.followers,
+            items=list(map(ForecastTold.of, page)),
+            next=following,
+        )
+
+
+def _plain(selection: Selection) -> dict[str, object]:
+    names = ("number", "count", "unknown_amounts", "digest", "frozen_at", "actor", "note", "filter", "journal_seq")
+    return {name: getattr(selection, name) for name in names} | {"amounts": dict(selection.amounts)}

@@ -1,0 +1,142 @@
+"""Selections over HTTP: freeze, dry run, replay, what became of it; each act is on record."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from console.dead_letters import DeadLetters
+from dlq.selection import DryRuns, FactFinder, Selections
+from tests.unit.console.api_bench import ApiBench, problem
+from tests.unit.console.listening import ADA, BOB
+from tests.unit.dlq.selection.bench import SelectionBench
+
+
+class Api:
+    """The listener over a stream of real dead events."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bench = bench = SelectionBench(folder / "stream")
+        finder = FactFinder(bench.folder / "board", bench.journal, bench.folder / "bodies")
+        dry_runs = DryRuns(bench.file, bench.board, finder, bench.engine.clock)
+        self.streams: dict[str, DeadLetters] = {}
+        self.listener = ApiBench(folder / "listener", streams=self.streams).listener
+        selections = Selections(
+            "ledger",
+            bench.file,
+            bench.board,
+            bench.outcomes,
+            bench.settings,
+            bench.two_people,
+            bench.engine.clock,
+            self.listener.acts,
+            "api",
+        )
+        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait")
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
+
+    def post(self, path: str, body: dict[str, Any], user: str = BOB, key: str | None = None) -> httpx.Response:
+        headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
+        return self.listener.request("POST", f"/api/dlq{path}", user, json=body, headers=headers)
+
+    def acts(self) -> list[tuple[str, str, str, str]]:
+        return [(one.actor, one.action, one.outcome.value, one.what) for one in reversed(self.listener.acts.read(100))]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    yield Api(tmp_path)
+
+
+def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
+    api.bench.dead(5)
+    answer = api.get("/items", limit=3)
+    assert answer.status_code == 200, answer.text
+    listed = answer.json()
+    assert (listed["total"], len(listed["items"])) == (5, 3)
+    rest = api.get("/items", limit=3, cursor=listed["next"]).json()
+    assert [one["item_seq"] for one in listed["items"] + rest["items"]] == [1, 2, 3, 4, 5]
+    item = listed["items"][0]
+    story = api.get(f"/items/{item['item_seq']}").json()
+    assert story["item"]["error_class"] == "ZeroDivisionError"
+    assert api.get("/stats").json()["open"] == 5
+    [group] = api.get("/groups").json()["groups"]
+    assert group["count"] == 5
+    frozen = api.post("/selections", {"filter": {"fingerprint": group["fingerprint"]}, "note": "mended"})
+    assert (frozen.status_code, frozen.json()["number"], frozen.json()["count"]) == (201, 1, 5)
+    dry = api.get("/selections/1/dry-run", limit=2).json()
+    assert (dry["verdicts"], dry["runs"], len(dry["items"])) == ({"in_place": 5}, 5, 2)
+    started = api.post("/selections/1/replay", {"reason": "mended", "per_s": 100})
+    assert (started.status_code, started.json()["again"], started.json()["actor"]) == (202, False, BOB)
+    api.bench.round(6)
+    told = api.get("/selections/1").json()
+    assert (told["states"], told["finished"], told["share"]) == ({"applied": 5}, True, 1.0)
+    page = api.get("/selections/1/items", states="applied", after=2).json()
+    assert [one["item_seq"] for one in page["items"]] == [4, 5]
+    assert api.acts() == [(BOB, "select", "done", "ledger s1"), (BOB, "replay", "done", "ledger s1")]
+
+
+def test_a_second_start_says_so_and_another_one_is_refused_and_on_record(api: Api) -> None:
+    api.bench.dead(1)
+    api.post("/selections", {})
+    assert api.post("/selections/1/replay", {"reason": "mended"}).json()["again"] is False
+    assert api.post("/selections/1/replay", {"reason": "mended"}).json()["again"] is True
+    other = api.post("/selections/1/resolve", {"reason": "booked by hand"})
+    assert (other.status_code, problem(other)) == (409, "run-refused")
+    assert api.acts()[-1] == (BOB, "resolve", "refused", "ledger s1")
+
+
+def test_pause_resume_and_cancel(api: Api) -> None:
+    api.bench.dead(7)
+    api.post("/selections", {})
+    api.post("/selections/1/replay", {"reason": "mended"})
+    assert api.post("/selections/1/pause", {}).json()["state"] == "paused"
+    api.bench.round(3)
+    assert api.get("/selections/1").json()["states"] == {"unsent": 7}
+    assert api.post("/selections/1/resume", {}).json()["state"] == "running"
+    assert api.post("/selections/1/cancel", {}).json()["state"] == "cancelled"
+    assert problem(api.post("/selections/1/resume", {})) == "run-refused"
+
+
+def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> None:
+    api.bench.dead(5)
+    api.post("/selections", {})
+    purge = {"reason": "test payments"}
+    assert api.post("/selections/1/purge", purge).status_code == 403
+    assert api.post("/selections/1/purge", purge, ADA).json()["state"] == "proposed"
+    [waiting] = api.get("/proposals").json()["selections"]
+    assert waiting["run"]["actor"] == ADA
+    own = api.post("/selections/1/approve", {"reason": "looked"}, ADA)
+    assert (own.status_code, problem(own)) == (409, "second-person")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "name"),
+    [
+        ("/selections/9", 404, "selection-unknown"),
+        ("/selections/9/dry-run", 404, "selection-unknown"),
+        ("/items/9", 404, "item-unknown"),
+        ("/items?stream=other", 404, "stream-unknown"),
+        ("/items?cursor=x", 422, "invalid"),
+        ("/items?limit=0", 422, "invalid"),
+        ("/items?since=2026-01-01", 422, "invalid"),
+        ("/selections/0", 422, "invalid"),
+    ],
+)
+def test_what_is_not_there_or_not_valid_is_a_problem(api: Api, path: str, status: int, name: str) -> None:
+    answer = api.listener.request("GET", f"/api/dlq{path}", BOB)
+    assert (answer.status_code, problem(answer)) == (status, name), answer.text
+
+
+def test_nothing_that_matches_is_told_and_nothing_is_frozen(api: Api) -> None:
+    api.bench.dead(1)
+    answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})
+    assert (answer.status_code, problem(answer)) == (409, "nothing-matches")
+    assert api.get("/selections").json() == {"selections": [], "next": None}
