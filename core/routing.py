@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from core.event import Mode
+from core.event import Event, Mode
 
 MODES: Final[tuple[Mode, ...]] = ("live", "test")
 TENANT_MARK = "~"
 """Between a tenant and a key. No tenant's and no provider's name has it, so a key says by itself whose it is."""
 
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
+
+PARTITIONER = "murmur2_random"
+"""librdkafka's name of Java's own: an entity's events are on one partition whoever publishes them."""
 
 JOURNAL_TOPIC = "journal."
 """Begins the name under which a stream reads another's journal: there, offsets are seqs, with gaps between them."""
@@ -78,3 +81,17 @@ def is_sparse(topic: str) -> bool:
 def of_tenant(tenant: str | None, key: str) -> str:
     """A key as it is told apart between tenants: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
     return key if tenant is None else f"{tenant}{TENANT_MARK}{key}"
+
+
+def scoped(event: Event, tenant: str | None, zone: str | None) -> Event:
+    """The event as that tenant's, from that zone; the adapter named it without either."""
+    if tenant is None and zone is None:
+        return event
+    return replace(
+        event,
+        event_key=of_tenant(tenant, event.event_key),
+        entity_key=of_tenant(tenant, event.entity_key),
+        fact_key=None if event.fact_key is None else of_tenant(tenant, event.fact_key),
+        tenant=tenant,
+        zone=zone,
+    )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import re
 
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, field_validator
+
+from dlq.limits import EVERY_CURRENCY, AloneLimits
+
+_CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
 """A topic is a dead-letter queue only if its name begins so: whoever reads it knows what it holds."""
 
@@ -27,6 +32,33 @@ class DlqSettings(BaseModel):
     )
     replication: int = Field(1, ge=1, le=16, description="replicas of a topic that is made at start")
     retry_s_max: float = Field(30.0, gt=0, description="longest wait between two tries to publish a dead letter")
+    replays_max: int = Field(
+        5,
+        ge=1,
+        le=1_000,
+        description="an item that was replayed so often and died each time is replayed again only by force",
+    )
+    alone_items_max: int = Field(
+        100, ge=1, le=5_000, description="most items that one person may purge or resolve in one command"
+    )
+    alone_amounts_minor_max: dict[str, NonNegativeInt] = Field(
+        default_factory=lambda: {EVERY_CURRENCY: 1_000_000},
+        description="most money, in minor units by currency, whose events one person may purge or resolve in one "
+        "command; * stands for currencies that aren't named, none for no limit",
+    )
     in_memory_max: int = Field(
         2_000, ge=1, description="most unpublished dead letters held in memory; more are read again from the journal"
     )
+
+    @field_validator("alone_amounts_minor_max")
+    @classmethod
+    def _currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
+        wrong = [name for name in amounts if name != EVERY_CURRENCY and not _CURRENCY.fullmatch(name)]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no currency: three capital letters, or * for every other one")
+        return amounts
+
+    @property
+    def alone(self) -> AloneLimits:
+        """What one person may close by themselves."""
+        return AloneLimits(self.alone_items_max, self.alone_amounts_minor_max)

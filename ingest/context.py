@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import PayhookError, SettingError
 from core.event import Event, Mode
-from core.routing import TopicNames, of_tenant, topics_of
+from core.routing import TopicNames, scoped, topics_of
 from ingest.secrets import SecretsMissing
 from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import ModeMismatch
@@ -77,17 +77,7 @@ class Contexts:
         """
         if event.mode != context.mode and (context.mode == "test" or not self._test_traffic):
             raise ModeMismatch(context.mode, event.mode)
-        if context.tenant is None and context.zone is None:
-            return event
-        tenant = context.tenant
-        return replace(
-            event,
-            event_key=of_tenant(tenant, event.event_key),
-            entity_key=of_tenant(tenant, event.entity_key),
-            fact_key=None if event.fact_key is None else of_tenant(tenant, event.fact_key),
-            tenant=tenant,
-            zone=context.zone,
-        )
+        return scoped(event, context.tenant, context.zone)
 
 
 class Secrets(Protocol):

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Headers
+from core.routing import PARTITIONER
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]
         "request.timeout.ms": publish_timeout_ms,
         "socket.timeout.ms": 10_000,
         "linger.ms": 0.3,
-        "partitioner": "murmur2_random",
+        "partitioner": PARTITIONER,
         "queue.buffering.max.messages": 50_000,
         "queue.buffering.max.kbytes": 128 * 1024,
         "message.max.bytes": 2 * 1024 * 1024,

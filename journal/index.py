@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -35,10 +35,14 @@ BODIES_PER_FETCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class KnownEvent:
-    """Who holds an event key: the first 8 bytes of its content hash, and the version of that hash."""
+    """Who holds an event key: the first 8 bytes of its content hash, and the version of that hash.
+
+    ``purged``: a person closed the holder without effect.
+    """
 
     content8: bytes
     content_version: int
+    purged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,10 @@ class Index:
 
     def known_event(self, event_key: str) -> KnownEvent | None:
         found = self._store.get(layout.EVENT + hash16(event_key))
-        return None if found is None else KnownEvent(found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES])
+        if found is None:
+            return None
+        content8, version, rest = found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES], layout.CONTENT_BYTES + 1
+        return KnownEvent(content8, version, found[rest:] == layout.PURGED)
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
         return self._store.get(layout.conflict_key(event_key, content_sha256)) is not None
@@ -142,6 +149,11 @@ class Index:
         if self.line(entity_key) is None:
             return iter(())
         return (layout.seq_of(key) for key in self._store.keys(layout.DIED + hash16(entity_key)))
+
+    def closed_heads(self, entity_key: str) -> list[tuple[int, int]]:
+        """Items of the entity that held later ones back until a person closed them: each with the closing row's seq."""
+        keys = list(self._store.keys(layout.CLOSED + hash16(entity_key)))
+        return [(layout.seq_of(key), layout.SEQ.unpack(self._store.get(key) or b"")[0]) for key in keys]
 
     def line(self, entity_key: str) -> Line | None:
         """What was applied past the entity's open items; None where none could have been passed."""
@@ -218,7 +230,7 @@ class Index:
                 if body is None:
                     raise BodyMissing(item.row.body_sha256 or "")
                 seq = layout.SEQ.pack(item.row.item_seq)
-                batch.put(layout.ITEM + seq, pack(OpenItem(item.row, body, item.last_seq, item.died)))
+                batch.put(layout.ITEM + seq, pack(replace(item, body=body)))
             for key in some:
                 batch.delete(key)
             self._store.write(batch)

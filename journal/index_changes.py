@@ -14,9 +14,10 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
-from journal.open_item import CONFLICT_CLASS, OpenItem, died_in_place, is_conflict, leaves_open, pack, unpack
+from journal.open_item import OpenItem, died_in_place, is_other_content, leaves_open, pack, unpack
 from journal.schema import JournalRow
 
+_CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -53,6 +54,7 @@ class Changes:
     batch: WriteBatch = field(default_factory=lambda: WriteBatch(raw_mode=True))
     _items: dict[int, OpenItem | None] = field(default_factory=dict)
     _lines: dict[str, Line | None] = field(default_factory=dict)
+    _freed: dict[str, bool] = field(default_factory=dict)
 
     def reflect(self, row: JournalRow) -> None:
         """Takes in the next row."""
@@ -92,7 +94,7 @@ class Changes:
     def _reflect_keys(self, row: JournalRow) -> None:
         if row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE:
             content = row.content_sha256 or ""
-            if is_conflict(row) and row.error_class == CONFLICT_CLASS:
+            if is_other_content(row):
                 self.batch.put(layout.conflict_key(row.event_key, content), b"")
             else:
                 self._hold_event(row.event_key, content, row.content_version or 0)
@@ -101,15 +103,38 @@ class Changes:
         if row.decision is Decision.REVERSED and not row.first:
             self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")
 
-    def _hold_event(self, event_key: str, content_sha256: str, content_version: int) -> None:
+    def _reflect_person(self, row: JournalRow, before: OpenItem) -> None:
+        """What a person's act on an item that was open means for its keys and for those behind it."""
+        if row.decision in _CLOSES and before.row.blocking:
+            self.batch.put(layout.place_key(layout.CLOSED, row.entity_key, row.item_seq), layout.SEQ.pack(row.seq))
+        if row.event_key is None:
+            return
+        content, version = row.content_sha256 or "", row.content_version or 0
+        if row.decision is Decision.PURGED and not is_other_content(before.row):
+            self._hold_event(row.event_key, content, version, layout.PURGED)
+            self.batch.put(layout.conflict_key(row.event_key, content), b"")
+            self._freed[row.event_key] = True
+        elif row.decision is Decision.REPLAYED and is_other_content(before.row) and self._is_freed(row.event_key):
+            self._hold_event(row.event_key, content, version)
+            self._freed[row.event_key] = False
+
+    def _is_freed(self, event_key: str) -> bool:
+        if event_key in self._freed:
+            return self._freed[event_key]
+        found = self.store.get(layout.EVENT + hash16(event_key))
+        return found is not None and found[layout.CONTENT_BYTES + 1 :] == layout.PURGED
+
+    def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
         content8 = bytes.fromhex(content_sha256[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")
-        self.batch.put(layout.EVENT + hash16(event_key), content8 + bytes([content_version]))
+        self.batch.put(layout.EVENT + hash16(event_key), content8 + bytes([content_version]) + mark)
 
     def _hold_fact(self, fact_key: str, fact_sha256: str) -> None:
         self.batch.put(layout.FACT + hash16(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))
 
     def _reflect_item(self, row: JournalRow) -> None:
         before = None if row.first else self._item(row.item_seq)
+        if before is not None:
+            self._reflect_person(row, before)
         after = _opened(row, before, self.bodies) if leaves_open(row) else None
         if before is not None:
             self._forget(before)
@@ -178,7 +203,10 @@ def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes
     if before is not None:
         body = before.body or body
         kept.headers = kept.headers or before.row.headers
-    return OpenItem(kept, body, row.seq, died_in_place(row, before))
+    replays = before.replays if before is not None else 0
+    if row.decision is Decision.REPLAYED:
+        replays += 1
+    return OpenItem(kept, body, row.seq, died_in_place(row, before), replays)
 
 
 def _place(item: OpenItem) -> bytes:

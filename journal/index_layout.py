@@ -6,7 +6,7 @@ import struct
 
 from core.keys import hash16
 
-FORMAT = 3
+FORMAT = 4
 """Another number makes every index anew from its journal."""
 
 TABLE_PREFIX = f"{FORMAT}:".encode()
@@ -23,6 +23,12 @@ doesn't any more because it died and was passed over."""
 
 REVERSED = b"r"
 """By item: its booking was taken back."""
+
+PURGED = b"\x01"
+"""After an event key's content: its holder was purged, so that another content under it may be replayed."""
+
+CLOSED = b"x"
+"""By entity and seq: an item that held later ones back until a person closed it; its value is the closing row's seq."""
 
 LINE = b"l"
 """By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""

@@ -12,7 +12,8 @@ import orjson
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.schema import JournalRow
 
-_HEAD = struct.Struct(">Q?I")
+_HEAD = struct.Struct(">Q?HI")
+_REPLAYS_MAX = 2**16 - 1
 _TIMES = ("due_at", "occurred_at", "received_at", "decided_at")
 CONFLICT_CLASS, FACT_CONFLICT_CLASS = "EventConflict", "FactConflict"
 CONFLICT_CLASSES = frozenset({CONFLICT_CLASS, FACT_CONFLICT_CLASS})
@@ -26,12 +27,14 @@ class OpenItem:
     """An event that still waits. ``row`` is its last row with the first one's headers.
 
     ``died``: it died once, holds nothing back since, and is still open: later events of its entity passed it over.
+    ``replays``: how often people had it tried again.
     """
 
     row: JournalRow
     body: bytes
     last_seq: int
     died: bool = False
+    replays: int = 0
 
 
 def leaves_open(row: JournalRow) -> bool:
@@ -44,6 +47,11 @@ def is_conflict(row: JournalRow) -> bool:
     return row.decision is Decision.DEAD and row.error_class in CONFLICT_CLASSES and row.handler_version is None
 
 
+def is_other_content(row: JournalRow) -> bool:
+    """Whether a dead row is one of other content for an event key that is held: it holds no key itself."""
+    return is_conflict(row) and row.error_class == CONFLICT_CLASS
+
+
 def died_in_place(row: JournalRow, before: OpenItem | None) -> bool:
     """`OpenItem.died` after ``row``. A conflict has no place in its entity's order, so nothing passes it over."""
     if row.blocking:
@@ -54,15 +62,15 @@ def died_in_place(row: JournalRow, before: OpenItem | None) -> bool:
 
 
 def pack(item: OpenItem) -> bytes:
-    """Last seq, whether it died, length of the row, the row as JSON without its NULLs, the body."""
+    """Last seq, whether it died, replays, length of the row, the row as JSON without its NULLs, the body."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
-    return _HEAD.pack(item.last_seq, item.died, len(text)) + text + item.body
+    return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX), len(text)) + text + item.body
 
 
 def unpack(raw: bytes) -> OpenItem:
     """The inverse of `pack`."""
-    last_seq, died, length = _HEAD.unpack_from(raw)
+    last_seq, died, replays, length = _HEAD.unpack_from(raw)
     until = _HEAD.size + length
     row: dict[str, Any] = orjson.loads(raw[_HEAD.size : until])
     for name in _TIMES:
@@ -71,4 +79,4 @@ def unpack(raw: bytes) -> OpenItem:
     row["decision"] = Decision(row["decision"])
     if "error_kind" in row:
         row["error_kind"] = ErrorKind(row["error_kind"])
-    return OpenItem(JournalRow(**row), raw[until:], last_seq, died)
+    return OpenItem(JournalRow(**row), raw[until:], last_seq, died, replays)

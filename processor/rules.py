@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from core.event import Mode
+from dlq.acceptance import ReplayRules
+from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy
 from processor.settings import DeadHead
@@ -24,3 +26,10 @@ class StreamRules:
     probe_s_max: float
     mode: Mode = "live"
     heads: HeadLimits = field(default_factory=HeadLimits)
+    replays_max: int = 5
+    alone: AloneLimits = field(default_factory=AloneLimits)
+
+    @property
+    def replays(self) -> ReplayRules:
+        """By which people's replays are taken."""
+        return ReplayRules(self.dead_head is DeadHead.DIE_WITH_IT, self.replays_max)

@@ -35,8 +35,7 @@ from processor.backlog.catch_up import CatchUp
 from processor.backlog.lag import EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
-from processor.decide.admission import ContentHash
-from processor.decide.batch import Batches
+from processor.decide.batch import Batches, Reader
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import HookRunner, RecoveryHooks
 from processor.factories import bound, named
@@ -51,6 +50,7 @@ from processor.settings import DeadHead
 from processor.source.feed import Feed, FeedRecords, OwnFeed
 from processor.source.first_pass import FirstPass, Pass
 from processor.source.journal_source import FirstNamed, JournalSource, has_journal
+from processor.source.republish import Republisher, republish_settings
 from processor.source.sources import Held, KafkaSource, Source
 from processor.source.stream import Stream
 from processor.source.warming import warm_up
@@ -144,7 +144,7 @@ class Shared:
 
     session: SparkSession
     bootstrap: str
-    adapters: Mapping[str, ContentHash]
+    adapters: Mapping[str, Reader]
     clock: Clock
     cores: int
     anchor_keys: AnchorKeys
@@ -261,6 +261,7 @@ def open_stream(
             trying=places.trying,
             anchors=anchors,
             rows_of=partial(_rows_of, places.journal),
+            republish=_republisher(wired, shared),
             on_rows=metrics.committed,
             notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
             downstreams=downstreams.status,
@@ -408,6 +409,8 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
         probe_s_max=config.probe_s_max,
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
+        replays_max=config.dlq.replays_max,
+        alone=config.dlq.alone,
     )
 
 
@@ -436,6 +439,11 @@ def _producer(bootstrap: str) -> Callable[[], Any]:
         "allow.auto.create.topics": False,
     }
     return partial(Producer, settings)
+
+
+def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
+    topic = wired.rules.events_topic
+    return Republisher(partial(Producer, republish_settings(shared.bootstrap)), topic) if topic else None
 
 
 def _first_pass(wired: Wired, shared: Shared) -> FirstPass | None:

@@ -105,6 +105,10 @@ class AdyenAdapter:
         bodies = array_items(request.body, ITEMS)
         return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
 
+    def request_of(self, item: bytes, mode: Mode) -> bytes:
+        live = b"true" if mode == "live" else b"false"
+        return b'{"live":"%b","%b":[%b]}' % (live, ITEMS.encode(), item)
+
     def _event_or_poison(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
         """An item that can't be named costs only itself, not the others of its request."""
         try:

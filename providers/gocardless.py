@@ -83,6 +83,9 @@ class GoCardlessAdapter:
         bodies = array_items(request.body, ITEMS)
         return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
 
+    def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
+        return b'{"%b":[%b]}' % (ITEMS.encode(), item)
+
     def _event_or_poison(self, item: object, body: bytes, mode: Mode) -> Event:
         """An item that can't be named costs only itself, not the others of its request."""
         try:

@@ -242,3 +242,11 @@ class FetchingAdapter(Adapter, Protocol):
         :raises SignatureInvalid: the request names something that isn't the provider's
         :raises Unparseable: the request doesn't say what it is about
         """
+
+
+@runtime_checkable
+class SplittingAdapter(Adapter, Protocol):
+    """An adapter whose requests hold several events, each of which keeps the bytes of its own item."""
+
+    def request_of(self, item: bytes, mode: Mode) -> bytes:
+        """The body of a request that holds that one item, its bytes as they are."""

@@ -33,6 +33,7 @@ class Lookup(Protocol):
     def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
     def died(self, entity_key: str) -> Iterator[int]: ...
+    def closed_heads(self, entity_key: str) -> list[tuple[int, int]]: ...
     def line(self, entity_key: str) -> Line | None: ...
 
 
@@ -57,7 +58,10 @@ class Group:
 
 
 class Admission:
-    """Sorts a batch's events into those that are decided by a look-up and groups that run."""
+    """Sorts a batch's events into those that are decided by a look-up and groups that run.
+
+    ``poison`` are those of ``settled`` that were replayed and whose bytes are yet to be read again (`Rereads`).
+    """
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Admission:
         self._conflicts: set[tuple[str, str]] = set()
         self.groups: dict[str, Group] = {}
         self.settled: list[Item] = []
+        self.poison: list[Item] = []
 
     def take_up(self, due: Sequence[OpenItem]) -> None:
         """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one."""
@@ -93,11 +98,12 @@ class Admission:
         mine = {item.seq for item in run}
         died = next((seq for seq in self._index.died(entity) if seq not in mine), None)
         group = self.groups[entity] = Group(holder=line.holder, beyond=line.beyond, died=died)
-        applied = self._index.line(entity)
+        applied, closed = self._index.line(entity), self._index.closed_heads(entity)
         for item, waiting in zip(run, [w for w in line.run if w.row.item_seq in mine], strict=True):
             item.died_before = waiting.died
             item.row.out_of_order |= applied is not None and applied.applied_upto > item.seq
             self._join(group, item)
+            item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in closed)
         for item in map(again, line.behind):
             park(item, BEHIND)
             self.settled.append(item)
@@ -162,7 +168,7 @@ class Admission:
             item.cause = seen
             self.settled.append(item)
         elif (key, content) in self._conflicts or self._index.known_conflict(key, content):
-            duplicate(item, Decision.DUPLICATE, "a redelivery of a conflict that is held already")
+            duplicate(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
             self.settled.append(item)
         else:
             self._conflicts.add((key, content))
@@ -180,7 +186,11 @@ class Admission:
     def _is_refused(self, item: Item) -> bool:
         """Whether what is taken up dies before it is handled: nobody but its key's holder may be."""
         key = item.row.event_key
-        if item.row.event_type == POISON_TYPE or key is None:
+        if item.row.event_type == POISON_TYPE and item.body:
+            self.poison.append(item)
+            self.settled.append(item)
+            return True
+        if key is None or item.row.event_type == POISON_TYPE:
             self._dead(item, POISON_CLASS, "it has no identity to be handled under: let the provider send it again")
             return True
         known = self._index.known_event(key)
@@ -197,7 +207,7 @@ class Admission:
 def conflict_text(event_key: str) -> str:
     return (
         f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
-        "holds, and purge the other one."
+        "holds: replay it once the other one is purged, or purge this one."
     )
 
 

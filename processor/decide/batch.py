@@ -15,6 +15,7 @@ from core.clock import Clock
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
+from dlq.acceptance import Meanwhile
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.index import Index
@@ -24,10 +25,12 @@ from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed, JournalWriter
 from processor.decide.admission import Admission, ContentHash
+from processor.decide.closings import Closings, MoneyReader
 from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
+from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
@@ -53,6 +56,10 @@ class IndexBehind(PayhookError):
         self.index_seq = index_seq
         self.journal_seq = journal_seq
         super().__init__(f"the index is at seq {index_seq}, the journal at {journal_seq}; restart to let it catch up")
+
+
+class Reader(ContentHash, MoneyReader, Protocol):
+    """What deciding asks of a provider's adapter."""
 
 
 class Follower(Protocol):
@@ -91,7 +98,7 @@ class Batches:
 
     After any error it is of no further use: `release` it, and open another one from the journal.
     ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
-    what handlers call. ``rows_of``: committed rows of its journal.
+    what handlers call. ``rows_of``: committed rows of its journal. ``republish``: see `Rereads`.
     """
 
     def __init__(
@@ -104,12 +111,13 @@ class Batches:
         followers: Sequence[Follower],
         dead_letters: DeadLetters,
         executor: Executor,
-        adapters: Mapping[str, ContentHash],
+        adapters: Mapping[str, Reader],
         clock: Clock,
         trying: Path,
         *,
         anchors: Anchors | None = None,
         rows_of: RowsOf = lambda seqs: {},
+        republish: Republish | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         notes: Callable[[], Mapping[str, str]] = dict,
         downstreams: Callable[[], Mapping[str, Any]] = dict,
@@ -127,6 +135,7 @@ class Batches:
         self._trying = Trying(trying, clock)
         self._anchors = anchors or Unanchored()
         self._rows_of = rows_of
+        self._republish = republish
         self._on_rows = on_rows
         self._notes = notes
         self._downstreams = downstreams
@@ -232,6 +241,7 @@ class Batches:
         steps = Steps(self._clock)
         events, commands = number(records, self._next_seq, self._clock.now(), self._rules)
         admission = self._admit(events, due, condemned)
+        self._reread(admission.poison)
         steps.end("lookup")
         settling = self._handle(admission)
         steps.end("handle")
@@ -256,6 +266,12 @@ class Batches:
             admission.admit(item)
         return admission
 
+    def _reread(self, poison: Sequence[Item]) -> None:
+        if poison:
+            rules = self._rules
+            Rereads(rules.name, rules.mode, self._adapters, self._republish, self._clock.now()).settle(poison)
+            crash_point("processor.after_reread")
+
     def _handle(self, admission: Admission) -> Settling:
         work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
         self._trying.remember(self.seq)
@@ -271,8 +287,17 @@ class Batches:
 
     def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
         now = self._clock.now()
-        reversals = Reversals(self._index, self._rows_of, now)
-        desk = CommandDesk(self._rules.name, self._rules.mode, self._index, now, self._rules.dead_head, reversals)
+        rules, index, meanwhile = self._rules, self._index, Meanwhile()
+        desk = CommandDesk(
+            rules.name,
+            rules.mode,
+            index,
+            now,
+            rules.replays,
+            Reversals(index, self._rows_of, now),
+            Closings(index, self._adapters, rules.alone, meanwhile),
+            meanwhile,
+        )
         return in_order(decided, commands, desk, self._next_seq)
 
     def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> Committed:

@@ -3,67 +3,60 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
 from core.event import Mode
 from core.keys import join_key
-from dlq.commands import PROPOSE_REVERSAL, REPLAY, REVERSE, Command, CommandInvalid, Target, decode
-from journal.index import KnownEvent
-from journal.index_changes import Line
-from journal.open_item import OpenItem
+from dlq.acceptance import Judged, Lookup, Meanwhile, ReplayRules, judge_replay
+from dlq.commands import CLOSING_ACTIONS, PROPOSE_REVERSAL, PURGE, REPLAY, RESOLVE, Command, CommandInvalid, decode
+from journal.open_item import is_conflict
 from journal.schema import JournalRow
 from processor.decide.admission import again
+from processor.decide.closings import Closings
 from processor.decide.intake import Item, KafkaRecord
+from processor.decide.release import release
 from processor.decide.reversals import Reversals
+from processor.decide.told import told_of
 from processor.decide.verdict import die, duplicate
 from processor.judge.classify import Failure
-from processor.settings import DeadHead
-
-REFUSALS_TOLD_MAX = 10
-
-
-class CommandLookup(Protocol):
-    """What deciding a command asks of the index."""
-
-    def known_event(self, event_key: str) -> KnownEvent | None: ...
-    def open_item(self, item_seq: int) -> OpenItem | None: ...
-    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
-    def line(self, entity_key: str) -> Line | None: ...
 
 
 @dataclass(slots=True)
 class CommandDesk:
     """Decides the control records of one batch, after its events (`saw`).
 
-    ``moved`` are the items that got a row in this batch already: a command that was given before that
-    row was seen is refused. ``rows`` are the items' rows, ``decided`` the commands' own.
+    ``meanwhile`` is what the batch did to items already: a command that was given before is refused for these.
+    ``rows`` are the items' rows, ``decided`` the commands' own.
     """
 
     stream: str
     mode: Mode
-    index: CommandLookup
+    index: Lookup
     now: datetime
-    dead_head: DeadHead
+    replays: ReplayRules
     reversals: Reversals
-    moved: set[int] = field(default_factory=set)
+    closings: Closings
+    meanwhile: Meanwhile
     decided: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
+    _batch: list[Item] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
-    _applied: dict[str, int] = field(default_factory=dict)
-    _replayed: set[int] = field(default_factory=set)
 
     def saw(self, decided: Iterable[Item]) -> None:
         """Takes in what this batch decided of its events; their item seqs are final."""
+        known = self.meanwhile
         for item in decided:
+            self._batch.append(item)
+            entity = item.row.entity_key or ""
             if not item.new:
-                self.moved.add(item.seq)
+                known.moved.add(item.seq)
             if item.row.decision is Decision.APPLIED:
-                entity = item.row.entity_key or ""
-                self._applied[entity] = max(self._applied.get(entity, 0), item.seq)
+                known.applied[entity] = max(known.applied.get(entity, 0), item.seq)
+            elif item.row.decision is Decision.DEAD and not is_conflict(item.row):
+                known.died.setdefault(entity, []).append(item.seq)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
@@ -85,65 +78,44 @@ class CommandDesk:
         self._seen.add(row.event_key)
         if command.stream != self.stream:
             row.decision, row.reason = Decision.IGNORED, f"for the stream {command.stream}"
-        elif command.action == REPLAY:
+        else:
+            self._act(item, command)
+
+    def release(self) -> None:
+        """After the last command: who waited behind what was closed goes on."""
+        self.rows += release(self.closings, self.index, self._batch, self.meanwhile, self.now)
+
+    def _act(self, item: Item, command: Command) -> None:
+        if command.action == REPLAY:
             self._replay(item, command)
+        elif command.action in (PURGE, RESOLVE):
+            self.rows += self.closings.close(item, command)
+        elif command.action in CLOSING_ACTIONS:
+            self.closings.propose(item, command)
         elif command.action == PROPOSE_REVERSAL:
             self.reversals.propose(item, command)
-        elif command.action == REVERSE:
-            self.rows += self.reversals.reverse(item, command)
         else:
-            row.reason = f"this version decides no {command.action}: upgrade the processor, then order it again"
+            self.rows += self.reversals.reverse(item, command)
 
     def _replay(self, item: Item, command: Command) -> None:
-        # Heads come before their followers, however the operator named them.
-        targets = sorted(command.targets, key=lambda target: target.item_seq)
-        refusals = [refusal for target in targets if (refusal := self._replay_one(item, command, target))]
-        accepted = len(command.targets) - len(refusals)
+        told = judge_replay(command, self.index, self.replays, self.meanwhile)
+        interval = timedelta(microseconds=command.interval_us)
+        accepted = [one for one in told if one.refusal is None]
+        self.rows += [self._replayed(one, item, command, self.now + at * interval) for at, one in enumerate(accepted)]
+        refusals = [one.refusal for one in told if one.refusal is not None]
         item.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
-        told = "; ".join(refusals[:REFUSALS_TOLD_MAX])
-        item.row.reason = f"{accepted} of {len(command.targets)} accepted" + (f"; refused: {told}" if told else "")
+        item.row.reason = told_of(f"{len(accepted)} of {len(told)} accepted", refusals)
 
-    def _replay_one(self, control: Item, command: Command, target: Target) -> str | None:
-        """Replays one item, or says why not."""
-        found = self.index.open_item(target.item_seq)
-        if found is None:
-            return f"item {target.item_seq} is not open"
-        if target.item_seq in self.moved or found.last_seq != target.seen_seq:
-            return f"item {target.item_seq} has moved on since row {target.seen_seq}; look again"
-        if found.row.decision is not Decision.DEAD:
-            return f"item {target.item_seq} is {found.row.decision.value}, not dead"
-        if (head := self._dead_head_of(found)) is not None:
-            return f"item {target.item_seq} would die with item {head}, which is dead before it: replay that one too"
-        replayed = again(found)
-        replayed.row.blocking = found.row.blocking or (found.died and not self._is_passed(found.row))
-        replayed.row.decision = Decision.REPLAYED
-        replayed.row.attempt = 0
-        replayed.row.due_at = self.now
-        replayed.row.cause_seq = control.seq
-        replayed.row.actor, replayed.row.reason = command.actor, command.reason
-        replayed.row.out_of_order |= not replayed.row.blocking
-        self.moved.add(target.item_seq)
-        self._replayed.add(target.item_seq)
-        self.rows.append(replayed)
-        return None
-
-    def _dead_head_of(self, found: OpenItem) -> int | None:
-        """The item with which this one would die again."""
-        if self.dead_head is not DeadHead.DIE_WITH_IT:
-            return None
-        for before in self.index.queue(found.row.entity_key or ""):
-            if before.row.item_seq >= found.row.item_seq:
-                return None
-            if before.row.decision is Decision.DEAD and before.row.item_seq not in self._replayed:
-                return before.row.item_seq
-        return None
-
-    def _is_passed(self, row: JournalRow) -> bool:
-        """Whether a later event of its entity was applied since it died: its old place is gone."""
-        entity = row.entity_key or ""
-        line = self.index.line(entity)
-        applied = max(line.applied_upto if line is not None else 0, self._applied.get(entity, 0))
-        return row.out_of_order or applied > row.item_seq
+    def _replayed(self, one: Judged, control: Item, command: Command, due_at: datetime) -> Item:
+        assert one.item is not None
+        replayed = again(one.item)
+        row = replayed.row
+        row.decision, row.blocking = Decision.REPLAYED, one.in_place
+        row.attempt, row.due_at = 0, due_at
+        row.actor, row.reason = command.actor, command.reason
+        row.out_of_order |= not one.in_place
+        replayed.cause = control
+        return replayed
 
     def _control_item(self, record: KafkaRecord, seq: int) -> Item:
         value = record.value or b""

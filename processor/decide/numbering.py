@@ -43,9 +43,11 @@ def in_order(decided: Sequence[Item], commands: Commands, desk: CommandDesk, nex
     new = [item for item in decided if item.new]
     for item in new:
         _shift(item, len(again))
-    desk.saw(decided)
-    for record, seq in commands:
-        desk.decide(record, seq + len(again))
+    if commands:
+        desk.saw(decided)
+        for record, seq in commands:
+            desk.decide(record, seq + len(again))
+        desk.release()
     new = sorted(new + desk.decided, key=lambda item: item.seq)
     every = again + new + desk.rows
     for seq, item in enumerate(every, next_seq):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from core.decision import Decision
-from core.keys import join_key
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from dlq.commands import Command, Target, encode
+from dlq.commands import Command, Target
 from journal.index import KnownEvent
-from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
+from processor.decide.approvals import not_approved
 from processor.decide.intake import Item
-
-REFUSALS_TOLD_MAX = 10
+from processor.decide.told import told_of
 
 RowsOf = Callable[[Sequence[int]], Mapping[int, JournalRow]]
 """Committed rows by their seq; those that aren't there are left out."""
@@ -47,15 +44,16 @@ class Reversals:
         _, refusals = self._bookings(command)
         row = control.row
         row.decision = Decision.IGNORED if refusals else Decision.RESOLVED
-        row.reason = _told(refusals) or f"{len(command.targets)} proposed, nothing is booked yet: {command.reason}"
+        proposed = f"{len(command.targets)} proposed, nothing is booked yet: {command.reason}"
+        row.reason = told_of("", refusals) or proposed
 
     def reverse(self, control: Item, command: Command) -> list[Item]:
         """The reversing entries of an approved proposal: of all of its targets, or of none."""
-        refused = self._not_approved(command)
+        refused = not_approved(self.index, command)
         bookings, refusals = self._bookings(command) if refused is None else ([], [refused])
         row = control.row
         if refusals:
-            row.decision, row.reason = Decision.IGNORED, _told(refusals)
+            row.decision, row.reason = Decision.IGNORED, told_of("", refusals)
             return []
         assert command.proposal is not None
         first = command.proposal
@@ -63,16 +61,6 @@ class Reversals:
         row.reason = f"{len(bookings)} reversed as {first.actor} proposed ({first.command_id}): {command.reason}"
         self._done |= {booking.item_seq for booking in bookings}
         return [self._entry(booking, control, command) for booking in bookings]
-
-    def _not_approved(self, command: Command) -> str | None:
-        """Why the approval doesn't stand. Its proposal is taken for given only if the journal holds that very one."""
-        proposed = command.proposed
-        known = self.index.known_event(join_key("payhook", proposed.command_id, proposed.action))
-        if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
-            return f"no proposal {proposed.command_id} with these bookings, this proposer and this reason was received"
-        if proposed.actor.casefold().strip() == command.actor.casefold().strip():
-            return f"{command.actor} proposed it: another person must approve it"
-        return None
 
     def _bookings(self, command: Command) -> tuple[list[JournalRow], list[str]]:
         """The booked rows of a command's targets, and of each that isn't one why."""
@@ -101,9 +89,3 @@ class Reversals:
         row.cause_seq, row.actor = control.seq, command.actor
         row.reason = f"{command.proposal.reason} (proposed by {command.proposal.actor})"
         return Item(row, b"", new=False, cause=control)
-
-
-def _told(refusals: Sequence[str]) -> str:
-    more = len(refusals) - REFUSALS_TOLD_MAX
-    told = "; ".join(refusals[:REFUSALS_TOLD_MAX])
-    return f"refused: {told}" + (f"; and {more} more" if more > 0 else "") if refusals else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hypothesis import strategies as st
@@ -55,13 +55,20 @@ def histories(draw: st.DrawFn, size_max: int = 30) -> list[JournalRow]:
     for seq, step in enumerate(draw(st.lists(steps, min_size=1, max_size=size_max)), 1):
         firsts = [one for one in rows if one.first]
         of = firsts[step.of % len(firsts)] if step.of is not None and firsts else None
-        rows.append(_new(seq, step, len(firsts)) if of is None else _later(seq, step, of))
+        rows.append(_new(seq, step, len(firsts), _purged(rows)) if of is None else _later(seq, step, of))
     stamped(rows, 1, 1)
     return rows
 
 
-def _new(seq: int, step: Step, offset: int) -> JournalRow:
+def _purged(rows: Sequence[JournalRow]) -> set[str]:
+    return {one.event_key for one in rows if one.decision is Decision.PURGED and one.event_key is not None}
+
+
+def _new(seq: int, step: Step, offset: int, purged: set[str]) -> JournalRow:
+    """A purged event's key stays held: what comes under it again is a duplicate or a conflict."""
     dead_conflict = step.decision is Decision.DEAD and step.conflict
+    if f"stripe:evt_{step.event}:x" in purged and not dead_conflict:
+        step = replace(step, decision=Decision.DUPLICATE)
     return row(
         seq,
         offset,

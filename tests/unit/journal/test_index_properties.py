@@ -128,6 +128,7 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
         )
         assert [item.row.item_seq for item in index.due(NOW, 100)] == [seq for _, seq in due]
         _keys_are_right(index, rows)
+        _people_acted(index, rows)
         index.close()
 
     in_a_folder(check)
@@ -151,24 +152,31 @@ def _passed_over(rows: Sequence[JournalRow], entity: str) -> tuple[list[int], Li
 
 
 def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
-    events: dict[str, tuple[str, int]] = {}
+    events: dict[str, tuple[str, int, bool]] = {}
     conflicts: set[tuple[str, str]] = set()
     facts: dict[str, str] = {}
-    for row in rows:
+    for row, before in _with_what_was_open(rows):
         if row.decision is Decision.APPLIED and row.fact_key is not None:
             facts[row.fact_key] = row.fact_sha256 or ""
-        if not row.first or row.event_key is None or row.decision is Decision.DUPLICATE:
+        if row.event_key is None:
             continue
-        if row.error_class == "EventConflict":
-            conflicts.add((row.event_key, row.content_sha256 or ""))
-        else:
-            events[row.event_key] = (row.content_sha256 or "", row.content_version or 0)
+        key, held = row.event_key, (row.content_sha256 or "", row.content_version or 0)
+        was_other_content = before is not None and before.error_class == "EventConflict"
+        if row.first and row.error_class == "EventConflict":
+            conflicts.add((key, held[0]))
+        elif row.first and row.decision is not Decision.DUPLICATE:
+            events[key] = (*held, False)
+        elif before is not None and row.decision is Decision.PURGED and not was_other_content:
+            events[key] = (*held, True)
+            conflicts.add((key, held[0]))
+        elif was_other_content and row.decision is Decision.REPLAYED and key in events and events[key][2]:
+            events[key] = (*held, False)
     for number in range(6):
         key = f"stripe:evt_{number}:x"
         known = index.known_event(key)
-        told = None if known is None else (known.content8.hex(), known.content_version)
+        told = None if known is None else (known.content8.hex(), known.content_version, known.purged)
         wanted = events.get(key)
-        assert told == (None if wanted is None else (wanted[0][:16], wanted[1]))
+        assert told == (None if wanted is None else (wanted[0][:16], *wanted[1:]))
         for text in range(4):
             sha256 = sha(f"content {text}")
             assert index.known_conflict(key, sha256) == ((key, sha256) in conflicts)
@@ -177,6 +185,34 @@ def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
         wanted_fact = facts.get(f"fact-{number}")
         assert (fact and fact.fact8.hex()) == (wanted_fact and wanted_fact[:16])
     assert index.event_count() == len(events)
+
+
+def _with_what_was_open(rows: Sequence[JournalRow]) -> Iterator[tuple[JournalRow, JournalRow | None]]:
+    """Each row, and its item's row before it where that left it open."""
+    last: dict[int, JournalRow] = {}
+    for row in rows:
+        before = last.get(row.item_seq)
+        yield row, before if before is not None and _is_open(before) else None
+        last[row.item_seq] = row
+
+
+def _is_open(row: JournalRow) -> bool:
+    return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
+
+
+def _people_acted(index: Index, rows: Sequence[JournalRow]) -> None:
+    """Closed heads by entity, and how often each open item was replayed since it was opened."""
+    closed: dict[str, list[tuple[int, int]]] = {}
+    replays: dict[int, int] = {}
+    for row, before in _with_what_was_open(rows):
+        counted = replays.get(row.item_seq, 0) if before is not None else 0
+        replays[row.item_seq] = counted + (row.decision is Decision.REPLAYED)
+        if before is not None and before.blocking and row.decision in (Decision.PURGED, Decision.RESOLVED):
+            closed.setdefault(row.entity_key or "", []).append((row.item_seq, row.seq))
+    for entity in {row.entity_key or "" for row in rows}:
+        # Of an item that was opened again the last closing counts.
+        assert index.closed_heads(entity) == sorted(dict(closed.get(entity, [])).items())
+    assert all(item.replays == replays[item.row.item_seq] for item in index.open_items())
 
 
 @settings(max_examples=25, deadline=None)

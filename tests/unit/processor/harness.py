@@ -13,7 +13,7 @@ import pyarrow as pa
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
-from core.money import Money
+from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.commands import Command, Target, encode
 from journal.index import Index
@@ -22,6 +22,7 @@ from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
+from processor.decide.rereads import Outgoing
 from processor.judge.classify import Classifier
 from processor.judge.retry import parse_policy
 from processor.run.execute import Results
@@ -184,10 +185,17 @@ class ListDeadLetters:
 
 
 class Same:
-    """An adapter whose content hash is the body's."""
+    """An adapter whose content hash is the body's, and whose money is what the test says of a body."""
+
+    def __init__(self) -> None:
+        self.facts: dict[bytes, MoneyFact] = {}
 
     def content_sha256(self, body: bytes, version: int) -> str:
         return hashlib.sha256(body).hexdigest()
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        """What the test said of the body (`Engine.worth`)."""
+        return self.facts.get(body)
 
 
 class Engine:
@@ -203,10 +211,14 @@ class Engine:
         self.rules = StreamRules(
             "ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0
         )
+        self.adapter = Same()
+        self.adapters: dict[str, object] = {"stripe": self.adapter}
+        self.kafka_is_down = ""
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
         self._pending: list[dict[str, object]] = []
+        self._published: list[tuple[bytes, list[tuple[str, bytes]]]] = []
         self.start()
 
     def start(self, *, keeps_index: bool = False) -> None:
@@ -240,11 +252,12 @@ class Engine:
             [],
             self.dead_letters,
             InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is not DeadHead.CONTINUE),  # type: ignore[arg-type]
-            {"stripe": Same()},
+            self.adapters,  # type: ignore[arg-type]
             self.clock,
             self.folder / "trying.json",
             jitter=lambda: 0.0,
             rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
+            republish=self._republish,
         )
 
     def post(
@@ -299,12 +312,26 @@ class Engine:
         )
         self._offsets[topic] += 1
 
+    def _republish(self, events: Sequence[Outgoing]) -> str | None:
+        """What the engine publishes comes in again with the next batch."""
+        if not self.kafka_is_down:
+            for event, headers in events:
+                self._published.append((event.body, headers))
+        return self.kafka_is_down or None
+
     def batch(self) -> list[JournalRow]:
         """Decides what is pending and due; returns the new rows."""
         before = len(self.journal.rows)
         self.batches.run(table(self._pending))
         self._pending.clear()
+        self.arrive()
         return self.journal.rows[before:]
+
+    def arrive(self) -> None:
+        """What was published is in Kafka, whatever became of the batch."""
+        for body, headers in self._published:
+            self.send(EVENTS, body, headers)
+        self._published.clear()
 
     def advance(self, seconds: float) -> list[JournalRow]:
         self.clock.advance(seconds)

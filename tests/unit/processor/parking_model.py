@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from dlq.commands import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import Call
 
@@ -23,7 +24,9 @@ class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``head`` is the event
-    with which it died. ``version`` counts its rows.
+    with which it died. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: it was open
+    when an earlier one that held it back was closed. ``is_changed``: its content isn't the first one's of its key; it
+    becomes an event like others when it is replayed, once the first was purged.
     """
 
     key: str
@@ -37,6 +40,9 @@ class Event:
     out_of_order: bool = False
     head: Event | None = None
     version: int = 0
+    replays: int = 0
+    saw_closed: bool = False
+    is_changed: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -59,13 +65,33 @@ class Event:
         self.version += 1
 
 
+@dataclass(frozen=True)
+class Order:
+    """A command about events as they were seen: each with its version then."""
+
+    action: str
+    targets: tuple[tuple[Event, int], ...]
+    mode: ReplayMode = ReplayMode.ALONE
+    in_place: bool = False
+    interval_s: int = 0
+    force: bool = False
+
+
 @dataclass
 class Model:
-    """Every event of every entity, in Kafka's order. ``drain_max`` as in the engine's rules."""
+    """Every event of every entity, in Kafka's order. ``drain_max`` and ``replays_max`` as in the engine's rules.
+
+    ``free`` are keys whose event was purged, and which no other content has taken.
+    """
 
     policy: DeadHead
     drain_max: int
+    replays_max: int = 5
     entities: dict[str, list[Event]] = field(default_factory=dict)
+    free: set[str] = field(default_factory=set)
+    before: dict[Event, int] = field(default_factory=dict)
+    open_before: set[Event] = field(default_factory=set)
+    closed_heads: list[list[Event]] = field(default_factory=list)
 
     @property
     def followers_die(self) -> bool:
@@ -87,23 +113,101 @@ class Model:
             else:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
 
-    def replay(self, targets: Sequence[tuple[Event, int]], now: datetime, before: dict[Event, int]) -> None:
-        """A command about events as they were seen (version), decided after the batch's events.
+    def begins_batch(self) -> None:
+        """Remembers what the index knows while commands are decided."""
+        self.before = {event: event.version for event in self.events()}
+        self.open_before = {event for event in self.events() if event.is_open}
+        self.closed_heads: list[list[Event]] = []
 
-        ``before``: every event's version before the batch.
-        """
-        for event, seen in sorted(targets, key=lambda target: target[0].order):
-            mine = next(events for events in self.entities.values() if event in events)
-            heads = [
-                one
-                for one in mine
-                if one.order < event.order and one.is_dead and one.holds and one.version == before.get(one)
-            ]
-            if event.version != seen or not event.is_dead or (self.followers_die and heads):
+    def replay(self, order: Order, now: datetime) -> None:
+        """A command about events as they were seen, decided after the batch's events."""
+        targets = sorted(order.targets, key=lambda target: target[0].order)
+        if order.mode is ReplayMode.WITH_FOLLOWERS:
+            accepted = [event for group in self._groups(targets) for event in self._with_followers(group, order)]
+            accepted.sort(key=lambda event: event.order)
+            for event in accepted:
+                self._replayed(event, now)
+        else:
+            accepted = []
+            for event, seen in targets:
+                if self._may_be_replayed(event, seen, order, set()):
+                    self._replayed(event, now)
+                    accepted.append(event)
+        for number, event in enumerate(accepted):
+            event.due = now + number * timedelta(seconds=order.interval_s)
+
+    def close(self, order: Order) -> None:
+        """A purge or a resolve of events as they were seen."""
+        for event, seen in order.targets:
+            tried = event.is_dead or (event.state != "replayed" and event.attempt > 0)
+            if event not in self.open_before or event.version != seen or not tried:
                 continue
-            placed = event.holds or (event.died and not event.out_of_order and not was_passed(event, mine))
-            event.becomes("replayed", due=now, holds=placed)
-            event.attempt, event.out_of_order = 0, event.out_of_order or not placed
+            mine = self._entity_of(event)
+            if event.holds:
+                self.closed_heads.append(mine)
+                for other in mine:
+                    other.saw_closed |= other.is_open and other.order > event.order
+            if order.action == "purge" and event.kind == "event":
+                self.free.add(event.key)
+            event.becomes("purged" if order.action == "purge" else "resolved")
+
+    def release(self, now: datetime) -> None:
+        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's."""
+        for mine in self.closed_heads:
+            head = next((event for event in mine if event.is_open and event.holds), None)
+            if head is not None and head.state == "parked" and head.due is None:
+                head.due = now
+                head.version += head.version == self.before.get(head)
+
+    def _entity_of(self, event: Event) -> list[Event]:
+        return next(events for events in self.entities.values() if event in events)
+
+    def _groups(self, targets: Sequence[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
+        """By entity, without those that were closed before: these are nobody's followers."""
+        mine = [[target for target in targets if target[0] in events] for events in self.entities.values()]
+        return [still for group in mine if (still := [one for one in group if one[0] in self.open_before])]
+
+    def _with_followers(self, group: Sequence[tuple[Event, int]], order: Order) -> list[Event]:
+        events = {event for event, _ in group}
+        first = min(event.order for event in events)
+        followers = {one for one in self._entity_of(group[0][0]) if one.order > first and one.is_dead}
+        if any(one.kind == "event" for one in followers - events):
+            return []
+        ahead: set[Event] = set()
+        for event, seen in group:
+            if not self._may_be_replayed(event, seen, order, ahead):
+                return []
+            ahead.add(event)
+        return [event for event, _ in group]
+
+    def _may_be_replayed(self, event: Event, seen: int, order: Order, ahead: set[Event]) -> bool:
+        """``ahead`` are replayed with it, before it."""
+        mine = self._entity_of(event)
+        heads = [
+            one
+            for one in mine
+            if one.order < event.order and one.is_dead and one.holds and one.version == self.before.get(one)
+        ]
+        if event not in self.open_before or event.version != seen or not event.is_dead:
+            return False
+        if (self.followers_die and set(heads) - ahead) or (event.kind == "conflict" and event.key not in self.free):
+            return False
+        placed = self._is_placed(event)
+        if (placed and order.mode is ReplayMode.SUPERSEDED) or (not placed and order.in_place):
+            return False
+        return order.force or event.replays < self.replays_max
+
+    def _is_placed(self, event: Event) -> bool:
+        return event.holds or (not event.out_of_order and not was_passed(event, self._entity_of(event)))
+
+    def _replayed(self, event: Event, now: datetime) -> None:
+        placed = self._is_placed(event)
+        if event.kind == "conflict":
+            event.kind = "event"
+            self.free.discard(event.key)
+        event.becomes("replayed", due=now, holds=placed)
+        event.attempt, event.out_of_order = 0, event.out_of_order or not placed
+        event.replays += 1
 
 
 def was_passed(event: Event, of_entity: Sequence[Event]) -> bool:
@@ -190,7 +294,7 @@ class Walk:
         else:
             assert self.calls, f"{event.key} should have been called"
             call = self.calls.pop(0)
-            previous_dead = any(other.died for other in self.events if other.order < event.order)
+            previous_dead = event.saw_closed or any(other.died for other in self.events if other.order < event.order)
             assert (call.event_key, call.previous_dead) == (event.key, previous_dead)
             self._came_of(event, call.outcome)
         if event.is_open and event.holds:

@@ -115,14 +115,15 @@ def test_replayed_poison_dies_again_and_is_never_handled(engine):
     assert engine.handler.calls == []
 
 
-def test_a_replayed_conflict_dies_again_while_the_first_content_holds_the_key(engine):
+def test_a_conflict_is_not_replayed_while_the_first_content_holds_the_key(engine):
     key = engine.post("evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
     engine.command(2, 2)
-    engine.batch()
+    row = engine.batch()[-1]
     engine.advance(0)
-    assert engine.decisions(key) == ["applied", "dead", "replayed", "dead"]
+    assert "purge the first copy" in row.reason
+    assert engine.decisions(key) == ["applied", "dead"]
     assert engine.handler.calls == [key]
 
 

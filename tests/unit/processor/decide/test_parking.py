@@ -1,9 +1,10 @@
-"""Any interleaving of arrivals, failures, restarts and replays does what a plain model says, and loses nothing."""
+"""Any interleaving of arrivals, failures, restarts and orders does what a plain model says, and loses nothing."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
+from dlq.commands import Command, Place, ReplayMode, Target, encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
-from tests.unit.processor.harness import EVENTS, Crash, Down, Engine, Stuck, booked, ignored
-from tests.unit.processor.parking_model import HELD_S, Event, Model
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored
+from tests.unit.processor.parking_model import HELD_S, Event, Model, Order
 
 ENTITIES = st.sampled_from(["e1", "e1", "e1", "e2"])
 TRIES = st.sampled_from(
@@ -41,6 +43,16 @@ TRIES = st.sampled_from(
 
 CRASHES = st.sampled_from(["", "", "", "", "before", "after"])
 RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
+ORDERS = st.tuples(
+    st.sampled_from(["replay", "replay", "replay", "purge", "resolve"]),
+    st.sets(st.integers(0, 5), min_size=1, max_size=3),
+    st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS, ReplayMode.SUPERSEDED]),
+    st.sampled_from([False, False, True]),
+    st.sampled_from([0, 0, 3]),
+    st.sampled_from([False, False, True]),
+)
+"""What is ordered: the act, which of the events, and how a replay is to run."""
+
 SECONDS = st.sampled_from([0, 0, 1, 2, 4, 20])
 DUE_MAX = 1_000
 ROUNDS_MAX = 80
@@ -70,13 +82,16 @@ class Parking(RuleBasedStateMachine):
     @initialize(
         policy=st.sampled_from(list(DeadHead)),
         drain_max=st.sampled_from([1, 2, 3, 100]),
+        replays_max=st.sampled_from([1, 2, 5]),
     )
-    def begins(self, policy: DeadHead, drain_max: int) -> None:
+    def begins(self, policy: DeadHead, drain_max: int, replays_max: int) -> None:
         self.folder = tempfile.mkdtemp()
         self.engine = Engine(Path(self.folder), dead_head=policy, drain_per_entity_max=drain_max)
-        self.model = Model(policy, drain_max)
+        self.engine.rules = replace(self.engine.rules, replays_max=replays_max)
+        self.engine.start()
+        self.model = Model(policy, drain_max, replays_max)
         self.sent: list[tuple[str, Event]] = []
-        self.commands: list[list[tuple[Event, int]]] = []
+        self.commands: list[Order] = []
         self.bodies: list[tuple[str, str]] = []
         self.offset = 0
         self.fresh = 0
@@ -91,7 +106,7 @@ class Parking(RuleBasedStateMachine):
     @rule(
         arriving=st.lists(st.tuples(ENTITIES, TRIES), max_size=4),
         again=st.none() | st.tuples(st.integers(0, 50), st.booleans()),
-        replayed=st.just(frozenset()) | st.sets(st.integers(0, 5), max_size=3),
+        orders=st.just([]) | st.lists(ORDERS, max_size=2),
         seconds=SECONDS,
         crash=CRASHES,
         restart=RESTARTS,
@@ -100,7 +115,7 @@ class Parking(RuleBasedStateMachine):
         self,
         arriving: list[tuple[str, list[str]]],
         again: tuple[int, bool] | None,
-        replayed: set[int],
+        orders: list[tuple[str, set[int], ReplayMode, bool, int, bool]],
         seconds: float,
         crash: str,
         restart: str,
@@ -112,8 +127,8 @@ class Parking(RuleBasedStateMachine):
             self._arrives(entity, words)
         if again is not None and self.bodies:
             self._arrives_again(*again)
-        dead = [event for event in self.model.events() if event.is_dead]
-        self._replay([event for number, event in enumerate(dead) if number in replayed])
+        for order in orders:
+            self._order(*order)
         self.engine.clock.advance(seconds)
         self.engine.journal.crash = crash
         crashed = self._batch()
@@ -135,21 +150,39 @@ class Parking(RuleBasedStateMachine):
     def _arrives_again(self, which: int, changed: bool) -> None:
         event_id, entity = self.bodies[which % len(self.bodies)]
         everything = self.model.events() + [event for _, event in self.sent]
-        known = any(event.kind == "conflict" and event.key == _key(event_id) for event in everything)
+        known = any(event.is_changed and event.key == _key(event_id) for event in everything)
         kind = "conflict" if changed and not known else "duplicate"
         self._send(event_id, entity, "changed" if changed else "", kind)
 
     def _send(self, event_id: str, entity: str, content: str, kind: str) -> str:
         key = self.engine.post(event_id, entity, content)
-        self.sent.append((entity, Event(key, self.offset, kind)))  # type: ignore[arg-type]
+        event = Event(key, self.offset, kind, is_changed=kind == "conflict")  # type: ignore[arg-type]
+        self.sent.append((entity, event))
         self.offset += 1
         return key
 
-    def _replay(self, dead: list[Event]) -> None:
-        if dead:
-            targets = [(self._last(event).item_seq, self._last(event).seq) for event in dead]
-            self.engine.replay(targets, f"c{len(self.engine.journal.rows)}-{len(self.commands)}")
-            self.commands.append([(event, event.version) for event in dead])
+    def _order(
+        self, action: str, which: set[int], mode: ReplayMode, in_place: bool, interval_s: int, force: bool
+    ) -> None:
+        """What can be replayed are dead events; what is to be closed may be any that is open."""
+        events = [event for event in self.model.events() if event.is_dead or (action != "replay" and event.is_open)]
+        chosen = tuple((event, event.version) for number, event in enumerate(events) if number in which)
+        if not chosen:
+            return
+        how = Order(action, chosen)
+        if action == "replay":
+            in_place = in_place and mode is not ReplayMode.SUPERSEDED
+            how = Order(action, chosen, mode, in_place, interval_s, force)
+        self._send_order(how)
+
+    def _send_order(self, how: Order) -> None:
+        targets = tuple(Target(self._last(event).item_seq, self._last(event).seq) for event, _ in how.targets)
+        number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
+        expects = Place.IN_PLACE if how.in_place else None
+        replay = (None, how.mode, how.interval_s * 1_000_000, expects, how.force) if how.action == "replay" else ()
+        command = Command(number, "ledger", how.action, targets, "ada", "mended", NOW, *replay)
+        self.engine.send(CONTROL, encode(command), [])
+        self.commands.append(how)
 
     def _batch(self) -> bool:
         """One batch, or a probe where the stream is blocked, in the engine and in the model; whether it crashed."""
@@ -167,15 +200,19 @@ class Parking(RuleBasedStateMachine):
             crashed = True
         if crashed and len(engine.journal.rows) == rows:
             return True
-        before = {event: event.version for event in self.model.events()}
-        commands: list[list[tuple[Event, int]]] = []
+        self.model.begins_batch()
+        commands: list[Order] = []
         if not is_probe:
             for entity, event in self.sent:
                 self.model.entities.setdefault(entity, []).append(event)
             commands, self.sent, self.commands = self.commands, [], []
         self.model.batch(now, list(engine.handler.log), probe_s, 1 if is_probe else DUE_MAX)
-        for targets in commands:
-            self.model.replay(targets, now, before)
+        for order in commands:
+            if order.action == "replay":
+                self.model.replay(order, now)
+            else:
+                self.model.close(order)
+        self.model.release(now)
         if not crashed:
             self._agrees()
         return crashed
@@ -224,7 +261,9 @@ class Parking(RuleBasedStateMachine):
         self.engine.handler.script.clear()
         for _ in range(ROUNDS_MAX):
             if self.sent or self.commands or any(self._is_left(event) for event in self.model.events()):
-                self._replay([event for event in self.model.events() if event.is_dead and self._is_left(event)])
+                left = [event for event in self.model.events() if event.is_dead and self._is_left(event)]
+                if left:
+                    self._send_order(Order("replay", tuple((event, event.version) for event in left), force=True))
                 self.engine.clock.advance(60)
                 self._batch()
         assert not [event.key for event in self.model.events() if self._is_left(event)], "these never ended"
@@ -237,10 +276,13 @@ class Parking(RuleBasedStateMachine):
     def _applied_once_and_in_order(self) -> None:
         """A row that says ``out_of_order`` comes after a later one of its entity, and no other row does."""
         applied: dict[str, list[int]] = {}
+        keys: set[str | None] = set()
         for row in self.engine.journal.rows:
             if row.decision.value == "applied":
                 before = applied.setdefault(row.entity_key or "", [])
                 assert row.item_seq not in before
+                assert row.event_key not in keys, "two contents of one key took effect"
+                keys.add(row.event_key)
                 assert row.out_of_order == any(other > row.item_seq for other in before)
                 before.append(row.item_seq)
 

@@ -102,7 +102,7 @@ def test_an_approval_of_other_bookings_than_were_proposed_is_refused(engine: Eng
     forged = Command(wanted.command_id, "ledger", wanted.action, (second,), wanted.actor, wanted.reason, wanted.at)
     (row,) = give(engine, approve(forged, "bob", "checked", NOW))
     assert row.decision is Decision.IGNORED
-    assert "with these bookings" in str(row.reason)
+    assert "with these items" in str(row.reason)
 
 
 def test_an_approval_that_names_another_proposer_is_refused(engine: Engine) -> None:

@@ -1,0 +1,227 @@
+"""What an order would do to each of its items, by the index: the processor decides by it, a dry run tells it before.
+
+What a forecast says is what happens, or the item is refused: nothing lies between the two but the rows that were
+decided meanwhile, and of an item that got one the order is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from core.decision import Decision
+from dlq.command import Command, Place, ReplayMode, Target
+from journal.index import KnownEvent
+from journal.index_changes import Line
+from journal.open_item import OpenItem, is_conflict, is_other_content
+from journal.schema import JournalRow
+
+ENTITY_ITEMS_MAX = 10_000
+"""Open items of one entity that are looked through for followers."""
+
+
+class Lookup(Protocol):
+    """What is asked of the index (`journal.index.Index`; a read-only one will do for a dry run)."""
+
+    def open_item(self, item_seq: int) -> OpenItem | None: ...
+    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
+    def of_entity(self, entity_key: str) -> Iterator[int]: ...
+    def line(self, entity_key: str) -> Line | None: ...
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRules:
+    """A stream's. ``die_with_it``: followers die with their dead head. ``replays_max``: see `DlqSettings`."""
+
+    die_with_it: bool
+    replays_max: int
+
+
+@dataclass(slots=True)
+class Meanwhile:
+    """What the batch itself has decided before the order: the index doesn't know it yet.
+
+    ``moved`` are items with a row in it; ``applied`` the highest applied item by entity; ``died`` items by entity;
+    ``replayed`` items; ``freed`` event keys whose holder was purged, ``taken`` those that another content took over.
+    """
+
+    moved: set[int] = field(default_factory=set)
+    applied: dict[str, int] = field(default_factory=dict)
+    died: dict[str, list[int]] = field(default_factory=dict)
+    replayed: set[int] = field(default_factory=set)
+    freed: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Of one target. ``refusal`` says why nothing would happen to it; None: it would be done.
+
+    ``in_place``: a replay would run before all that came later of its entity; else behind what was applied since.
+    """
+
+    target: Target
+    item: OpenItem | None
+    refusal: str | None
+    in_place: bool = False
+
+
+def judge_replay(
+    command: Command, index: Lookup, rules: ReplayRules, meanwhile: Meanwhile | None = None
+) -> list[Judged]:
+    """What a replay would come to, in the order in which its items would run: heads before their followers.
+
+    ``meanwhile`` takes in what is accepted.
+    """
+    judge = _ReplayJudge(command, index, rules, meanwhile or Meanwhile())
+    targets = sorted(command.targets, key=lambda target: target.item_seq)
+    if command.mode is not ReplayMode.WITH_FOLLOWERS:
+        return [judge.accept(judge.judge(target)) for target in targets]
+    return judge.by_entity(targets)
+
+
+def judge_closing(command: Command, index: Lookup, meanwhile: Meanwhile | None = None) -> list[Judged]:
+    """What a purge or a resolve would come to, whoever must approve it. Changes nothing of ``meanwhile``."""
+    known = meanwhile or Meanwhile()
+    targets = sorted(command.targets, key=lambda target: target.item_seq)
+    return [_judge_one_closing(target, index, known) for target in targets]
+
+
+def _judge_one_closing(target: Target, index: Lookup, meanwhile: Meanwhile) -> Judged:
+    found = index.open_item(target.item_seq)
+    refusal = _not_as_seen(target, found, meanwhile)
+    if refusal is None and found is not None:
+        refusal = _not_to_be_closed(found.row)
+    return Judged(target, found, refusal)
+
+
+def _not_to_be_closed(row: JournalRow) -> str | None:
+    """A person closes what failed: dead, or tried in vain and waiting for its next try. Anything else may yet succeed
+    by itself."""
+    if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and row.attempt > 0):
+        return None
+    if row.decision is Decision.REPLAYED:
+        return f"item {row.item_seq} is being replayed: see what comes of it first"
+    return f"item {row.item_seq} is {row.decision.value} and was never tried: what it waits for needs the act"
+
+
+def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -> str | None:
+    number = target.item_seq
+    if found is None:
+        return f"item {number} is not open"
+    if number in meanwhile.moved or found.last_seq != target.seen_seq:
+        return f"item {number} has moved on since row {target.seen_seq}; look again"
+    return None
+
+
+@dataclass(slots=True)
+class _ReplayJudge:
+    command: Command
+    index: Lookup
+    rules: ReplayRules
+    meanwhile: Meanwhile
+
+    def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
+        """Of each entity all targets or none."""
+        groups: dict[str, list[Target]] = {}
+        for target in targets:
+            found = self.index.open_item(target.item_seq)
+            # One that isn't open has no entity to be seen in: it is refused by itself.
+            entity = f"={target.item_seq}" if found is None else found.row.entity_key or ""
+            groups.setdefault(entity, []).append(target)
+        told = [one for entity, group in groups.items() for one in self._whole(entity, group)]
+        return sorted(told, key=lambda one: one.target.item_seq)
+
+    def _whole(self, entity: str, targets: Sequence[Target]) -> list[Judged]:
+        before = set(self.meanwhile.replayed)
+        told: list[Judged] = []
+        for target in targets:
+            told.append(self.judge(target))
+            self.meanwhile.replayed.add(target.item_seq)
+        self.meanwhile.replayed = before
+        refused = next((one for one in told if one.refusal is not None), None)
+        why = refused.refusal if refused is not None else self._follower_left_out(entity, targets)
+        if why is None:
+            return [self.accept(one) for one in told]
+        return [
+            Judged(one.target, one.item, one.refusal or f"item {one.target.item_seq} goes with its followers: {why}")
+            for one in told
+        ]
+
+    def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> str | None:
+        """What is dead of the entity after the first target, and isn't named."""
+        first, named = targets[0].item_seq, {target.item_seq for target in targets}
+        left_out = [seq for seq in self.meanwhile.died.get(entity, ()) if seq > first and seq not in named]
+        seqs = list(islice(self.index.of_entity(entity), ENTITY_ITEMS_MAX + 1))
+        if len(seqs) > ENTITY_ITEMS_MAX:
+            return f"more than {ENTITY_ITEMS_MAX} events of its entity are open: replay them alone"
+        for seq in seqs:
+            if seq > first and seq not in named and seq not in self.meanwhile.moved:
+                item = self.index.open_item(seq)
+                if item is not None and item.row.decision is Decision.DEAD and not is_conflict(item.row):
+                    left_out.append(seq)
+        return f"item {min(left_out)} is dead behind it and isn't named; look again" if left_out else None
+
+    def accept(self, one: Judged) -> Judged:
+        if one.refusal is None and one.item is not None:
+            row = one.item.row
+            self.meanwhile.moved.add(row.item_seq)
+            self.meanwhile.replayed.add(row.item_seq)
+            if is_other_content(row):
+                self.meanwhile.taken.add(row.event_key or "")
+        return one
+
+    def judge(self, target: Target) -> Judged:
+        found = self.index.open_item(target.item_seq)
+        refusal = _not_as_seen(target, found, self.meanwhile)
+        if refusal is not None or found is None:
+            return Judged(target, found, refusal)
+        in_place = found.row.blocking or not self._is_passed(found.row)
+        return Judged(target, found, self._refusal(found, in_place=in_place), in_place)
+
+    def _refusal(self, found: OpenItem, *, in_place: bool) -> str | None:
+        row = found.row
+        number = row.item_seq
+        if row.decision is not Decision.DEAD:
+            return f"item {number} is {row.decision.value}, not dead"
+        if (head := self._dead_head_of(found)) is not None:
+            return f"item {number} would die with item {head}, which is dead before it: replay that one too"
+        if is_other_content(row) and not self._key_is_free(row.event_key or ""):
+            return f"item {number} is another content under a key that is held: purge the first copy, then replay this"
+        if self.command.mode is ReplayMode.SUPERSEDED and in_place:
+            return f"item {number} has its place still: replay it alone, and it runs there"
+        if self.command.expects is Place.IN_PLACE and not in_place:
+            return f"item {number} has lost its place to events of its entity that were applied since: look again"
+        if found.replays >= self.rules.replays_max and not self.command.force:
+            return f"item {number} was replayed {found.replays} times and died each time: mend its cause, then force it"
+        return None
+
+    def _dead_head_of(self, found: OpenItem) -> int | None:
+        """The item with which this one would die again."""
+        if not self.rules.die_with_it:
+            return None
+        for before in self.index.queue(found.row.entity_key or ""):
+            seq = before.row.item_seq
+            if seq >= found.row.item_seq:
+                return None
+            is_left = seq not in self.meanwhile.moved and seq not in self.meanwhile.replayed
+            if before.row.decision is Decision.DEAD and is_left:
+                return seq
+        return None
+
+    def _key_is_free(self, event_key: str) -> bool:
+        """Whether the content that held it was purged, and no other one has taken it since."""
+        if event_key in self.meanwhile.taken:
+            return False
+        known = self.index.known_event(event_key)
+        return event_key in self.meanwhile.freed or (known is not None and known.purged)
+
+    def _is_passed(self, row: JournalRow) -> bool:
+        """Whether a later event of its entity was applied since it died: its old place is gone."""
+        entity = row.entity_key or ""
+        line = self.index.line(entity)
+        applied = max(line.applied_upto if line is not None else 0, self.meanwhile.applied.get(entity, 0))
+        return row.out_of_order or applied > row.item_seq

@@ -1,0 +1,115 @@
+"""Purge and resolve: a person ends items for good. Much at once, or much money, takes two people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.decision import Decision
+from core.money import Money, MoneyFact
+from dlq.acceptance import Judged, Lookup, Meanwhile, judge_closing
+from dlq.commands import PROPOSE_PURGE, PURGE, Command
+from dlq.limits import AloneLimits
+from journal.open_item import OpenItem, is_other_content
+from processor.decide.admission import again
+from processor.decide.approvals import not_approved
+from processor.decide.intake import Item
+from processor.decide.told import told_of
+from providers.reconciled import reader_of
+
+
+class MoneyReader(Protocol):
+    """What an adapter says of an event's money."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
+
+
+@dataclass(slots=True)
+class Closings:
+    """Decides the purges and resolves of one batch. ``rows`` of what was closed come back; ``heads`` are those of
+    them that held back their entity."""
+
+    index: Lookup
+    adapters: Mapping[str, MoneyReader]
+    limits: AloneLimits
+    meanwhile: Meanwhile
+    closed: set[int] = field(default_factory=set)
+    heads: dict[str, Item] = field(default_factory=dict)
+
+    def propose(self, control: Item, command: Command) -> None:
+        """Takes a proposal down, or says why nothing could come of it. Nothing is closed."""
+        told = judge_closing(command, self.index, self.meanwhile)
+        possible = sum(one.refusal is None for one in told)
+        row, act = control.row, "purged" if command.action == PROPOSE_PURGE else "resolved"
+        row.decision = Decision.RESOLVED if possible else Decision.IGNORED
+        done = f"{possible} of {len(told)} proposed to be {act}, nothing is closed yet" if possible else ""
+        row.reason = told_of(done, _refusals(told), command.reason if possible else "")
+
+    def close(self, control: Item, command: Command) -> list[Item]:
+        """Each target by itself: one that can't be closed doesn't keep the others open."""
+        told = judge_closing(command, self.index, self.meanwhile)
+        possible = [one.item for one in told if one.refusal is None and one.item is not None]
+        refused = self._not_allowed(command, possible)
+        row = control.row
+        if refused is not None or not possible:
+            row.decision = Decision.IGNORED
+            row.reason = told_of("", [refused] if refused else _refusals(told))
+            return []
+        row.decision = Decision.PURGED if command.action == PURGE else Decision.RESOLVED
+        by = f", as {command.proposal.actor} proposed ({command.proposal.command_id})" if command.proposal else ""
+        row.reason = told_of(f"{len(possible)} of {len(told)} {row.decision.value}{by}", _refusals(told))
+        return [self._closed(item, control, command) for item in possible]
+
+    def _not_allowed(self, command: Command, items: Sequence[OpenItem]) -> str | None:
+        """Why this takes a second person, or why what the second one approves doesn't stand."""
+        if command.proposal is not None:
+            return not_approved(self.index, command)
+        remedy = f"have it proposed (propose_{command.action}) and approved by another person"
+        if len(command.targets) > self.limits.items_max:
+            return f"{len(command.targets)} items, and one person may close {self.limits.items_max} at a time: {remedy}"
+        for currency, amount_minor in sorted(self._amounts(items).items()):
+            most = self.limits.amount_minor_max(currency)
+            if most is not None and amount_minor > most:
+                told = f"{amount_minor} minor units of {currency}, and one person may close {most}"
+                return f"the items are of {told} at a time: {remedy}"
+        return None
+
+    def _amounts(self, items: Sequence[OpenItem]) -> Counter[str]:
+        """What the items' events moved, by currency. Those that no adapter can read count as nothing."""
+        amounts: Counter[str] = Counter()
+        for item in items:
+            money = self._money(item)
+            if money is not None:
+                amounts[money.currency] += abs(money.amount_minor)
+        return amounts
+
+    def _money(self, item: OpenItem) -> Money | None:
+        adapter, event_type = self.adapters.get(item.row.provider or ""), item.row.event_type or ""
+        if adapter is None:
+            return None
+        try:
+            fact = reader_of(adapter, event_type).money(item.body, event_type)
+        except Exception:  # poison, or an adapter's bug, is what may be closed here
+            return None
+        return fact.money if fact is not None else None
+
+    def _closed(self, found: OpenItem, control: Item, command: Command) -> Item:
+        item = again(found)
+        row = item.row
+        row.decision = control.row.decision
+        row.actor, row.reason, row.blocking = command.actor, command.reason, False
+        item.cause = control
+        self.meanwhile.moved.add(item.seq)
+        self.closed.add(item.seq)
+        if found.row.blocking:
+            self.heads[row.entity_key or ""] = item
+        if row.decision is Decision.PURGED and row.event_key is not None and not is_other_content(found.row):
+            self.meanwhile.freed.add(row.event_key)
+            self.meanwhile.taken.discard(row.event_key)
+        return item
+
+
+def _refusals(told: Sequence[Judged]) -> list[str]:
+    return [one.refusal for one in told if one.refusal is not None]

@@ -1,0 +1,90 @@
+"""Replayed poison: its adapter, mended since, reads it again, and what it holds is published as what it is.
+
+The events come in at the end of their topic, with their own keys, like anyone's: nothing is decided of them here. A
+crash between the publication and the commit publishes them once more, and the second copy is a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol, cast
+
+from core.decision import Decision, ErrorKind
+from core.errors import Unparseable
+from core.event import Dedupe, Event, Headers, Mode, to_headers
+from core.header_schema import quote_text
+from processor.decide.intake import Item
+from processor.decide.verdict import POISON_CLASS, die, park
+from processor.judge.classify import Failure
+from providers.port import Adapter
+from providers.reread import reread
+
+AGAIN_S = 5.0
+"""Until the next try where Kafka didn't take the events."""
+KEYS_TOLD_MAX = 5
+PER_BATCH_MAX = 500
+"""Events that arrive meanwhile wait for the batch: what is beyond is read in the next one."""
+REREAD_OF = "reread_of"
+"""Header of an event that was poison: the stream and the item, such as ``ledger/1041``."""
+
+Outgoing = tuple[Event, Headers]
+
+
+class Republish(Protocol):
+    """Puts events into the stream's own topic."""
+
+    def __call__(self, events: Sequence[Outgoing]) -> str | None:
+        """Returns once every replica has each of them, or says why not; then some may be there all the same."""
+
+
+@dataclass(slots=True)
+class Rereads:
+    """Decides what is taken up of poison in one batch. ``republish``: None where the stream reads no topic."""
+
+    stream: str
+    mode: Mode
+    adapters: Mapping[str, object]
+    republish: Republish | None
+    now: datetime
+    _read: list[tuple[Item, list[Event]]] = field(default_factory=list)
+
+    def settle(self, items: Sequence[Item]) -> None:
+        """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
+        for item in items[PER_BATCH_MAX:]:
+            park(item, "more poison is replayed than one batch reads again", self.now)
+        for item in items[:PER_BATCH_MAX]:
+            try:
+                self._read.append((item, self._events(item)))
+            except Unparseable as unreadable:
+                die(item, Failure(ErrorKind.NRE, POISON_CLASS, None, unreadable.problem, stack=""), blocking=False)
+        outgoing = [(event, self._headers(item, event)) for item, events in self._read for event in events]
+        problem = self.republish(outgoing) if outgoing and self.republish is not None else None
+        for item, events in self._read:
+            if problem is not None and events:
+                park(item, f"its events aren't published yet: {problem}"[:500], self.now + timedelta(seconds=AGAIN_S))
+            else:
+                item.row.decision, item.row.blocking, item.row.reason = Decision.RESOLVED, False, _told(events)
+
+    def _events(self, item: Item) -> list[Event]:
+        row = item.row
+        if self.republish is None:
+            raise Unparseable("this stream reads no topic that its events could be published to")
+        adapter = self.adapters.get(row.provider or "")
+        if not hasattr(adapter, "events"):
+            raise Unparseable(f"there is no adapter for {row.provider}")
+        return reread(cast(Adapter, adapter), item.body, cast(Mode, row.mode), row.tenant, row.zone)
+
+    def _headers(self, item: Item, event: Event) -> Headers:
+        received_at = item.row.received_at or self.now
+        headers = to_headers(event, received_at, Dedupe.DEFERRED)
+        return [*headers, (REREAD_OF, quote_text(f"{self.stream}/{item.seq}").encode())]
+
+
+def _told(events: Sequence[Event]) -> str:
+    if not events:
+        return "its adapter reads it now, and it holds no event"
+    keys = ", ".join(event.event_key for event in events[:KEYS_TOLD_MAX])
+    more = f" and {len(events) - KEYS_TOLD_MAX} more" if len(events) > KEYS_TOLD_MAX else ""
+    return f"its adapter reads it now; published as {keys}{more}"[:500]

@@ -1,0 +1,67 @@
+"""What replayed poison held goes to where the receiver would have put it, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from core.event import Dedupe, from_record, to_headers
+from ingest.publisher import producer_settings
+from load.webhooks import stripe_event
+from processor.source.republish import Republisher, republish_settings
+from providers import Request
+from providers.settings import ProvidersSettings
+from providers.stripe import StripeAdapter
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+PARTITIONS, EVENTS = 5, 12
+
+
+def test_an_event_that_is_published_anew_is_on_the_receivers_partition(
+    kafka_broker: str, make_topic: Callable[[str, int], str]
+) -> None:
+    topic = make_topic("payments.events", PARTITIONS)
+    adapter = StripeAdapter(ProvidersSettings())
+    events = [event for number in range(EVENTS) for event in adapter.events(Request(_body(number), ()), "live")]
+    receiver = Producer(producer_settings(kafka_broker, 10_000))
+    for event in events:
+        receiver.produce(topic, event.body, key=event.entity_key.encode(), headers=[("dedupe", b"claimed")])
+    assert receiver.flush(30) == 0
+    republish = Republisher(lambda: Producer(republish_settings(kafka_broker)), topic)
+    assert republish([(event, to_headers(event, NOW, Dedupe.DEFERRED)) for event in events]) is None
+    partitions: dict[bytes, list[int]] = {}
+    for message in _read(kafka_broker, topic, 2 * EVENTS):
+        partitions.setdefault(message.key() or b"", []).append(message.partition() or 0)
+        if len(message.headers() or []) > 1:
+            received = from_record(message.value(), message.headers() or [])
+            assert received.event in events
+            assert received.dedupe is Dedupe.DEFERRED
+    assert all(len(pair) == 2 and pair[0] == pair[1] for pair in partitions.values())
+    assert len({pair[0] for pair in partitions.values()}) > 1
+
+
+def _body(number: int) -> bytes:
+    return stripe_event(
+        f"evt_{number}",
+        "refund.created",
+        payment=f"pi_{number}",
+        account="acct_1",
+        amount_minor=500,
+        currency="EUR",
+        created=NOW,
+        object_id=f"re_{number}",
+    )
+
+
+def _read(bootstrap: str, topic: str, count: int) -> list[Message]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test"})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: list[Message] = []
+    while len(found) < count:
+        message = consumer.poll(10)
+        assert message is not None and message.error() is None
+        found.append(message)
+    consumer.close()
+    return found

@@ -1,0 +1,396 @@
+"""How a replay runs: alone, with followers, superseded, at a rate; and what it is refused for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision
+from core.work import MissingPredecessor
+from dlq.acceptance import ReplayRules, judge_replay
+from dlq.commands import Place, ReplayMode, Target
+from processor.settings import DeadHead
+from tests.unit.processor.harness import CONTROL, Engine, Stuck
+from tests.unit.processor.ordering import command, decided, last, order, target
+
+BUG = ZeroDivisionError("division by zero")
+
+
+def dying(engine: Engine, *ids: str, entity: str = "e1", times: int = 10**6) -> list[str]:
+    keys = []
+    for event_id in ids:
+        key = engine.post(event_id, entity)
+        engine.handler.fails(key, BUG, times=times)
+        keys.append(key)
+    engine.batch()
+    return keys
+
+
+def passing(tmp_path: Path) -> Engine:
+    """A stream whose followers go on past a dead head."""
+    return Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+
+
+def mended(engine: Engine) -> None:
+    engine.handler.script.clear()
+    engine.handler.calls.clear()
+
+
+# With followers
+
+
+def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    keys = dying(engine, "evt_1", "evt_2", "evt_3")
+    mended(engine)
+    row = order(engine, "replay", keys[2], keys[0], keys[1], mode=ReplayMode.WITH_FOLLOWERS, expects=Place.IN_PLACE)
+    engine.advance(0)
+    assert row.reason == "3 of 3 accepted"
+    assert engine.handler.calls == keys
+    assert not any(row.out_of_order for row in engine.journal.rows)
+
+
+def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    keys = dying(engine, "evt_1", "evt_2")
+    [other] = dying(engine, "evt_9", entity="e2")
+    late = engine.post("evt_3")
+    engine.batch()
+    row = order(engine, "replay", *keys, other, mode=ReplayMode.WITH_FOLLOWERS)
+    number = last(engine, late).item_seq
+    assert row.reason == (
+        f"1 of 3 accepted; refused: item 1 goes with its followers: item {number} is dead behind it and isn't named; "
+        f"look again; item 2 goes with its followers: item {number} is dead behind it and isn't named; look again"
+    )
+    assert [engine.decisions(key)[-1] for key in (*keys, late, other)] == ["dead"] * 3 + ["replayed"]
+
+
+def test_a_follower_that_dies_in_the_batch_of_the_order_counts_too(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    keys = dying(engine, "evt_1", "evt_2")
+    engine.post("evt_3")
+    row = order(engine, "replay", *keys, mode=ReplayMode.WITH_FOLLOWERS)
+    assert row.decision is Decision.IGNORED
+    assert "isn't named" in str(row.reason)
+
+
+def test_of_an_entity_with_one_that_moved_on_none_is_replayed(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    head, follower = dying(engine, "evt_1", "evt_2")
+    targets = [target(engine, head), target(engine, follower)]
+    order(engine, "replay", follower)
+    engine.advance(0)
+    command(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS)
+    row = decided(engine)
+    assert row.decision is Decision.IGNORED
+    moved = "item 2 has moved on since row 2; look again"
+    assert row.reason == f"0 of 2 accepted; refused: item 1 goes with its followers: {moved}; {moved}"
+    assert engine.decisions(head) == ["dead"]
+
+
+def test_what_a_person_closed_is_no_follower_any_more(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    head, follower = dying(engine, "evt_1", "evt_2")
+    targets = [target(engine, head), target(engine, follower)]
+    order(engine, "resolve", follower)
+    command(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS)
+    assert decided(engine).reason == "1 of 2 accepted; refused: item 2 is not open"
+
+
+def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    dying(engine, "evt_1")
+    engine.post("evt_1", content="changed")
+    engine.batch()
+    command(engine, "replay", Target(1, 1), mode=ReplayMode.WITH_FOLLOWERS)
+    assert decided(engine).reason == "1 of 1 accepted"
+
+
+# Superseded
+
+
+def test_what_was_passed_runs_behind_and_says_so(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [late] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    engine.batch()
+    mended(engine)
+    row = order(engine, "replay", late, mode=ReplayMode.SUPERSEDED)
+    engine.advance(0)
+    assert row.reason == "1 of 1 accepted"
+    assert engine.decisions(late) == ["dead", "replayed", "applied"]
+    assert last(engine, late).out_of_order
+
+
+def test_what_has_its_place_still_is_not_superseded(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    row = order(engine, "replay", key, mode=ReplayMode.SUPERSEDED)
+    assert row.reason == "0 of 1 accepted; refused: item 1 has its place still: replay it alone, and it runs there"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_was_passed_since_the_dry_run_is_refused_if_it_was_to_run_in_its_place(
+    tmp_path: Path, *, together: bool
+) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    if not together:
+        engine.batch()
+    row = order(engine, "replay", key, expects=Place.IN_PLACE)
+    assert "has lost its place to events of its entity that were applied since" in str(row.reason)
+    assert engine.decisions(key) == ["dead"]
+    assert order(engine, "replay", key).reason == "1 of 1 accepted"
+
+
+@pytest.mark.parametrize("policy", list(DeadHead))
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_forecast_by_the_index_is_what_happens(tmp_path: Path, policy: DeadHead, *, passed: bool) -> None:
+    engine = Engine(tmp_path, dead_head=policy)
+    [key] = dying(engine, "evt_1")
+    if passed:
+        engine.post("evt_2")
+        engine.batch()
+    given = command(engine, "replay", target(engine, key))
+    rows = len(engine.journal.rows)
+    [told] = judge_replay(given, engine.index, ReplayRules(policy is DeadHead.DIE_WITH_IT, 5))
+    assert len(engine.journal.rows) == rows
+    mended(engine)
+    decided(engine)
+    engine.advance(0)
+    assert told.refusal is None
+    assert told.in_place == (not last(engine, key).out_of_order)
+
+
+# Rate
+
+
+def test_a_rate_gives_each_accepted_item_its_own_time(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    keys = [dying(engine, f"evt_{number}", entity=f"e{number}")[0] for number in range(4)]
+    order(engine, "resolve", keys[1])
+    mended(engine)
+    decided_at = engine.clock.now()
+    command(engine, "replay", *(target(engine, key) for key in keys), interval_us=1_500_000)
+    decided(engine)
+    due = [last(engine, key).due_at for key in (keys[0], keys[2], keys[3])]
+    assert due == [decided_at + timedelta(seconds=1.5) * number for number in range(3)]
+    engine.advance(0)
+    assert engine.handler.calls == [keys[0]]
+    live = engine.post("evt_9", "e9")
+    engine.advance(1)
+    assert engine.handler.calls == [keys[0], live]
+    engine.advance(0.5)
+    engine.advance(1.5)
+    assert engine.handler.calls == [keys[0], live, keys[2], keys[3]]
+
+
+def test_a_large_command_leaves_room_for_live_events_in_each_batch(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    engine.rules = replace(engine.rules, due_per_batch_max=40)
+    engine.start()
+    for number in range(100):
+        key = engine.post(f"evt_{number}", f"e{number}")
+        engine.handler.script[key] = lambda _: [][0]
+    engine.batch()
+    engine.handler.script.clear()
+    command(engine, "replay", *(Target(number, number) for number in range(1, 101)))
+    assert len(engine.batch()) == 101
+    for taken, left in ((40, 60), (40, 20), (20, 0)):
+        live = engine.post(f"live_{left}", "live")
+        assert len(engine.advance(0)) == taken + 1
+        assert engine.decisions(live) == ["applied"]
+        assert engine.index.open_count() == left
+
+
+# The loop guard
+
+
+def replayed_in_vain(engine: Engine, key: str, times: int) -> None:
+    for _ in range(times):
+        assert order(engine, "replay", key).reason == "1 of 1 accepted"
+        engine.advance(0)
+
+
+@pytest.mark.parametrize("restart", ["", "index kept", "index lost"])
+def test_what_died_after_every_replay_is_replayed_only_by_force(tmp_path: Path, restart: str) -> None:
+    engine = Engine(tmp_path)
+    [key] = dying(engine, "evt_1")
+    replayed_in_vain(engine, key, 5)
+    if restart:
+        engine.start(keeps_index=restart == "index kept")
+    row = order(engine, "replay", key)
+    assert row.reason == (
+        "0 of 1 accepted; refused: item 1 was replayed 5 times and died each time: mend its cause, then force it"
+    )
+    mended(engine)
+    assert order(engine, "replay", key, force=True).reason == "1 of 1 accepted"
+    engine.advance(0)
+    assert engine.decisions(key)[-1] == "applied"
+
+
+def test_force_overrules_the_loop_guard_alone(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    engine.batch()
+    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE, force=True).reason)
+
+
+# Again, and what becomes of it
+
+
+def test_the_same_set_replayed_twice_takes_effect_once(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    keys = [dying(engine, f"evt_{number}", entity=f"e{number}")[0] for number in range(3)]
+    targets = [target(engine, key) for key in keys]
+    mended(engine)
+    command(engine, "replay", *targets)
+    decided(engine)
+    command(engine, "replay", *targets, actor="bob")
+    assert "0 of 3 accepted; refused: item 1 has moved on" in str(decided(engine).reason)
+    command(engine, "replay", *targets, actor="eve")
+    assert "0 of 3 accepted; refused: item 1 is not open" in str(decided(engine).reason)
+    assert [engine.decisions(key) for key in keys] == [["dead", "replayed", "applied"]] * 3
+    assert engine.handler.calls == keys
+
+
+def test_a_replayed_event_whose_fact_was_booked_meanwhile_says_which(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    first = engine.post("evt_1", "e1", fact="stripe:re_1:refund")
+    engine.handler.fails(first, BUG)
+    engine.batch()
+    engine.post("evt_2", "e2", fact="stripe:re_1:refund")
+    engine.batch()
+    mended(engine)
+    order(engine, "replay", first)
+    engine.advance(0)
+    row = last(engine, first)
+    assert (row.decision, row.reason) == (
+        Decision.DUPLICATE_FACT,
+        "stripe:re_1:refund was applied under another event key",
+    )
+    assert engine.handler.calls == []
+
+
+# Other content under one key
+
+
+def conflict(engine: Engine) -> str:
+    """A dead event, and other content under its key; the second's item is the last of the key."""
+    [key] = dying(engine, "evt_1")
+    engine.post("evt_1", content="better")
+    engine.batch()
+    assert last(engine, key).error_class == "EventConflict"
+    return key
+
+
+@pytest.mark.parametrize("restart", ["", "index kept", "index lost"])
+def test_other_content_is_applied_once_the_first_is_purged(tmp_path: Path, restart: str) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    refused = order(engine, "replay", key)
+    assert refused.reason == (
+        "0 of 1 accepted; refused: item 2 is another content under a key that is held: purge the first copy, then "
+        "replay this"
+    )
+    mended(engine)
+    command(engine, "purge", Target(1, 1))
+    assert decided(engine).reason == "1 of 1 purged"
+    if restart:
+        engine.start(keeps_index=restart == "index kept")
+    assert order(engine, "replay", key).reason == "1 of 1 accepted"
+    if restart:
+        engine.start(keeps_index=restart == "index kept")
+    engine.advance(0)
+    assert engine.decisions(key) == ["dead", "dead", "purged", "replayed", "applied"]
+    assert not last(engine, key).out_of_order
+    for content in ("", "better"):
+        engine.post("evt_1", content=content)
+    engine.batch()
+    assert engine.decisions(key)[-2:] == ["duplicate", "duplicate"]
+
+
+def test_purge_and_replay_of_the_other_content_in_one_batch(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    better = target(engine, key)
+    mended(engine)
+    command(engine, "purge", Target(1, 1))
+    command(engine, "replay", better)
+    assert decided(engine).reason == "1 of 1 accepted"
+    engine.start(keeps_index=False)
+    engine.advance(0)
+    assert last(engine, key).decision is Decision.APPLIED
+
+
+def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    second = target(engine, key)
+    engine.post("evt_1", content="third")
+    engine.batch()
+    third = target(engine, key)
+    mended(engine)
+    command(engine, "purge", Target(1, 1))
+    command(engine, "replay", second, third)
+    row = decided(engine)
+    assert row.reason == (
+        f"1 of 2 accepted; refused: item {third.item_seq} is another content under a key that is held: purge the "
+        "first copy, then replay this"
+    )
+    engine.advance(0)
+    assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
+    applied = [row.item_seq for row in engine.journal.rows if row.decision is Decision.APPLIED]
+    assert applied == [second.item_seq]
+
+
+def test_what_was_resolved_by_hand_keeps_its_key(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    command(engine, "resolve", Target(1, 1))
+    decided(engine)
+    assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
+
+
+def test_the_other_content_itself_may_be_purged_and_the_key_stays_held(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    order(engine, "purge", key)
+    engine.post("evt_1", content="third")
+    engine.batch()
+    assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
+    engine.post("evt_1", content="better")
+    engine.batch()
+    assert last(engine, key).decision is Decision.DUPLICATE
+
+
+def test_a_place_is_lost_to_later_ones_also_by_what_missed_its_predecessor(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, MissingPredecessor(key, "its capture"))
+    engine.post("evt_2")
+    engine.batch()
+    for delay in (1, 2, 4, 8, 16):
+        engine.advance(delay)
+    assert last(engine, key).decision is Decision.DEAD
+    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE).reason)
+    assert order(engine, "replay", key, mode=ReplayMode.SUPERSEDED).reason == "1 of 1 accepted"
+
+
+def test_a_full_new_round_of_tries_follows_a_replay(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, Stuck("no answer"))
+    engine.batch()
+    for delay in (1, 2, 4, 8, 16):
+        engine.advance(delay)
+    order(engine, "replay", key)
+    for delay in (0, 1, 2, 4, 8, 16):
+        engine.advance(delay)
+    attempts = [row.attempt for row in engine.journal.rows if row.event_key == key and row.topic != CONTROL]
+    assert attempts == [1, 2, 3, 4, 5, 5, 0, 1, 2, 3, 4, 5, 5]
