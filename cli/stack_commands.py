@@ -18,6 +18,7 @@ from cli.downstreams import held_back
 from cli.entity_status import print_entity
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
+from console.access import Users
 from core.clock import SystemClock
 from core.routing import stream_of
 from journal.entity_queue import read_entity
@@ -61,11 +62,13 @@ def up(place: Place, detach: bool) -> None:
             endpoints = go_up(place.settings, place.config, show)
             progress.stop()
             _print_endpoints(endpoints)
+            _print_sign_in(place)
             return
 
         def is_up() -> None:
             progress.stop()
             _print_endpoints(place.endpoints())
+            _print_sign_in(place)
             console.print("Ctrl-C stops everything.")
 
         stay_up(place.settings, place.config, is_up, show)
@@ -144,13 +147,19 @@ def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
 def _print_endpoints(endpoints: Endpoints) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     row(table, "post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER")
-    row(table, "management", f"{endpoints.ops}/status")
+    row(table, "management", f"{endpoints.ops}/")
     row(table, "Kafka", endpoints.kafka)
     row(table, "Redis", endpoints.redis)
     row(table, "journal", endpoints.journal)
     if endpoints.test_journal:
         row(table, "test journal", endpoints.test_journal)
     Console(soft_wrap=True).print(table)
+
+
+def _print_sign_in(place: Place) -> None:
+    """There is no user and no password until somebody makes one."""
+    if not Users(place.layout.users).all():
+        click.echo("nobody can sign in at the management pages yet: payhook users add NAME --role admin", err=True)
 
 
 def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:

@@ -15,9 +15,8 @@ from journal.anchoring import Anchoring, Head
 
 log = logging.getLogger(__name__)
 
-STREAM = "acts"
-"""What an anchor of acts calls its stream, and its key on the anchors' topic. A work stream can't be called so: their
-anchors' chains would be taken for one another's."""
+STREAM = "@acts"
+"""What an anchor of acts calls its stream, and its key on the anchors' topic: no work stream can be called so."""
 
 LOOK_EVERY_S = 2.0
 CLOSE_S_MAX = 5.0

@@ -239,7 +239,7 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig], la
     where = _where(layers, stream.name, "derived")
     for table, kept_by in stream.derived.items():
         key = f"derived.{table}"
-        if not NAME.fullmatch(table) or table in ("journal", "bodies") or table.startswith("bodies-"):
+        if not NAME.fullmatch(table) or table in ("acts", "bodies", "journal") or table.startswith("bodies-"):
             raise StreamInvalid(where, stream.name, key, "that name is taken, or isn't of small letters and digits")
         if not re.match(_FUNCTION, kept_by):
             raise StreamInvalid(where, stream.name, key, "module:class is wanted, like ledger.postings:PostingsWriter")

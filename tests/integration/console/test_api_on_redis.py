@@ -15,9 +15,12 @@ import pybreaker
 import pytest
 import redis.asyncio
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from console.access import Role, User
 from console.api import mount_api
 from core.clock import SystemClock
+from dlq.acts import Acts
 from dlq.commands import Command, decode
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
@@ -56,6 +59,16 @@ class Kafka:
         return len(self.sent) - 1
 
 
+def as_ada(app: ASGIApp) -> ASGIApp:
+    """What the guard does, of somebody who has signed in."""
+
+    async def passed(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["user"] = User("ada", frozenset({Role.REPLAYER}))
+        await app(scope, receive, send)
+
+    return passed
+
+
 @contextlib.asynccontextmanager
 async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx.AsyncClient]:
     """One management listener with connections of its own."""
@@ -64,8 +77,9 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     answers = RedisAnswers(connections, RedisGate(breaker, 5.0), lease_s)
     app = FastAPI()
     desk = OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, SystemClock())
-    mount_api(app, {"live": desk}, answers, ())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as client:
+    mount_api(app, {"live": desk}, answers, Acts(journal.parent / "acts"), SystemClock())
+    transport = httpx.ASGITransport(as_ada(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
         yield client
     await connections.aclose()
 

@@ -79,7 +79,7 @@ class FakeKafka:
             (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
         ]
         if topic == ANCHORS:
-            said = [(b"ledger", one) for one in self.anchors] + [(b"acts", one) for one in self.acts_anchors]
+            said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.acts_anchors]
             rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
         schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
         return session.createDataFrame(rows, schema)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from dlq.acts import Act, Acts, Outcome
+from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ACTS_SCHEMA, chained, recorded
 from journal.anchors import Anchor, AnchorKeys
 from journal.chain import GENESIS
@@ -47,7 +48,7 @@ def look(spark: SparkSession, world: World) -> Look:
 
 
 def anchor(world: World, number: int, chain: str, keys: AnchorKeys = KEYS) -> None:
-    world.kafka.acts_anchors.append(keys.encode(Anchor("acts", 0, number, chain, AT)))
+    world.kafka.acts_anchors.append(keys.encode(Anchor(STREAM, 0, number, chain, AT)))
 
 
 def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) -> None:

@@ -85,6 +85,7 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
         (OWN + 'dlq = { topic = "dlq.ledger" }', "ledger", "dlq.topic", "each stream has its own"),
         (OWN + 'derived = { postings = "a:B" }', "ledger", "derived.postings", "greet keeps a table of that name"),
         (OWN + 'derived = { bodies = "a:B" }', "greet", "derived.bodies", "taken"),
+        (OWN + 'derived = { acts = "a:B" }', "greet", "derived.acts", "taken"),
         (OWN + 'derived = { sums = "a.B" }', "greet", "derived.sums", "module:class"),
         (OWN + 'name = "hello"', "greet", "name", "leave it out"),
         ("greet = 1", "greet", "", r"write \[greet\]"),

@@ -1,0 +1,157 @@
+"""`payhook users` and `payhook dlq audit`: what they print, and that each change is on record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from console.access import Role, Users, passwords
+from console.access.access import token_sha256
+from stack.layout import Layout
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOGNAME", "operator")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Users:
+    return Users(Layout(tmp_path / "data").users)
+
+
+def payhook(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, words, input=stdin, env={"COLUMNS": "250"})
+
+
+def add(name: str = "ada", *roles: str, password: str = PASSWORD) -> Result:
+    given = [word for role in roles or ("admin",) for word in ("--role", role)]
+    return payhook("users", "add", name, *given, "--password-stdin", stdin=f"{password}\n")
+
+
+def audit() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(payhook("dlq", "audit", "--json").stdout)
+    return found
+
+
+def test_a_user_is_added_with_a_password_from_standard_input(users: Users) -> None:
+    answer = add("ada", "replayer", "finance")
+    assert (answer.exit_code, answer.stdout) == (0, "ada may sign in now\n")
+    account = users.all()["ada"]
+    assert account.roles == {Role.REPLAYER, Role.FINANCE}
+    assert passwords.matches(PASSWORD, account.password)
+
+
+def test_the_password_is_asked_for_twice_and_not_shown(users: Users) -> None:
+    answer = payhook("users", "add", "ada", "--role", "admin", stdin=f"{PASSWORD}\n{PASSWORD}\n")
+    assert answer.exit_code == 0
+    assert PASSWORD not in answer.output
+    assert passwords.matches(PASSWORD, users.all()["ada"].password)
+    differs = payhook("users", "add", "bob", "--role", "admin", stdin=f"{PASSWORD}\nanother one\n")
+    assert differs.exit_code == 1
+    assert set(users.all()) == {"ada"}
+
+
+def test_a_change_is_on_record_with_who_what_before_and_after() -> None:
+    add()
+    payhook("users", "roles", "ada", "--role", "viewer")
+    newest, first = audit()
+    assert (newest["actor"], newest["channel"], newest["action"], newest["what"]) == (
+        "operator",
+        "cli",
+        "user_roles",
+        "ada",
+    )
+    assert (newest["outcome"], newest["before"], newest["after"]) == (
+        "done",
+        '{"roles": ["admin"], "tokens": []}',
+        '{"roles": ["viewer"], "tokens": []}',
+    )
+    assert (first["action"], first["before"]) == ("user_add", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "action", "problem"),
+    [
+        (("roles", "bob", "--role", "viewer"), "user_roles", "there is no user 'bob'"),
+        (("remove", "bob"), "user_remove", "there is no user 'bob'"),
+        (("token", "bob"), "token_make", "there is no user 'bob'"),
+        (("revoke", "ada"), "token_revoke", "ada has no token 'token'"),
+        (("token", "ada", "--name", "A B"), "token_make", "can't be a name"),
+    ],
+)
+def test_what_is_refused_is_told_and_on_record(words: tuple[str, ...], action: str, problem: str) -> None:
+    add()
+    answer = payhook("users", *words)
+    assert answer.exit_code == 1
+    assert problem in answer.stderr
+    newest = audit()[0]
+    assert (newest["action"], newest["outcome"]) == (action, "refused")
+    assert problem in newest["reason"]
+
+
+def test_a_short_password_is_refused(users: Users) -> None:
+    answer = add(password="short")
+    assert (answer.exit_code, "12 are the least" in answer.stderr) == (1, True)
+    assert users.all() == {}
+
+
+def test_the_password_of_somebody_who_is_not_there_is_not_asked_for() -> None:
+    answer = payhook("users", "password", "bob")
+    assert (answer.exit_code, "Password" in answer.output) == (1, False)
+
+
+def test_a_password_is_changed(users: Users) -> None:
+    add()
+    before = users.all()["ada"]
+    assert payhook("users", "password", "ada", "--password-stdin", stdin="another horse battery\n").exit_code == 0
+    after = users.all()["ada"]
+    assert passwords.matches("another horse battery", after.password)
+    assert after.stamp != before.stamp
+
+
+def test_a_token_is_shown_once_and_revoked(users: Users) -> None:
+    add()
+    answer = payhook("users", "token", "ada", "--name", "ci")
+    secret = answer.stdout.strip()
+    assert users.by_token(token_sha256(secret)) is not None
+    listed = payhook("users", "list")
+    assert "ci" in listed.stdout and secret not in listed.stdout
+    told = json.loads(payhook("users", "list", "--json").stdout)
+    assert [(one["name"], one["roles"], [token["name"] for token in one["tokens"]]) for one in told] == [
+        ("ada", ["admin"], ["ci"])
+    ]
+    assert payhook("users", "revoke", "ada", "--name", "ci").exit_code == 0
+    assert users.by_token(token_sha256(secret)) is None
+    assert secret not in json.dumps(audit())
+
+
+def test_roles_are_all_taken_away_only_when_that_is_said(users: Users) -> None:
+    add()
+    assert payhook("users", "roles", "ada").exit_code == 2
+    assert payhook("users", "roles", "ada", "--none").exit_code == 0
+    assert users.all()["ada"].roles == frozenset()
+
+
+def test_without_users_and_acts_it_says_so() -> None:
+    assert "payhook users add NAME --role admin" in payhook("users", "list").stdout
+    assert payhook("dlq", "audit").stdout == "nothing is on record\n"
+    assert audit() == []
+
+
+def test_the_record_is_shown_newest_first_and_in_pages() -> None:
+    add()
+    for role in ("viewer", "finance", "replayer"):
+        payhook("users", "roles", "ada", "--role", role)
+    table = payhook("dlq", "audit", "--limit", "2").stdout
+    assert "operator" in table and "user_roles" in table and "user_add" not in table
+    numbers = [row["number"] for row in json.loads(payhook("dlq", "audit", "--json", "--before", "3").stdout)]
+    assert numbers == [2, 1]
