@@ -10,6 +10,7 @@ import pytest
 
 from core.decision import Decision
 from core.work import MissingPredecessor
+from dlq import acceptance
 from dlq.acceptance import ReplayRules, judge_replay
 from dlq.commands import Place, ReplayMode, Target
 from processor.settings import DeadHead
@@ -107,6 +108,42 @@ def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
     engine.batch()
     command(engine, "replay", Target(1, 1), mode=ReplayMode.WITH_FOLLOWERS)
     assert decided(engine).reason == "1 of 1 accepted"
+
+
+def test_an_entity_with_too_many_open_events_is_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tmp_path)
+    [head] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    engine.batch()
+    monkeypatch.setattr(acceptance, "ENTITY_ITEMS_MAX", 1)
+    row = order(engine, "replay", head, mode=ReplayMode.WITH_FOLLOWERS)
+    assert "more than 1 events of its entity are open: replay them alone" in str(row.reason)
+
+
+def test_what_waits_or_was_never_there_is_not_replayed(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    [head] = dying(engine, "evt_1")
+    behind = engine.post("evt_2")
+    engine.batch()
+    command(engine, "replay", target(engine, behind), Target(4_000, 4_000))
+    number = last(engine, behind).item_seq
+    row = decided(engine)
+    assert row.reason == f"0 of 2 accepted; refused: item {number} is parked, not dead; item 4000 is not open"
+    assert engine.decisions(head) == ["dead"]
+
+
+def test_a_follower_alone_is_refused_while_its_head_is_dead_and_taken_once_that_is_purged(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    head, follower = dying(engine, "evt_1", "evt_2")
+    assert "would die with item 1" in str(order(engine, "replay", follower).reason)
+    command(engine, "purge", target(engine, head))
+    command(engine, "replay", target(engine, follower))
+    assert decided(engine).reason == "1 of 1 accepted"
+    mended(engine)
+    engine.advance(0)
+    assert engine.decisions(follower)[-1] == "applied"
 
 
 # Superseded
