@@ -117,6 +117,13 @@ def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -
     return None
 
 
+def worn_out(item_seq: int, replays: int, replays_max: int) -> str | None:
+    """Why the loop guard refuses a dead item; None: it doesn't."""
+    if replays < replays_max:
+        return None
+    return f"item {item_seq} was replayed {replays} times and died each time: mend its cause, then force it"
+
+
 @dataclass(slots=True)
 class _ReplayJudge:
     command: Command
@@ -195,9 +202,7 @@ class _ReplayJudge:
             return f"item {number} has its place still: replay it alone, and it runs there"
         if self.command.expects is Place.IN_PLACE and not in_place:
             return f"item {number} has lost its place to events of its entity that were applied since: look again"
-        if found.replays >= self.rules.replays_max and not self.command.force:
-            return f"item {number} was replayed {found.replays} times and died each time: mend its cause, then force it"
-        return None
+        return None if self.command.force else worn_out(number, found.replays, self.rules.replays_max)
 
     def _dead_head_of(self, found: OpenItem) -> int | None:
         """The item with which this one would die again."""

@@ -98,7 +98,10 @@ def _standing(facts: Facts, entry: Entry, asked: Asked) -> tuple[Verdict, str]:
     if not facts.has_body:
         return Verdict.NO_BODY, f"body {entry.body_sha256} isn't kept any more: resolve or purge it"
     if entry.mark == Mark.CONFLICT:
-        return Verdict.CONFLICT, "its key or fact is held with other content: it dies again unless that one is purged"
+        return (
+            Verdict.CONFLICT,
+            "its key or fact is held with other content: that one must be purged first",
+        )
     if not asked.force and (loop := asked.loop(entry)) is not None:
         return Verdict.LOOP, loop
     if facts.dead_before is not None and (held := _held(facts.dead_before, asked)) is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.limits import AloneLimits
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted
 from dlq.selection.file import SelectionFile
@@ -38,7 +39,7 @@ NEWEST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class TwoPeople:
-    """Beyond which a purge or a resolve needs a second person: items, and minor units by currency."""
+    """Beyond which a purge or a resolve needs a second person, as the processor has it (`AloneLimits`)."""
 
     items_max: int = 100
     amounts_max: Mapping[str, int] = field(default_factory=dict)
@@ -49,8 +50,10 @@ class TwoPeople:
             return None
         if selection.count > self.items_max:
             return f"it is {selection.count:,} items, and above {self.items_max:,} a second person approves"
-        for currency, most in sorted(self.amounts_max.items()):
-            if (amount := selection.amounts.get(currency, 0)) > most:
+        limits = AloneLimits(self.items_max, self.amounts_max)
+        for currency, amount in sorted(selection.amounts.items()):
+            most = limits.amount_minor_max(currency)
+            if most is not None and amount > most:
                 return f"it is {amount:,} minor units of {currency}, and above {most:,} a second person approves"
         return None
 

@@ -36,10 +36,3 @@ class SelectionSettings(BaseModel):
     lease_s: float = Field(
         15.0, gt=0, le=600, description="after so long without a sign of life another process takes over a run"
     )
-    two_people_items: int = Field(
-        100, ge=0, description="a purge or a resolve of more items needs a second person's approval"
-    )
-    two_people_amounts: dict[str, int] = Field(
-        default_factory=dict,
-        description="the same, of items whose amounts add up to more: minor units by currency, such as EUR = 1000000",
-    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq.acceptance import worn_out
 from dlq.board import Filter
 from dlq.commands import ReplayMode
 from dlq.selection import Asked, DryRuns, FactFinder, Verdict
@@ -64,6 +65,25 @@ def test_a_page_holds_one_verdict_alone_where_that_is_asked_for(bench: Selection
     assert told.page(1, [Verdict.IN_PLACE]) == []
     told.make(1, Asked())
     assert told.page(1, [Verdict.REFUSED]) == []
+
+
+def test_what_the_loop_guard_refuses_is_told_in_its_words(bench: SelectionBench) -> None:
+    bench.dead(1, times=10)
+    for number in (1, 2, 3, 4, 5):
+        bench.selections.freeze(Filter(), "ada")
+        bench.replay(number)
+        bench.round(4)
+    bench.selections.freeze(Filter(), "ada")
+    told = dry_runs(bench)
+    told.make(6, Asked(loop=lambda entry: worn_out(entry.item_seq, entry.replays, 5)))
+    [one] = told.page(6)
+    assert (one.verdict, one.why) == (
+        Verdict.LOOP,
+        "item 1 was replayed 5 times and died each time: mend its cause, then force it",
+    )
+    bench.replay(6)
+    bench.round(4)
+    assert one.why in str(bench.engine.journal.rows[-1].reason)
 
 
 def test_an_item_whose_body_is_gone_can_not_run(bench: SelectionBench) -> None:
