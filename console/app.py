@@ -24,7 +24,7 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 """The processor writes its status about once a second; a batch may take longer."""
 
 
-_probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures, no event's content"))
+_probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures and states"))
 
 
 @dataclass(frozen=True, slots=True)

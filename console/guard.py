@@ -7,6 +7,7 @@ read answers, but could send requests.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Collection, Sequence
 
 from starlette.requests import Request
@@ -58,7 +59,7 @@ class Guard:
         request = Request(scope, receive)
         try:
             receive = await self._passed(request)
-        except (PayhookError, OSError) as refusal:
+        except (PayhookError, OSError, sqlite3.Error) as refusal:
             if isinstance(refusal, NotAllowed) and request.method not in SAFE_METHODS:
                 what, channel = f"{request.method} {request.url.path}", "api" if _is_api(request) else "page"
                 await asyncio.to_thread(self._access.not_allowed, refusal.user, what, channel)

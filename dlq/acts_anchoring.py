@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 
+from deltalake.exceptions import DeltaError
+
 from core.errors import PayhookError
 from dlq.acts import Acts
 from journal.anchoring import Anchoring, Head
@@ -28,6 +30,7 @@ class ActsAnchors:
     def __init__(self, acts: Acts, anchoring: Anchoring) -> None:
         self._acts = acts
         self._anchoring = anchoring
+        self._seen = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="acts-anchors", daemon=True)
 
@@ -44,13 +47,19 @@ class ActsAnchors:
     def look(self) -> None:
         """Anchors the head if it is new, and it is time."""
         try:
-            head = self._acts.head()
-        except (PayhookError, OSError) as failed:
+            self._see()
+        except (PayhookError, DeltaError, OSError) as failed:
             log.error("the record of acts can't be anchored: %s", failed)
+        self._anchoring.poll()
+
+    def _see(self) -> None:
+        stamp = self._acts.stamp()
+        if stamp == self._seen:
             return
+        head = self._acts.head()
         if head.number:
             self._anchoring.committed(Head(0, head.number, head.chain))
-        self._anchoring.poll()
+        self._seen = stamp
 
     def _follow(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):

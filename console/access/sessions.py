@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import sqlite3
@@ -12,6 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from core.clock import Clock, from_micros, to_micros
+
+log = logging.getLogger(__name__)
 
 ID_BYTES = 32
 SESSIONS_MAX = 20
@@ -46,14 +50,17 @@ class Sessions:
 
     def __init__(self, path: Path, clock: Clock, idle: timedelta, whole: timedelta) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._clock = clock
         self._idle = idle
         self._whole = whole
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(_TABLE)
+        try:
+            self._db = _open(path)
+        except sqlite3.DatabaseError as broken:
+            log.warning("%s can't be read (%s) and is made anew: everybody has to sign in again", path, broken)
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                path.with_name(name).unlink(missing_ok=True)
+            self._db = _open(path)
 
     def begin(self, name: str, stamp: str) -> str:
         """A new session's id: what the cookie holds, and nothing here does."""
@@ -82,9 +89,11 @@ class Sessions:
                 self._end(secret)
                 return None
             if now - used_at > TOUCH_AFTER:
-                self._db.execute(
-                    "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))
-                )
+                # A full disk ends sessions early; it doesn't keep out whoever comes to make room.
+                with contextlib.suppress(sqlite3.OperationalError):
+                    self._db.execute(
+                        "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))
+                    )
         return Session(name, stamp, began_at)
 
     def end(self, secret: str) -> None:
@@ -105,6 +114,19 @@ class Sessions:
             "DELETE FROM sessions WHERE used_us < ? OR began_us < ?",
             (to_micros(now - self._idle), to_micros(now - self._whole)),
         )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    db = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(_TABLE)
+        db.execute("SELECT id_sha256, name, stamp, began_us, used_us FROM sessions LIMIT 1").fetchone()
+    except sqlite3.DatabaseError:
+        db.close()
+        raise
+    return db
 
 
 def _sha256(secret: str) -> str:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console.access import Role, User
 from console.api import mount_api
+from console.api_streams import Streams
 from core.clock import SystemClock
 from dlq.acts import Acts
 from dlq.commands import Command, decode
@@ -77,7 +78,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     answers = RedisAnswers(connections, RedisGate(breaker, 5.0), lease_s)
     app = FastAPI()
     desk = OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, SystemClock())
-    mount_api(app, {"live": desk}, answers, Acts(journal.parent / "acts"), SystemClock())
+    mount_api(app, {"live": desk}, answers, Acts(journal.parent / "acts"), SystemClock(), Streams({}))
     transport = httpx.ASGITransport(as_ada(app))
     async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
         yield client

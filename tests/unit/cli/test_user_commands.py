@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from console.access import Role, Users, passwords
 from console.access.access import token_sha256
+from stack.endpoints import Endpoints
 from stack.layout import Layout
 
 PASSWORD = "correct horse battery"
@@ -155,3 +156,12 @@ def test_the_record_is_shown_newest_first_and_in_pages() -> None:
     assert "operator" in table and "user_roles" in table and "user_add" not in table
     numbers = [row["number"] for row in json.loads(payhook("dlq", "audit", "--json", "--before", "3").stdout)]
     assert numbers == [2, 1]
+
+
+def test_a_stack_without_users_says_how_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "http://127.0.0.1:1"
+    endpoints = Endpoints(address, address, "127.0.0.1:1", "redis://127.0.0.1:1", "journal", {})
+    monkeypatch.setattr("cli.stack_commands.go_up", lambda *_: endpoints)
+    assert "payhook users add NAME --role admin" in payhook("up", "--detach").stderr
+    add()
+    assert payhook("up", "--detach").stderr.strip() == ""

@@ -270,3 +270,13 @@ def test_a_style_sheet_changes_its_address_with_its_content_and_nothing_else_is_
         "/static/payhook.css%00",
     ):
         assert browser.get(other).status_code in (303, 404)
+
+
+def test_sessions_that_cannot_be_read_are_a_503_and_probes_still_answer(browser: Browser, listener: Listener) -> None:
+    browser.sign_in()
+    listener.sessions.close()
+    answer = browser.get("/")
+    assert (answer.status_code, "This can&#39;t be answered now" in answer.text) == (503, True)
+    assert answer.headers["cache-control"] == "no-store"
+    assert listener.request("GET", "/api/x", ADA).status_code == 404
+    assert Browser(listener).get("/static/payhook.css").status_code == 200

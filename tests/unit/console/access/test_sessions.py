@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import stat
 import threading
 from datetime import UTC, datetime, timedelta
@@ -120,3 +122,25 @@ def test_threads_may_share_them(sessions: Sessions) -> None:
     for thread in threads:
         thread.join()
     assert len(secrets) == 80
+
+
+@pytest.mark.parametrize("broken", ["no database", "another table"])
+def test_a_file_that_is_none_is_made_anew_and_keeps_nobody_out(
+    file: Path, clock: ManualClock, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.parent.mkdir()
+    if broken == "no database":
+        file.write_bytes(b"x" * 5_000)
+    else:
+        with contextlib.closing(sqlite3.connect(file)) as db:
+            db.execute("CREATE TABLE sessions (id TEXT)")
+    sessions = Sessions(file, clock, IDLE, WHOLE)
+    assert sessions.find(sessions.begin("ada", "stamp")) is not None
+    assert "everybody has to sign in again" in caplog.text
+
+
+def test_a_disk_that_is_full_ends_no_session_that_is_used(sessions: Sessions, clock: ManualClock) -> None:
+    secret = sessions.begin("ada", "stamp")
+    sessions._db.execute("PRAGMA query_only = ON")
+    clock.advance(IDLE.total_seconds() - 1)
+    assert sessions.find(secret) is not None
