@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
 from core.errors import PayhookError
@@ -15,6 +16,7 @@ from core.errors import PayhookError
 FIELD = "csrf_token"
 FORM_TYPE = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX = 1 << 18
+FORM_S_MAX = 30.0
 FIELDS_MAX = 2_000
 VISITOR_BYTES = 32
 
@@ -59,11 +61,17 @@ async def checked_form(request: Request, secret: str | None) -> Receive:
 
 async def _body(request: Request) -> bytes:
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > FORM_BYTES_MAX:
-            raise FormRefused(413, f"the form is larger than {FORM_BYTES_MAX} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(FORM_S_MAX):
+            async for part in request.stream():
+                size += len(part)
+                if size > FORM_BYTES_MAX:
+                    raise FormRefused(413, f"the form is larger than {FORM_BYTES_MAX} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise FormRefused(408, f"the form wasn't there within {FORM_S_MAX:g} s") from None
+    except ClientDisconnect:
+        raise FormRefused(400, "the browser went away") from None
     return b"".join(parts)
 
 
