@@ -13,6 +13,7 @@ from dlq.board.payload import Fates, Origin, Payload
 from dlq.board.settings import BoardSettings
 from dlq.board.stats import Count, Hour, Stats
 from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
+from dlq.board.told import groups_told, item_told, page_told, stats_told, story_told
 
 __all__ = [
     "GROUPS_MAX",
@@ -47,5 +48,10 @@ __all__ = [
     "Some",
     "Sort",
     "Stats",
+    "groups_told",
+    "item_told",
     "kafka_origin",
+    "page_told",
+    "stats_told",
+    "story_told",
 ]

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SHAPE_CHARS_MAX = 300
+READ_CHARS_MAX = 1_000
+"""Of a message: what comes later is data, and masking takes time for each character."""
 _HEX_CHARS = 16
+WORD_CHARS_MAX = 8
+"""Letters alone that are fewer are never an id."""
 
 CODE_NAMING = frozenset(
     {
@@ -25,7 +29,7 @@ CODE_NAMING = frozenset(
 """Errors of Python that quote a name of the code: another name is another bug."""
 
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]{1,15})://([^\s/?#'\"<>]+)[^\s'\"<>]*", re.IGNORECASE)
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _TIME = re.compile(
     r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| ?[+-]\d\d:?\d\d| UTC)?)?", re.IGNORECASE
@@ -38,20 +42,21 @@ _STATUS = re.compile(
     r"(\s*[:=]?\s*[\[(]?\s*)(\d{1,5})\b",
     re.IGNORECASE,
 )
-_KEY = re.compile(r"[^\s:,;()\[\]{}<>]+(?::[^\s:,;()\[\]{}<>]+){2,}")
+_KEY = re.compile(r"(?<![^\s,;()\[\]{}<>])[^\s:,;()\[\]{}<>]+(?::[^\s:,;()\[\]{}<>]+){2,}")
 _TOKEN = re.compile(r"[\w][\w.:~/+=%$€£@#&*|\\^-]*|[-+][\w][\w.:]*")
 _NUMBER = re.compile(r"[-+$€£]?\d+(?:[.,:/_]\d+)*(?:%|[a-zA-Zµ]{1,3})?")
 _HEX = re.compile(r"(?:0x)?[0-9a-f]{8,}", re.IGNORECASE)
 _PREFIXED = re.compile(r"[a-z]{2,8}[_-]([A-Za-z]{8,})")
 _RANDOM = re.compile(r"[A-Za-z+/=_-]{16,}")
-_SWITCH = re.compile(r"[a-z](?=[A-Z])|[A-Z]{2,}(?=[a-z])")
-_SPACE = re.compile(r"\s+")
+_SWITCH = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_QUOTE = re.compile("['\"`“«]")
+_DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d{4}")
 _MASKED = re.compile(r"<[a-z]+>")
 _REPEATED = re.compile(r"(<[a-z]+>)(?:(?:, ?| and | or | ?[|;] ?| )\1)+")
 _FRAME = re.compile(r'^  (?:\| )*File "([^"\n]+)", line \d+, in ([^\n]+)$', re.MULTILINE)
 _FOREIGN = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "/pyspark/", "\\lib\\")
 _TRACEBACK = "Traceback (most recent call last):"
-_SWITCHES_SHARE = 0.2
+_SWITCHES_SHARE = 0.27
 """Of a text's letters, places where its case changes: words in CamelCase have fewer, random ones more."""
 
 
@@ -78,13 +83,15 @@ def cause_of(error_class: str, error_code: str | None, message: str | None, stac
 
 def shape_of(message: str, *, names_code: bool = False) -> str:
     """A message with what differs from event to event masked, cut to `SHAPE_CHARS_MAX`."""
-    text = _SPACE.sub(" ", message).strip()
-    text = _URL.sub(r"<url \2>", text)
-    text = _EMAIL.sub("<email>", text)
-    text = _QUOTED_BYTES.sub("", text)
-    text = _QUOTED.sub(_code_name if names_code else "<text>", text)
-    text = _UUID.sub("<id>", text)
-    text = _TIME.sub("<time>", text)
+    text = " ".join(message[:READ_CHARS_MAX].split())
+    if "://" in text:
+        text = _URL.sub(r"<url \2>", text)
+    if "@" in text:
+        text = _EMAIL.sub("<email>", text)
+    if _QUOTE.search(text):
+        text = _QUOTED.sub(_code_name if names_code else "<text>", _QUOTED_BYTES.sub("", text))
+    if _DIGITS.search(text):
+        text = _TIME.sub("<time>", _UUID.sub("<id>", text))
     text = _outside_of_masks(text, _mask_words)
     return _REPEATED.sub(r"\1", text)[:SHAPE_CHARS_MAX]
 
@@ -128,7 +135,8 @@ def _mask_words(text: str) -> str:
         return f"{found[1]}{found[2]}\x00"
 
     text = _STATUS.sub(keep, text)
-    text = _KEY.sub("<key>", text)
+    if ":" in text:
+        text = _KEY.sub("<key>", text)
     text = "".join(
         part if _MASKED.fullmatch(part) else _TOKEN.sub(_mask_word, part) for part in re.split(r"(<key>)", text)
     )
@@ -137,19 +145,21 @@ def _mask_words(text: str) -> str:
 
 
 def _mask_word(found: re.Match[str]) -> str:
+    if len(found[0]) < WORD_CHARS_MAX and found[0].isalpha():
+        return found[0]
     word = found[0].rstrip(".:/=-|")
     rest = found[0][len(word) :]
     if _NUMBER.fullmatch(word):
         return "<n>" + rest
-    if any(char.isdigit() for char in word) or _is_random(word):
+    if _DIGIT.search(word) or _is_random(word):
         return "<id>" + rest
     return found[0]
 
 
 def _is_random(word: str) -> bool:
     """Whether it is an id without a digit: hex, ``cus_QwErTyUiOp``, or long with many changes of case."""
-    prefixed = _PREFIXED.fullmatch(word)
-    letters = prefixed[1] if prefixed else word
-    if not prefixed and not _RANDOM.fullmatch(word):
+    if prefixed := _PREFIXED.fullmatch(word):
+        return _SWITCH.search(prefixed[1]) is not None
+    if not _RANDOM.fullmatch(word):
         return bool(_HEX.fullmatch(word))
-    return len(_SWITCH.findall(letters)) > _SWITCHES_SHARE * len(letters)
+    return len(_SWITCH.findall(word)) > _SWITCHES_SHARE * len(word)

@@ -7,7 +7,7 @@ still where it was when reading began.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,7 +32,7 @@ CLOSED_PER_ROUND = 10_000
 HOUR_US = 3_600_000_000
 TRIES_MAX = 3
 _SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
-_Record: Any = NamedTuple("_Record", [(name, Any) for name in ROW_COLUMNS])
+_Record: Any = namedtuple("_Record", ROW_COLUMNS)
 
 
 class _Mark(NamedTuple):
@@ -82,9 +82,8 @@ class Follower:
         rows = 0
         mark = self._begin(reader)
         while mark.seq < reader.last_seq and mark.table_id == reader.table_id:
-            before = mark
-            mark = self._windows(reader, before)
-            rows += mark.seq - before.seq
+            taken, mark = self._windows(reader, mark)
+            rows += taken
         self._let_go()
         return Followed(rows, mark.seq)
 
@@ -109,33 +108,31 @@ class Follower:
                 _set_mark(connection, mark)
         return mark
 
-    def _windows(self, reader: JournalReader, mark: _Mark) -> _Mark:
-        """Takes in windows until there are no more, or another process was quicker; returns how far the board goes."""
-        for table in reader.tables_after(mark.seq, MARK_COLUMNS):
-            settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
-            wanted = table["seq"].filter(pc.invert(settled)).to_pylist()
-            for begin in range(0, len(wanted), ROWS_PER_PICK):
-                picked = wanted[begin : begin + ROWS_PER_PICK]
-                rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
-                is_last = begin + ROWS_PER_PICK >= len(wanted)
-                reached = table["seq"][-1].as_py() if is_last else picked[-1]
-                (written, mark) = self._write(mark, rows, _mark_at(table, reached, mark.table_id))
-                if not written:
-                    return mark
-            if not wanted:
-                (written, mark) = self._write(mark, [], _mark_at(table, table["seq"][-1].as_py(), mark.table_id))
-                if not written:
-                    return mark
-        return mark
+    def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
+        """Takes in windows until there are no more, or another process was quicker.
 
-    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> tuple[bool, _Mark]:
+        Returns how many rows were taken in, and how far the board goes.
+        """
+        since = mark.seq
+        for table in reader.tables_after(mark.seq, MARK_COLUMNS):
+            for picked, until in _picks(table):
+                after = _mark_at(table, until, mark.table_id)
+                rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
+                there = self._write(mark, rows, after)
+                if there != after:
+                    return mark.seq - since, there
+                mark = after
+        return mark.seq - since, mark
+
+    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark:
+        """Takes rows in if the board is still at ``before``; returns where it is then."""
         with self._file.writing() as connection:
             there = _mark(connection)
             if there != before:
-                return False, there
+                return there
             take_in(connection, rows)
             _set_mark(connection, after)
-        return True, after
+        return after
 
     def _let_go(self) -> None:
         """Takes closed items out whose time is over."""
@@ -150,6 +147,21 @@ class Follower:
                 gone = [Entry(*values) for values in found]
                 _change(connection, gone, [])
             due = gone or None if len(gone) == CLOSED_PER_ROUND else None
+
+
+def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
+    """The rows that leave something open or end it, some at a time, and up to which row the board goes with them.
+
+    Those that settle their event at once are nothing to the board.
+    """
+    settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
+    wanted = table["seq"].filter(pc.invert(settled)).to_pylist()
+    last = table["seq"][-1].as_py()
+    for begin in range(0, len(wanted), ROWS_PER_PICK):
+        picked = wanted[begin : begin + ROWS_PER_PICK]
+        yield picked, picked[-1]
+    if not wanted or wanted[-1] < last:
+        yield [], last
 
 
 def take_in(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:

@@ -233,8 +233,9 @@ def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_agai
         return any(row["decision"] == "dead" for row in world.test.rows(["decision"]))
 
     assert wait_for(died, DECIDED_S)
-    [item] = [one["item_seq"] for one in world.test.says("dlq", "list") if one["error_class"] == "WrongMode"]
-    assert world.live.says("dlq", "list") == []
+    listed = world.test.says("dlq", "list")["items"]
+    [item] = [one["item_seq"] for one in listed if one["error_class"] == "WrongMode"]
+    assert world.live.says("dlq", "list")["items"] == []
     assert payhook("dlq", "replay", str(item), *world.test.flags).returncode == 0
 
     def rows() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.items import show_item
+from dlq.board import Board, ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.body_fates import fates
@@ -53,6 +54,15 @@ def there(lake: Lake) -> set[int]:
     return {seq for seq in range(1, lake.seq + 1) if sha(f"body {seq - 1}") in found}
 
 
+def story_of(lake: Lake, item_seq: int) -> ItemStory:
+    """As an operator sees it."""
+    known = partial(fates, lake.tables.bodies, lake.tables.journal.parent / "redactions")
+    board = Board(
+        lake.tables.journal.parent / "board", lake.tables.journal, lake.tables.bodies, ManualClock(NOW), fates=known
+    )
+    return board.item(item_seq)
+
+
 @pytest.fixture(autouse=True)
 def written_when_decided(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     """A file of bodies says that it was written when its rows were decided."""
@@ -79,7 +89,7 @@ def test_the_body_of_an_open_item_stays_however_old_it_is(spark: SparkSession, l
     (waiting,) = written(lake, OLD, decision=decision, count=1, due_at=OLD)
     assert run(spark, lake).bodies_dropped == 4
     assert there(lake) == {waiting}
-    assert show_item(str(lake.tables.journal), str(lake.tables.bodies), waiting).body is not None
+    assert story_of(lake, waiting).payload.raw is not None
 
 
 def test_it_leaves_once_the_item_was_closed_long_enough_ago(spark: SparkSession, lake: Lake) -> None:
@@ -143,7 +153,9 @@ def test_whoever_asks_for_a_dropped_body_is_told(spark: SparkSession, lake: Lake
     (repeated,) = written(lake, OLD, decision=Decision.DUPLICATE_FACT, count=1, fact_key="stripe:ch_1")
     run(spark, lake)
     rows = [one for chunk in JournalReader(str(lake.tables.journal)).rows_after(0) for one in chunk]
-    assert show_item(str(lake.tables.journal), str(lake.tables.bodies), 1).body is None
+    payload = story_of(lake, 1).payload
+    assert payload.raw is None
+    assert "dropped by retention (ledger.bodies_days)" in payload.told
     assert [one.fate for one in fates(lake.tables.bodies, tmp_path / "none", rows[:2])] == ["dropped", "dropped"]
     (bug,) = provider_bugs(str(lake.tables.journal), str(lake.tables.bodies), {})
     assert (bug.kind, bug.again.seq, bug.again.amount_minor) == ("fact_repeated", repeated, None)

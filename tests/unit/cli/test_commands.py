@@ -14,8 +14,6 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.clock import SystemClock
-from dlq.items import Item
-from journal.writer import JournalWriter
 from ledger.queries import Balance
 from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
 from providers.port import Request
@@ -154,7 +152,8 @@ def test_send_names_the_providers_when_it_does_not_know_one(receiver: type[Recei
 def test_an_empty_ledger_and_queue_are_no_errors(tmp_path: Path) -> None:
     assert payhook("ledger", "balances", "--data", str(tmp_path)).output == "nothing has been booked yet\n"
     assert payhook("dlq", "list", "--data", str(tmp_path)).output == "nothing is dead\n"
-    assert json.loads(payhook("dlq", "list", "--json", "--data", str(tmp_path)).output) == []
+    listed = json.loads(payhook("dlq", "list", "--json", "--data", str(tmp_path)).output)
+    assert listed == {"items": [], "next": None, "total": 0, "seq": 0}
     assert json.loads(payhook("ledger", "balances", "--json", "--data", str(tmp_path)).output) == []
 
 
@@ -262,35 +261,17 @@ class TestTestTraffic:
         assert said.exit_code == 1
         assert "ingest.test_traffic is off" in said.output
 
-    def test_dead_events_are_those_of_the_mode_that_is_asked_for(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("words", [["list"], ["stats"], ["groups"]])
+    def test_dead_events_are_those_of_the_mode_and_stream_that_are_asked_for(
+        self, words: list[str], tmp_path: Path
     ) -> None:
-        asked: list[str] = []
+        """Each stream has a list of its own, and only those that were looked at have one."""
+        for flags in ([], ["--test"], ["--stream", "notify", "--test"]):
+            assert payhook("dlq", *words, *flags, "--data", str(tmp_path)).exit_code == 0
+        made = sorted(path.name for path in (tmp_path / "console").iterdir())
+        assert made == ["ledger", "ledger-test", "notify-test"]
 
-        def list_items(journal: str, *_: object) -> list[Item]:
-            asked.append(journal)
-            return []
-
-        monkeypatch.setattr("cli.dlq_commands.list_items", list_items)
-        for stream in ("ledger", "ledger-test"):
-            JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / stream), stream)
-        for flags in ([], ["--test"]):
-            payhook("dlq", "list", *flags, "--data", str(tmp_path))
-        assert asked == [str(tmp_path / "lake" / "journal" / name) for name in ("ledger", "ledger-test")]
-
-    def test_dead_events_are_those_of_the_stream_that_is_asked_for(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked: list[str] = []
-
-        def list_items(journal: str, *_: object) -> list[Item]:
-            asked.append(journal)
-            return []
-
-        monkeypatch.setattr("cli.dlq_commands.list_items", list_items)
-        JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify-test"), "notify-test")
-        payhook("dlq", "list", "--stream", "notify", "--test", "--data", str(tmp_path))
-        assert asked == [str(tmp_path / "lake" / "journal" / "notify-test")]
+    def test_a_stream_that_is_not_there_is_said_plainly(self, tmp_path: Path) -> None:
         wrong = payhook("dlq", "list", "--stream", "nobody", "--data", str(tmp_path))
         assert wrong.exit_code == 2
         assert "there is no stream nobody; there is ledger, notify" in wrong.output

@@ -1,0 +1,110 @@
+"""A journal with dead items and the board that follows it, for tests of whatever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import dlq.board.follow
+from core.clock import ManualClock
+from core.decision import Decision, ErrorKind
+from core.money import Movement
+from dlq.board import Board, BoardSettings, Filter
+from dlq.board.payload import Fates, Origin
+from journal.schema import JournalRow
+from stack.layout import Layout, StreamLayout
+from tests.small_ledger import START, SmallLedger
+
+STACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/opt/payhook/ledger/handler.py", line 71, in lookup\n'
+    "    raise MerchantUnknown(name)\n"
+    "MerchantUnknown: it isn't there\n"
+)
+
+
+@dataclass
+class DeadItems:
+    """Rows are told, and written by `commit`; the clock stands at ``now``."""
+
+    data: Path
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START + timedelta(days=3)))
+    ledger: SmallLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = SmallLedger(self.data)
+
+    @property
+    def layout(self) -> StreamLayout:
+        return Layout(self.data).ledger()
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def dead(self, **changes: Any) -> JournalRow:
+        """An event that dies at once of an unknown merchant, unless told otherwise."""
+        said = {
+            "decision": Decision.DEAD,
+            "error_class": "MerchantUnknown",
+            "error_message": f"merchant 'acct_{len(self.ledger.rows)}' isn't in the directory",
+            "error_stack": STACK,
+            "error_kind": ErrorKind.NRE,
+            "blocking": True,
+            "postings": None,
+        }
+        payment, provider = changes.pop("payment", None), changes.pop("provider", "stripe")
+        return self.ledger.tell(Movement.CAPTURE, payment=payment, provider=provider, **said | changes)
+
+    def deaths(self, count: int, **changes: Any) -> list[JournalRow]:
+        return [self.dead(**changes) for _ in range(count)]
+
+    def parked(self, payment: str, **changes: Any) -> JournalRow:
+        """An event that waits behind an earlier one of its payment."""
+        said = {"decision": Decision.PARKED, "postings": None, "handler_version": None, "blocking": True}
+        return self.ledger.tell(Movement.REFUND, payment=payment, **said | changes)
+
+    def then(self, of: JournalRow, *decisions: Decision, **changes: Any) -> JournalRow:
+        """Further rows of an item; each failure keeps the error that was there."""
+        for decision in decisions:
+            failed = decision in (Decision.DEAD, Decision.RETRY)
+            cleared = dict.fromkeys(("error_class", "error_message", "error_stack", "error_kind", "log_lines"))
+            of = self.ledger.later(of, decision, **({} if failed else cleared) | changes)
+        return of
+
+    def commit(self, *, with_bodies: bool = False) -> None:
+        self.ledger.commit(with_bodies=with_bodies, with_postings=False)
+
+    def board(self, closed_days: float = 30.0, fates: Fates | None = None, origin: Origin | None = None) -> Board:
+        """The board, not followed yet."""
+        places = self.layout
+        chosen = BoardSettings(closed_days=closed_days)
+        return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin)
+
+    def followed(self, **chosen: Any) -> Board:
+        board = self.board(**chosen)
+        board.follow()
+        return board
+
+
+def seqs(items: Sequence[Any]) -> list[int]:
+    """The items' numbers."""
+    return [item.item_seq for item in items]
+
+
+def follow_until(data: Path, seq: int, counted: Queue[int]) -> None:
+    """What one of several processes does: tells 0 when it begins, follows in small steps until the board goes so far,
+    and tells how many rows it took in itself.
+    """
+    dlq.board.follow.ROWS_PER_PICK = 3
+    board, rows, reached = DeadItems(data).board(), 0, 0
+    counted.put(0)
+    while reached < seq:
+        followed = board.follow()
+        rows, reached = rows + followed.rows, followed.seq
+        board.page(Filter())
+    counted.put(rows)
