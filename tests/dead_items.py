@@ -48,7 +48,7 @@ class DeadItems:
 
     def dead(self, **changes: Any) -> JournalRow:
         """An event that dies at once of an unknown merchant, unless told otherwise."""
-        said = {
+        said: dict[str, Any] = {
             "decision": Decision.DEAD,
             "error_class": "MerchantUnknown",
             "error_message": f"merchant 'acct_{len(self.ledger.rows)}' isn't in the directory",
@@ -65,7 +65,12 @@ class DeadItems:
 
     def parked(self, payment: str, **changes: Any) -> JournalRow:
         """An event that waits behind an earlier one of its payment."""
-        said = {"decision": Decision.PARKED, "postings": None, "handler_version": None, "blocking": True}
+        said: dict[str, Any] = {
+            "decision": Decision.PARKED,
+            "postings": None,
+            "handler_version": None,
+            "blocking": True,
+        }
         return self.ledger.tell(Movement.REFUND, payment=payment, **said | changes)
 
     def then(self, of: JournalRow, *decisions: Decision, **changes: Any) -> JournalRow:

@@ -7,9 +7,9 @@ still where it was when reading began.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter, namedtuple
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ CLOSED_PER_ROUND = 10_000
 HOUR_US = 3_600_000_000
 TRIES_MAX = 3
 _SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
-_Record: Any = namedtuple("_Record", ROW_COLUMNS)
+_Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 
 class _Mark(NamedTuple):
@@ -78,9 +78,8 @@ class Follower:
         if not DeltaTable.is_deltatable(self._journal):
             self._forget()
             return Followed(0, 0)
-        reader = JournalReader(self._journal)
         rows = 0
-        mark = self._begin(reader)
+        reader, mark = self._begin()
         while mark.seq < reader.last_seq and mark.table_id == reader.table_id:
             taken, mark = self._windows(reader, mark)
             rows += taken
@@ -95,18 +94,25 @@ class Follower:
             with self._file.writing() as connection:
                 empty(connection)
 
-    def _begin(self, reader: JournalReader) -> _Mark:
+    def _begin(self) -> tuple[JournalReader, _Mark]:
+        """The journal, and how far the board goes in it.
+
+        The mark is read first: others may take the board on, and a journal that was opened before would seem to have
+        lost what they took in.
+        """
         with self._file.reading() as connection:
             mark = _mark(connection)
+        reader = JournalReader(self._journal)
         if _belongs(mark, reader):
-            return mark
+            return reader, mark
         with self._file.writing() as connection:
             mark = _mark(connection)
+            reader = JournalReader(self._journal)
             if not _belongs(mark, reader):
                 empty(connection)
                 mark = _Mark(reader.table_id, 0, None)
                 _set_mark(connection, mark)
-        return mark
+        return reader, mark
 
     def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
         """Takes in windows until there are no more, or another process was quicker.
@@ -118,21 +124,21 @@ class Follower:
             for picked, until in _picks(table):
                 after = _mark_at(table, until, mark.table_id)
                 rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
-                there = self._write(mark, rows, after)
-                if there != after:
-                    return mark.seq - since, there
+                ahead = self._write(mark, rows, after)
+                if ahead is not None:
+                    return mark.seq - since, ahead
                 mark = after
         return mark.seq - since, mark
 
-    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark:
-        """Takes rows in if the board is still at ``before``; returns where it is then."""
+    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark | None:
+        """Takes rows in, unless another process took the board on from ``before``: returns where it is then."""
         with self._file.writing() as connection:
             there = _mark(connection)
             if there != before:
                 return there
             take_in(connection, rows)
             _set_mark(connection, after)
-        return after
+        return None
 
     def _let_go(self) -> None:
         """Takes closed items out whose time is over."""
@@ -238,7 +244,7 @@ def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequ
 def records(table: pa.Table) -> Iterator[Row]:
     """Rows of a table of `ROW_COLUMNS`; one that it lacks is None in each."""
     columns = [_plain(table[name]) if name in table.column_names else [None] * table.num_rows for name in ROW_COLUMNS]
-    return map(_Record._make, zip(*columns, strict=True))
+    return (_Record(*values) for values in zip(*columns, strict=True))
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:

@@ -178,7 +178,7 @@ def test_closed_items_leave_after_their_time(items: DeadItems) -> None:
 
 
 def test_two_processes_follow_at_once_and_each_row_counts_once(items: DeadItems) -> None:
-    commits, each = 10, 4
+    commits, each = 6, 4
     until = 3 + commits * each
     started = multiprocessing.get_context("spawn")
     counted = started.Queue()

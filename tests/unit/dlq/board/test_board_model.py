@@ -142,7 +142,8 @@ def _item(rows: list[JournalRow]) -> Expected | None:
 
 def listed(board: Board, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 3) -> list[Any]:
     """All pages one after the other."""
-    found, cursor = [], None
+    found: list[Any] = []
+    cursor = None
     while True:
         page = board.page(wanted, cursor, limit, sort)
         found += page.items
@@ -206,7 +207,7 @@ def _hour(at: datetime | None) -> datetime:
 ACTIONS = ("follow", "follow", "follow", "restart", "delete", "compact", "crash", "nothing")
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=st.lists(
         st.tuples(st.lists(st.integers(0, 10_000), min_size=1, max_size=8), st.sampled_from(ACTIONS)),
