@@ -15,6 +15,7 @@ import httpx
 import pybreaker
 import uvicorn
 from confluent_kafka import Producer
+from fastapi import APIRouter
 from redis.asyncio import Redis
 
 from console.access import Access, Sessions, SignInThrottle, Users
@@ -26,7 +27,8 @@ from console.dead_letters import open_dead_letters, open_runner, running, stream
 from console.guard import origins_of
 from console.lag import KafkaLag
 from console.listener import guarded
-from console.pages import routers
+from console.pages import DlqPlace, Place, WorkStream, routers
+from console.pages.asking import Asking
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -89,7 +91,7 @@ async def _serve(settings: Settings) -> None:
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
         mount_api(app, _desks(settings, producer, clock), answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, routers())
+        listener = guarded(app, access, cookies, origins, _pages(settings, acts, clock))
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
@@ -100,6 +102,17 @@ async def _serve(settings: Settings) -> None:
     access.close()
     await redis.aclose()
     lag.close()
+
+
+def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
+    """Every page. What is ordered on one comes through its own channel."""
+    layout = Layout(settings.data_dir)
+    streams = {
+        name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name).status)
+        for name in stream_names(settings)
+    }
+    finance = Place(layout, settings.ingest.modes, Asking(), clock)
+    return routers(finance, DlqPlace(streams, Asking(), clock), acts)
 
 
 def _access(settings: Settings, acts: Acts, clock: Clock) -> Access:

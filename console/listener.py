@@ -12,6 +12,7 @@ from console.access.requirement import declared_routes
 from console.cookies import Cookies
 from console.guard import Guard
 from console.headers import SecurityHeaders
+from console.pages.problems import add_problems
 from console.web.shell import mount_pages
 
 
@@ -23,6 +24,7 @@ def guarded(
     :raises RouteUndeclared: a route doesn't say whom it is for
     """
     mount_pages(app, access, cookies, pages)
+    add_problems(app)
     # Looked at once here, so that one is found at the start and not by whoever asks for it first.
     list(declared_routes(app.routes))
     return SecurityHeaders(Guard(app, app.routes, access, cookies, origins))

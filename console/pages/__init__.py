@@ -1,12 +1,41 @@
-"""The pages of the listener: one file each, put together here."""
+"""The pages of the listener: finance's over the ledger, operators' over what is dead."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
-from console.pages import home
+from console.access import Role, require
+from console.pages.dlq_audit import add_audit
+from console.pages.dlq_dry_run import add_dry_run
+from console.pages.dlq_pages import add_item, add_list, add_overview
+from console.pages.dlq_place import DlqPlace, WorkStream
+from console.pages.dlq_selections import add_selections
+from console.pages.ledger_balances import add_balances
+from console.pages.ledger_export import add_export
+from console.pages.ledger_reports import add_reports
+from console.pages.ledger_search import add_search
+from console.pages.ledger_stories import add_stories
+from console.pages.place import Place
+from dlq.acts import Acts
+
+__all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
-def routers() -> list[APIRouter]:
+def routers(finance: Place, dlq: DlqPlace, acts: Acts) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
-    return [home.routes()]
+    return [_ledger(finance), _dlq(dlq, acts)]
+
+
+def _ledger(place: Place) -> APIRouter:
+    router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
+    for add in (add_balances, add_search, add_export, add_reports, add_stories):
+        add(router, place)
+    return router
+
+
+def _dlq(place: DlqPlace, acts: Acts) -> APIRouter:
+    router = APIRouter()
+    for add in (add_overview, add_list, add_item, add_selections, add_dry_run):
+        add(router, place)
+    add_audit(router, place, acts)
+    return router

@@ -16,7 +16,13 @@ class Link:
     role: Role
 
 
-NAVIGATION: tuple[Link, ...] = ()
+NAVIGATION: tuple[Link, ...] = (
+    Link("Overview", "/", Role.VIEWER),
+    Link("Dead letters", "/dlq", Role.VIEWER),
+    Link("Selections", "/dlq/selections", Role.VIEWER),
+    Link("Acts", "/dlq/audit", Role.VIEWER),
+    Link("Ledger", "/ledger", Role.FINANCE),
+)
 """In the order in which they stand. Every signed-in user has the overview before them."""
 
 

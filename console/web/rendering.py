@@ -1,4 +1,6 @@
-"""Templates to pages. Everything that is put into one is escaped; a name that isn't there is an error, not a blank."""
+"""Templates to pages. Everything that is put into one is escaped, and nothing in it is unseen; a name that isn't there
+is an error, not a blank.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from console.access.requirement import user_of
 from console.forms import FIELD, csrf_token
+from console.told import FILTERS, plain
 from console.web.navigation import links_for
 from console.web.static import static_url
 
@@ -37,10 +40,12 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=plain,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= FILTERS
     made.globals |= {"csrf_field": csrf_field, "static": static_url}
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from core.clock import from_micros, to_micros
 from ledger.queries.balances import AsOf, wanted
@@ -17,6 +18,9 @@ _STRETCHES = tuple(
     timedelta(seconds=seconds)
     for seconds in (1, 10, 60, 300, 900, 3_600, 3 * 3_600, 12 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
 )
+
+
+Change: TypeAlias = tuple[datetime, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,10 @@ def balances_over_time(
     low, high = (from_micros(span[name].cast("int64")[0].as_py()) for name in ("low", "high"))
     stretch = _stretch(high - low)
     accounts, left_out = _greatest(lake, before_end, accounts_max)
-    found = tuple(_over_time(lake, account, before_end, low, stretch) for account in accounts)
+    shown = [*before_end, one_of("account", accounts)]
+    opening = _opening(lake, shown, low) if since is not None else {}
+    changes = _changes(lake, shown, low, stretch)
+    found = tuple(_over_time(account, opening.get(account, 0), low, changes.get(account, ())) for account in accounts)
     return BalancesOverTime(currency, stretch, found, left_out)
 
 
@@ -76,33 +83,38 @@ def _stretch(span: timedelta) -> timedelta:
 
 
 def _greatest(lake: Lake, conditions: Sequence[str], most: int) -> tuple[list[str], int]:
+    by_account = f"SELECT account, {_SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
     found = lake.ask(
-        f"SELECT account, {_SIGNED} AS balance FROM postings {all_of(conditions)} "
-        f"GROUP BY account ORDER BY abs({_SIGNED}) DESC, account LIMIT {most}"
-    )
-    [count] = lake.ask(f"SELECT count(DISTINCT account) AS n FROM postings {all_of(conditions)}")["n"].to_pylist()
-    accounts = found["account"].to_pylist()
-    return accounts, count - len(accounts)
+        f"SELECT account, count(*) OVER () AS of FROM ({by_account}) ORDER BY abs(balance) DESC, account LIMIT {most}"
+    ).to_pylist()
+    return [one["account"] for one in found], found[0]["of"] - len(found)
 
 
-def _over_time(
-    lake: Lake, account: str, conditions: Sequence[str], low: datetime, stretch: timedelta
-) -> AccountOverTime:
-    own = [*conditions, one_of("account", [account])]
-    [opening] = lake.ask(f"SELECT {_SIGNED} AS balance FROM postings {all_of([*own, f'decided_at < {moment(low)}'])}")[
-        "balance"
-    ].to_pylist()
-    length_us = stretch // timedelta(microseconds=1)
-    place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {length_us}"
-    changes = lake.ask(
-        f"SELECT {place} AS place, {_SIGNED} AS change FROM postings "
-        f"{all_of([*own, f'decided_at >= {moment(low)}'])} GROUP BY {place} ORDER BY place"
+def _opening(lake: Lake, conditions: Sequence[str], before: datetime) -> dict[str, int]:
+    found = lake.ask(
+        f"SELECT account, {_SIGNED} AS balance FROM postings "
+        f"{all_of([*conditions, f'decided_at < {moment(before)}'])} GROUP BY account"
     )
-    balance = int(opening or 0)
-    points = [(low, balance)]
-    for change in changes.to_pylist():
-        balance += int(change["change"])
-        points.append((low + stretch * (change["place"] + 1), balance))
+    return {one["account"]: int(one["balance"]) for one in found.to_pylist()}
+
+
+def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: timedelta) -> dict[str, list[Change]]:
+    """By account: the end of each stretch with a booking, and by how much the balance changed in it."""
+    place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
+    found = lake.ask(
+        f"SELECT account, {place} AS place, {_SIGNED} AS change FROM postings "
+        f"{all_of([*conditions, f'decided_at >= {moment(low)}'])} GROUP BY account, {place} ORDER BY account, place"
+    )
+    changes: dict[str, list[Change]] = {}
+    for one in found.to_pylist():
+        changes.setdefault(one["account"], []).append((low + stretch * (one["place"] + 1), int(one["change"])))
+    return changes
+
+
+def _over_time(account: str, opening: int, low: datetime, changes: Sequence[Change]) -> AccountOverTime:
+    points = [(low, opening)]
+    for at, change in changes:
+        points.append((at, points[-1][1] + change))
     return AccountOverTime(account, tuple(points))
 
 

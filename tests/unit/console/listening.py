@@ -19,9 +19,9 @@ from console.access.accounts import add_user, make_token
 from console.cookies import Cookies
 from console.guard import origins_of
 from console.listener import guarded
-from console.pages import routers
 from core.clock import Clock
 from dlq.acts import Acts
+from tests.unit.console.places import pages
 
 ORIGIN = "http://127.0.0.1:8081"
 ADA, EVE, BOB, FAY, IDA = "ada", "eve", "bob", "fay", "ida"
@@ -52,7 +52,8 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers())
+        routers = pages(folder, clock, self.acts)
+        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:
         """One request, with a user's token where one is named."""

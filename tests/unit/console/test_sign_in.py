@@ -43,7 +43,7 @@ def test_whoever_is_not_signed_in_is_sent_to_sign_in_and_back(browser: Browser) 
     assert page.status_code == 200
     answer = browser.post("/login", {"name": ADA, "password": PASSWORD, "next": "/?page=2"}, csrf_of(page))
     assert (answer.status_code, answer.headers["location"]) == (303, "/?page=2")
-    assert "Signed in as <b>ada</b>" in browser.get("/").text
+    assert "<b>ada</b>" in browser.get("/").text
 
 
 def test_the_sessions_cookie_is_for_this_listener_alone_and_for_no_script(browser: Browser) -> None:
@@ -112,7 +112,7 @@ def test_a_restart_of_the_listener_leaves_people_signed_in(
     listener.access.close()
     after = Browser(new_listener(tmp_path, clock))
     after.cookies.update(browser.cookies)
-    assert "Signed in as <b>ada</b>" in after.get("/").text
+    assert "<b>ada</b>" in after.get("/").text
 
 
 def test_a_wrong_password_says_so_and_names_neither(browser: Browser) -> None:

@@ -1,0 +1,99 @@
+"""``/ledger/export``: postings or the journal as a file to take away."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
+
+from console.pages.asking import Asking
+from console.pages.fields import Fields
+from console.pages.place import Place
+from core import moments
+from core.errors import PayhookError
+from ledger.queries import Form, Source, export
+
+EXPORT_S_MAX = 120.0
+EXPORT_ROWS_MAX = 2_000_000
+"""About 400 MB of CSV; `payhook ledger export` has no such limit."""
+
+FORMS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+SOURCES = ("postings", "journal")
+
+
+class ExportTooLarge(PayhookError):
+    """A page doesn't hand out that much."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}. Choose a shorter time, or use `payhook ledger export`, which has no such limit")
+
+
+def add_export(router: APIRouter, place: Place) -> None:
+    # One at a time: each writes a file as large as it likes within its limits.
+    exporting = Asking(at_once=1, waiting=2, seconds=EXPORT_S_MAX + 10)
+
+    @router.get("/ledger/export")
+    async def form(request: Request) -> Response:
+        return place.show(request, "ledger/export.html", fields=Fields(request.query_params))
+
+    @router.get("/ledger/export/file")
+    async def file(request: Request) -> Response:
+        fields = Fields(request.query_params)
+        source = fields.choice("table", SOURCES) or "postings"
+        form = fields.choice("format", tuple(FORMS)) or "csv"
+        since, until = fields.moment("from", moments.since), fields.moment("to", moments.until)
+        if fields.problems:
+            return place.show(request, "ledger/export.html", 422, fields=fields)
+        ledger = place.ledger(request)
+        table = ledger.postings if source == "postings" else ledger.journal
+        folder = tempfile.TemporaryDirectory(prefix="payhook-export-", ignore_cleanup_errors=True)
+        try:
+            out = Path(folder.name) / f"{source}.{form}"
+            written = exporting.ask(write, str(table), cast(Source, source), out, cast(Form, form), since, until)
+            await written
+        except ExportTooLarge as too_large:
+            folder.cleanup()
+            fields.wrong("from", str(too_large))
+            return place.show(request, "ledger/export.html", 422, fields=fields)
+        except BaseException:
+            folder.cleanup()
+            raise
+        name = f"payhook-{place.mode(request)}-{source}.{form}"
+        return FileResponse(out, media_type=FORMS[form], filename=name, background=BackgroundTask(folder.cleanup))
+
+
+def write(
+    table: str,
+    source: Source,
+    out: Path,
+    form: Form,
+    since: datetime | None,
+    until: datetime | None,
+    rows_max: int = EXPORT_ROWS_MAX,
+    seconds_max: float = EXPORT_S_MAX,
+) -> None:
+    """
+    :raises ExportTooLarge: more rows, or more time, than a page gives
+    :raises NothingBooked: there is no such table yet
+    """
+    export(table, source, out, form, since=since, until=until, told=_limits(rows_max, seconds_max))
+
+
+def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:
+    end = time.monotonic() + seconds_max
+
+    def check(_done: int, rows: int) -> None:
+        if rows > rows_max:
+            raise ExportTooLarge(f"these are {rows:,} rows; a page hands out {rows_max:,} at most")
+        if time.monotonic() > end:
+            raise ExportTooLarge(f"it takes more than {seconds_max:g} s")
+
+    return check

@@ -1,0 +1,89 @@
+"""The management listener over a ledger that the engine decides: on a port of loopback, without Kafka or a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from console.access import Access, Role, Sessions, SignInThrottle, Users
+from console.access.accounts import add_user
+from console.app import Watched, create_app
+from console.cookies import Cookies
+from console.guard import origins_of
+from console.listener import guarded
+from core.clock import Clock
+from dlq.acts import Acts
+from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
+from stack.layout import Layout
+from tests.dead_letters import DeadLetters
+from tests.unit.console.places import dead_letters, pages
+from tests.unit.dlq.selection.bench import EngineKafka, Told
+from tests.unit.processor.harness import CONTROL
+
+PASSWORD = "correct horse battery"
+PEOPLE: Mapping[str, Role] = {
+    "ada": Role.ADMIN,
+    "amy": Role.ADMIN,
+    "bob": Role.REPLAYER,
+    "eve": Role.VIEWER,
+    "fay": Role.FINANCE,
+}
+HOST = "127.0.0.1"
+
+
+class Site:
+    """A listener's parts over one stream. `decide` lets its runs, its engine and its journal go on by one step."""
+
+    def __init__(self, letters: DeadLetters, data: Path, clock: Clock, port: int) -> None:
+        self.letters = letters
+        layout = Layout(data)
+        ledger = layout.ledger()
+        self.acts = Acts(layout.acts)
+        settings = SelectionSettings(command_items_max=5)
+        self.dead = dead_letters(data, clock, self.acts, settings)
+        file = SelectionFile(ledger.selections)
+        outcomes = Outcomes(file, ledger.journal, CONTROL)
+        kafka = EngineKafka(letters)
+        self._runner = Runner("ledger", file, outcomes, kafka, CONTROL, Told(), settings, clock, "test")
+        sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
+        access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
+        watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
+        app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        routers = pages(data, clock, self.acts, self.dead)
+        self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
+
+    def decide(self) -> None:
+        self._runner.step()
+        self.letters.batch()
+        self.letters.clock.advance(1.0)
+
+
+def add_people(data: Path) -> None:
+    """Everybody of `PEOPLE`, with `PASSWORD`."""
+    users = Users(Layout(data).users)
+    for name, role in PEOPLE.items():
+        add_user(users, name, frozenset({role}), PASSWORD, lambda *_: None)
+
+
+@contextlib.contextmanager
+def serving(site: Site, port: int) -> Iterator[str]:
+    """The site's address, while it answers."""
+    config = uvicorn.Config(site.asgi, host=HOST, port=port, access_log=False, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield f"http://{HOST}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

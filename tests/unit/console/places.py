@@ -1,0 +1,47 @@
+"""What pages rest on, over a data folder: the ledger's tables, and one work stream's dead letters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from console.dead_letters import DeadLetters
+from console.pages import DlqPlace, Place, WorkStream, routers
+from console.pages.asking import Asking
+from core.clock import Clock
+from dlq.acts import Acts
+from dlq.board import Board
+from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings, TwoPeople
+from stack.layout import Layout
+from tests.unit.processor.harness import CONTROL
+
+TWO_PEOPLE_ITEMS = 10
+
+
+def dead_letters(data: Path, clock: Clock, acts: Acts, settings: SelectionSettings | None = None) -> DeadLetters:
+    """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
+    layout = Layout(data).ledger()
+    board = Board(layout.board, layout.journal, layout.bodies, clock)
+    file = SelectionFile(layout.selections)
+    outcomes = Outcomes(file, layout.journal, CONTROL)
+    selections = Selections(
+        layout.stream,
+        file,
+        board,
+        outcomes,
+        settings or SelectionSettings(),
+        TwoPeople(TWO_PEOPLE_ITEMS),
+        clock,
+        acts,
+        "page",
+    )
+    finder = FactFinder(layout.board, layout.journal, layout.bodies)
+    return DeadLetters(layout.stream, board, selections, DryRuns(file, board, finder, clock), "wait")
+
+
+def pages(data: Path, clock: Clock, acts: Acts, dead: DeadLetters | None = None) -> list[APIRouter]:
+    """Every page over the data folder."""
+    stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger().status)
+    finance = Place(Layout(data), ("live",), Asking(), clock)
+    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts)
