@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import threading
 from datetime import UTC, datetime, timedelta
@@ -11,11 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from dlq.acts import APP_ID, Act, Acts, ActsBroken, ActsUnwritable, Outcome
+from dlq.acts import APP_ID, CONFIGURATION, Act, Acts, ActsBroken, ActsUnwritable, Outcome
 from dlq.acts_chain import ACTS_SCHEMA, SHOWN_CHARS_MAX, TEXT_CHARS_MAX, ChainWalk
 from journal.append import Appender, AppendUnknown, AppTransaction
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+CHECKPOINT_EVERY = int(CONFIGURATION["delta.checkpointInterval"])
 
 
 def act(what: str = "items 1", actor: str = "ada", **more: str) -> Act:
@@ -189,4 +191,22 @@ def test_maintenance_of_the_table_changes_nothing_of_the_record(path: Path) -> N
     DeltaTable(str(path)).optimize.compact()
     acts.record(act("after"))
     assert len(rows(path)) == 4
+    assert offenders(path) == []
+
+
+def test_checkpoints_of_the_log_keep_the_count(path: Path) -> None:
+    acts = Acts(path)
+    for number in range(CHECKPOINT_EVERY + 5):
+        acts.record(act(str(number)))
+    assert acts._open is not None
+    acts._open[0].checkpoints.wait(30)
+    log = path / "_delta_log"
+    made = json.loads((log / "_last_checkpoint").read_text())["version"]
+    assert made >= CHECKPOINT_EVERY
+    for entry in log.glob("*.json"):
+        if int(entry.stem) <= made:
+            entry.unlink()
+    Acts(path).record(act("after"))
+    acts.record(act("and the one that was open"))
+    assert Acts(path).head().number == CHECKPOINT_EVERY + 7
     assert offenders(path) == []
