@@ -83,7 +83,7 @@ class CommandDesk:
 
     def release(self) -> None:
         """After the last command: who waited behind what was closed goes on."""
-        self.rows += release(self.closings, self.index, self._batch, self.meanwhile, self.now)
+        self.rows += release(self.closings, self.index, self._batch, self.rows, self.meanwhile, self.now)
 
     def _act(self, item: Item, command: Command) -> None:
         if command.action == REPLAY:

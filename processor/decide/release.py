@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import OPEN_DECISIONS, Decision
@@ -15,21 +16,29 @@ from processor.decide.verdict import park
 
 
 def release(
-    closings: Closings, index: Lookup, batch: Sequence[Item], meanwhile: Meanwhile, now: datetime
+    closings: Closings,
+    index: Lookup,
+    batch: Sequence[Item],
+    ordered: Sequence[Item],
+    meanwhile: Meanwhile,
+    now: datetime,
 ) -> list[Item]:
     """The rows that wake followers. Only the first of an entity is woken: the others follow it, in order.
 
     ``batch`` is what the batch decided of events: one that it parked itself gets no second row, but its time.
+    ``ordered`` are the rows of orders: what is replayed in its place may hold the entity back from now on.
     """
     if not closings.heads:
         return []
-    in_batch = {item.seq: item for item in batch if (item.row.entity_key or "") in closings.heads}
+    lines = _lines(closings, batch, ordered)
     woken = []
     for entity, head in closings.heads.items():
-        waiting = _first_left(entity, index, in_batch, closings, meanwhile)
+        waiting = _first_left(entity, lines[entity], index, closings, meanwhile)
+        if waiting is None or lines[entity].replayed < waiting.row.item_seq:
+            continue
         if isinstance(waiting, Item):
             waiting.row.due_at = now
-        elif waiting is not None and waiting.row.due_at is None and waiting.row.decision is not Decision.DEAD:
+        elif waiting.row.due_at is None and waiting.row.decision is not Decision.DEAD:
             item = again(waiting)
             park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}", now)
             item.cause = head.cause
@@ -37,22 +46,42 @@ def release(
     return woken
 
 
+@dataclass(slots=True)
+class _Line:
+    """What the batch did to one entity: its events by item, and the first item that orders replayed in its place."""
+
+    events: dict[int, Item] = field(default_factory=dict)
+    replayed: float = float("inf")
+
+
+def _lines(closings: Closings, batch: Sequence[Item], ordered: Sequence[Item]) -> dict[str, _Line]:
+    lines = {entity: _Line() for entity in closings.heads}
+    for item in batch:
+        if (line := lines.get(item.row.entity_key or "")) is not None:
+            line.events[item.seq] = item
+    for item in ordered:
+        line = lines.get(item.row.entity_key or "")
+        if line is not None and item.row.decision is Decision.REPLAYED and item.row.blocking:
+            line.replayed = min(line.replayed, item.seq)
+    return lines
+
+
 def _first_left(
-    entity: str, index: Lookup, in_batch: dict[int, Item], closings: Closings, meanwhile: Meanwhile
+    entity: str, line: _Line, index: Lookup, closings: Closings, meanwhile: Meanwhile
 ) -> OpenItem | Item | None:
     """Who holds its entity back now and would wait for ever; None where nobody does."""
     for waiting in index.queue(entity):
         seq = waiting.row.item_seq
         if seq in closings.closed:
             continue
-        if seq in in_batch:
-            row = in_batch[seq].row
+        if seq in line.events:
+            row = line.events[seq].row
             if not (row.decision in OPEN_DECISIONS and row.blocking):
                 continue
-            return _parked(in_batch[seq])
+            return _parked(line.events[seq])
         return None if seq in meanwhile.moved else waiting
-    new = (item for item in in_batch.values() if item.new and (item.row.entity_key or "") == entity)
-    return _parked(min((item for item in new if item.row.blocking), key=lambda item: item.seq, default=None))
+    new = (item for item in line.events.values() if item.new and item.row.blocking)
+    return _parked(min(new, key=lambda item: item.seq, default=None))
 
 
 def _parked(item: Item | None) -> Item | None:

@@ -181,6 +181,23 @@ def test_of_two_orders_in_one_batch_the_second_finds_the_item_moved(engine: Engi
     assert engine.decisions(key) == ["dead", "purged"]
 
 
+def test_nobody_is_woken_behind_what_the_same_batch_replays_in_its_place(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+    [passed] = dead(engine, "evt_1", entity="e1")
+    head, behind = engine.post("evt_2"), engine.post("evt_3")
+    engine.handler.fails(head, Stuck("no answer"))
+    engine.batch()
+    command(engine, "replay", target(engine, passed), interval_us=0)
+    command(engine, "purge", target(engine, head))
+    engine.batch()
+    assert [engine.decisions(key)[-1] for key in (passed, head, behind)] == ["replayed", "purged", "parked"]
+    assert last(engine, behind).due_at is None
+    engine.handler.script.clear()
+    engine.handler.calls.clear()
+    engine.advance(0)
+    assert engine.handler.calls == [passed, behind]
+
+
 @pytest.mark.parametrize("crash", ["before", "after"])
 def test_a_crash_at_the_commit_closes_once(engine: Engine, crash: str) -> None:
     head, *_ = dead(engine, "evt_1", entity="e1")
