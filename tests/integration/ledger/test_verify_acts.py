@@ -88,7 +88,7 @@ def test_a_changed_act_is_found(look: Look, acts: Path, column: str) -> None:
 
 
 def test_an_act_that_was_taken_out_is_found(look: Look, acts: Path) -> None:
-    rewrite(acts, lambda rows: rows.pop(1) and None)
+    rewrite(acts, lambda rows: rows.__delitem__(1))
     assert look().offenders == ({"problem": "acts are missing", "after": 1, "before": 3},)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import Route
+from starlette.types import Message
 
 from console.access import Everybody, Role, RouteUndeclared, require
 from console.access.requirement import Declared, declared_routes
@@ -148,3 +150,17 @@ def _pages(bench: ApiBench) -> list[Declared]:
     found = [one for one in routes if not one.path.startswith("/api/") and not isinstance(one.demand, Everybody)]
     # Signing out ends the session that the other routes are asked with.
     return sorted(found, key=lambda one: one.path == "/logout")
+
+
+def test_nothing_is_served_over_a_websocket(bench: ApiBench) -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/api/dlq/replay", "headers": [], "query_string": b""}
+    asyncio.run(bench.listener.asgi(scope, receive, send))
+    assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -31,7 +31,7 @@ def portion(body: bytes, *, more: bool) -> Message:
 
 
 def test_a_body_in_portions_is_read_again_by_whoever_comes_next() -> None:
-    async def both() -> tuple[bytes, Message]:
+    async def both() -> tuple[bool, Message]:
         body = f"a=1&csrf_token={csrf_token('secret')}".encode()
         sent = request(portion(body[:5], more=True), portion(body[5:], more=False), {"type": "http.disconnect"})
         receive = await checked_form(sent, "secret")
