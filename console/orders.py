@@ -67,7 +67,9 @@ class CommandDecided(BaseModel):
     """What the processor decided of a command."""
 
     command_id: str
-    decision: str = Field(description="replayed: at least one item; ignored: none, the reason says why")
+    decision: str = Field(
+        description="replayed, purged or resolved: at least one item; ignored: none, the reason says why"
+    )
     reason: str | None = Field(description="how many items were accepted, and why others weren't")
     actor: str | None
     decided_at: datetime

@@ -270,7 +270,6 @@ class Batches:
         if poison:
             rules = self._rules
             Rereads(rules.name, rules.mode, self._adapters, self._republish, self._clock.now()).settle(poison)
-            crash_point("processor.after_reread")
 
     def _handle(self, admission: Admission) -> Settling:
         work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
