@@ -14,6 +14,7 @@ from console.api_streams import Streams, StreamWanted
 from console.dead_letters import DeadLetters
 from console.key_parameter import key_parameter
 from console.selection_words import (
+    ApprovalAsked,
     DryRunTold,
     NothingAsked,
     ProgressTold,
@@ -171,17 +172,19 @@ def acting(streams: Streams) -> APIRouter:
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Closes its items as brought about elsewhere. Beyond the limits it waits for a second person (`state`)."""
-        return await begin(request, streams.of(stream), number, Run("resolve", asked.reason))
+        return await begin(request, streams.of(stream), number, Run("resolve", asked.reason, propose=asked.propose))
 
     @post(f"{ONE}/purge", Role.ADMIN, 202)
     async def purge(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Closes its items for good: none takes effect. Beyond the limits it waits for a second person (`state`)."""
-        return await begin(request, streams.of(stream), number, Run("purge", asked.reason))
+        return await begin(request, streams.of(stream), number, Run("purge", asked.reason, propose=asked.propose))
 
     @post(f"{ONE}/approve", Role.ADMIN)
-    async def approve(number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger") -> RunTold:
+    async def approve(
+        number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
+    ) -> RunTold:
         """Lets begin what somebody else proposed."""
 
         def act(selections: Selections, actor: str) -> Any:

@@ -12,10 +12,8 @@ from functools import partial
 
 from core.clock import Clock
 from core.routing import base_of, mode_of, stream_of, topics_of
-from dlq.acceptance import worn_out
 from dlq.acts import Acts
 from dlq.board import Board, kafka_origin
-from dlq.board.item import Entry
 from dlq.commands import Producer
 from dlq.selection import (
     Asked,
@@ -27,7 +25,6 @@ from dlq.selection import (
     SelectionFile,
     Selections,
     StatusLoad,
-    TwoPeople,
 )
 from ledger.body_fates import fates
 from stack.layout import Layout
@@ -49,10 +46,7 @@ class DeadLetters:
 
     def asked(self, run: Run) -> Asked:
         """How a dry run of this run is meant."""
-        return Asked(run.mode, self.dead_head, in_place=run.in_place, force=run.force, loop=self._worn_out)
-
-    def _worn_out(self, entry: Entry) -> str | None:
-        return worn_out(entry.item_seq, entry.replays, self.replays_max)
+        return Asked(run.mode, self.dead_head, run.in_place, run.force, self.replays_max)
 
 
 def stream_names(settings: Settings) -> list[str]:
@@ -75,11 +69,11 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     board = Board(places.board, places.journal, places.bodies, clock, settings.board, removed, origin)
     file = SelectionFile(places.selections)
     outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
-    two_people = TwoPeople(config.dlq.alone_items_max, config.dlq.alone_amounts_minor_max)
-    selections = Selections(stream, file, board, outcomes, limits, two_people, clock, Acts(layout.acts), channel)
+    selections = Selections(stream, file, board, outcomes, limits, config.dlq.alone, clock, Acts(layout.acts), channel)
     finder = FactFinder(places.board, places.journal, places.bodies)
-    dry_runs = DryRuns(file, board, finder, clock)
-    return DeadLetters(stream, board, selections, dry_runs, config.dead_head.value, config.dlq.replays_max)
+    return DeadLetters(
+        stream, board, selections, DryRuns(file, board, finder, clock), config.dead_head.value, config.dlq.replays_max
+    )
 
 
 def open_runner(settings: Settings, stream: str, producer: Producer, clock: Clock) -> Runner:

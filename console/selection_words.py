@@ -64,10 +64,21 @@ class ReplayAsked(BaseModel):
 
 
 class ReasonAsked(BaseModel):
-    """Why."""
+    """Why. ``propose``: have another person approve it, even below the limits."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", json_schema_extra={"example": {"reason": "test payments of our own"}}
+    )
+
+    reason: Text = Field(description="kept with every decision")
+    propose: bool = Field(False, description="another person approves it, even below the limits")
+
+
+class ApprovalAsked(BaseModel):
+    """What was looked at."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", json_schema_extra={"example": {"reason": "compared with the provider's report"}}
     )
 
     reason: Text = Field(description="kept with every decision")

@@ -30,7 +30,7 @@ from dlq.selection.model import (
 )
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.runner import Runner
-from dlq.selection.selections import Selections, TwoPeople
+from dlq.selection.selections import Selections
 from dlq.selection.settings import SelectionSettings
 
 __all__ = [
@@ -64,6 +64,5 @@ __all__ = [
     "SelectionsFull",
     "Started",
     "StatusLoad",
-    "TwoPeople",
     "Verdict",
 ]

@@ -28,6 +28,8 @@ CREATE TABLE selections (
 CREATE TABLE items (
     number INTEGER NOT NULL REFERENCES selections ON DELETE CASCADE,
     place INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    line INTEGER NOT NULL,
     item_seq INTEGER NOT NULL,
     seen_seq INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'unsent',
@@ -39,6 +41,7 @@ CREATE TABLE items (
     PRIMARY KEY (number, place)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX items_by_seq ON items (number, item_seq);
+CREATE UNIQUE INDEX items_by_turn ON items (number, turn);
 CREATE INDEX items_by_state ON items (number, state, place);
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY REFERENCES selections ON DELETE CASCADE,
@@ -47,6 +50,7 @@ CREATE TABLE runs (
     per_s REAL,
     in_place INTEGER NOT NULL,
     force INTEGER NOT NULL,
+    propose INTEGER NOT NULL,
     two_people INTEGER NOT NULL,
     command_items INTEGER NOT NULL,
     reason TEXT NOT NULL,
@@ -71,7 +75,7 @@ CREATE TABLE commands (
     part TEXT NOT NULL,
     chunk INTEGER NOT NULL,
     command_id TEXT NOT NULL UNIQUE,
-    first_place INTEGER NOT NULL,
+    first_turn INTEGER NOT NULL,
     count INTEGER NOT NULL,
     at TEXT NOT NULL,
     offset INTEGER,

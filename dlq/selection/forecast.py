@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dlq.acceptance import worn_out
 from dlq.board.item import Entry, ItemState, Mark
 from dlq.commands import ReplayMode, Target
 
@@ -57,13 +57,13 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """How the replay is meant. ``dead_head``: what followers of a dead event do in this stream (`continue`,
-    `die_with_it`, `wait`). ``loop``: says why the loop guard would refuse an item; None: it wouldn't."""
+    `die_with_it`, `wait`). ``replays_max``: of the loop guard."""
 
     mode: ReplayMode = ReplayMode.ALONE
     dead_head: str = "wait"
     in_place: bool = False
     force: bool = False
-    loop: Callable[[Entry], str | None] = lambda _entry: None
+    replays_max: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,9 @@ def _standing(facts: Facts, entry: Entry, asked: Asked) -> tuple[Verdict, str]:
     if not facts.has_body:
         return Verdict.NO_BODY, f"body {entry.body_sha256} isn't kept any more: resolve or purge it"
     if entry.mark == Mark.CONFLICT:
-        return (
-            Verdict.CONFLICT,
-            "its key or fact is held with other content: that one must be purged first",
-        )
-    if not asked.force and (loop := asked.loop(entry)) is not None:
-        return Verdict.LOOP, loop
+        return Verdict.CONFLICT, "its key or fact is held with other content: that one must be purged first"
+    if not asked.force and (worn := worn_out(entry.item_seq, entry.replays, asked.replays_max)) is not None:
+        return Verdict.LOOP, worn
     if facts.dead_before is not None and (held := _held(facts.dead_before, asked)) is not None:
         return Verdict.HELD, held
     if entry.mark == Mark.POISON:

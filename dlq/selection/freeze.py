@@ -37,7 +37,7 @@ class Gathered:
         if seen.amount_minor is None or seen.currency is None:
             self.unknown += 1
         else:
-            self.amounts[seen.currency] += seen.amount_minor
+            self.amounts[seen.currency] += abs(seen.amount_minor)
 
     def targets(self, begin: int, end: int) -> list[Target]:
         return [Target(*pair) for pair in zip(self.item_seqs[begin:end], self.seen_seqs[begin:end], strict=True)]

@@ -93,7 +93,8 @@ class Run:
     """What is asked for: replay, purge or resolve.
 
     Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``in_place``: refuse what would
-    run elsewhere than in its old place; ``force``: also what the loop guard would refuse.
+    run elsewhere than in its old place; ``force``: also what the loop guard would refuse. Of the others alone:
+    ``propose``, two people even below the limits (of items whose money only the processor can tell).
     """
 
     action: str
@@ -102,6 +103,7 @@ class Run:
     per_s: float | None = None
     in_place: bool = False
     force: bool = False
+    propose: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ LOOKED_UP_MAX = 5_000
 """Refused items of one look whose last rows are read; it is a command's worth."""
 
 _TOLD = re.compile(r"item (\d+) ")
+_MORE = re.compile(r"; and \d+ more$")
 
 Row = Mapping[str, Any]
 
@@ -89,7 +90,7 @@ class Outcomes:
         """A command's rows are one commit: what it hasn't accepted by now it refused."""
         decided = db.execute(
             "SELECT item_seq, seen_seq, decided_seq, told FROM items JOIN commands"
-            " ON items.number = commands.number AND place >= first_place AND place < first_place + commands.count"
+            " ON items.number = commands.number AND turn >= first_turn AND turn < first_turn + commands.count"
             " WHERE items.number = ? AND state = 'sent' AND part = 'act' AND decided_seq IS NOT NULL",
             (number,),
         ).fetchall()
@@ -183,6 +184,7 @@ def _told(text: str) -> dict[int, str]:
 
 
 def _each_told(text: str) -> Iterator[tuple[int, str]]:
+    text = _MORE.sub("", text)
     begins = [found for found in _TOLD.finditer(text) if found.start() == 0 or text[found.start() - 2] in ";:"]
     ends = [found.start() - 2 for found in begins[1:]] + [len(text)]
     for found, end in zip(begins, ends, strict=True):

@@ -195,8 +195,8 @@ class Runner:
             if not own.checked:
                 store.check(db, self._stream, selection)
                 own.checked = True
-            number, place = runs.next_chunk(db, run.number, part)
-            left = selection.count - place
+            number, turn = runs.next_chunk(db, run.number, part)
+            left = selection.count - turn
             if left <= 0:
                 _all_sent(db, kept)
                 return AGAIN_S
@@ -205,8 +205,8 @@ class Runner:
                 part=part,
                 chunk=number,
                 command_id=runs.command_id(self._stream, selection, run.run, part, number),
-                first_place=place,
-                count=min(left, self._items(run)),
+                first_turn=turn,
+                count=runs.whole_lines(db, run.number, turn, min(left, self._items(run))),
                 at=self._clock.now(),
             )
             runs.write_down(db, chunk)

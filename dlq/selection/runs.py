@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -28,13 +29,13 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One command of a run: ``count`` items from ``first_place`` on."""
+    """One command of a run: ``count`` items from turn ``first_turn`` on."""
 
     number: int
     part: Part
     chunk: int
     command_id: str
-    first_place: int
+    first_turn: int
     count: int
     at: datetime
 
@@ -50,10 +51,10 @@ def insert(db: sqlite3.Connection, kept: RunKept, upto: int) -> None:
     """A new run. ``upto``: the journal's last row then; what becomes of its items comes after it."""
     run = kept.run
     db.execute(
-        "INSERT INTO runs (number, action, mode, per_s, in_place, force, two_people, command_items, reason, actor,"
-        " started_at, state, upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO runs (number, action, mode, per_s, in_place, force, propose, two_people, command_items, reason,"
+        " actor, started_at, state, upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(kept.number, run.action, run.mode.value, run.per_s, run.in_place, run.force),
+            *(kept.number, run.action, run.mode.value, run.per_s, run.in_place, run.force, run.propose),
             *(kept.two_people, kept.command_items, run.reason, kept.actor),
             *(to_rfc3339(kept.started_at), kept.state.value, upto),
         ),
@@ -125,27 +126,49 @@ def holder(db: sqlite3.Connection, number: int, now_s: float) -> str | None:
 
 
 def next_chunk(db: sqlite3.Connection, number: int, part: Part) -> tuple[int, int]:
-    """The number of the part's next command, and the place where it begins."""
+    """The number of the part's next command, and the turn at which it begins."""
     row = db.execute(
-        "SELECT count(*), coalesce(max(first_place + count), 0) FROM commands WHERE number = ? AND part = ?",
+        "SELECT count(*), coalesce(max(first_turn + count), 0) FROM commands WHERE number = ? AND part = ?",
         (number, part.value),
     ).fetchone()
     return row[0], row[1]
 
 
+def whole_lines(db: sqlite3.Connection, number: int, first_turn: int, count: int) -> int:
+    """How many items from ``first_turn`` on make one command of about ``count``: a line is never parted."""
+    row = db.execute("SELECT line FROM items WHERE number = ? AND turn = ?", (number, first_turn + count)).fetchone()
+    if row is None or row[0] == first_turn + count:
+        return count
+    if row[0] > first_turn:
+        return int(row[0]) - first_turn
+    behind = db.execute("SELECT max(turn) FROM items WHERE number = ? AND line = ?", (number, row[0])).fetchone()
+    return int(behind[0]) + 1 - first_turn
+
+
+def line_up(db: sqlite3.Connection, number: int, turns: Iterable[tuple[int, int, int]]) -> None:
+    """Gives every item of a selection its turn: (turn, the turn at which its line begins, item); none: as frozen."""
+    given = list(turns)
+    if given:
+        db.execute("UPDATE items SET turn = -1 - turn WHERE number = ?", (number,))
+    db.executemany(
+        "UPDATE items SET turn = ?, line = ? WHERE number = ? AND item_seq = ?",
+        ((turn, line, number, item_seq) for turn, line, item_seq in given),
+    )
+
+
 def write_down(db: sqlite3.Connection, chunk: Chunk) -> None:
     """Before it is sent: whoever comes after a crash sends exactly this again."""
     db.execute(
-        "INSERT INTO commands (number, part, chunk, command_id, first_place, count, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO commands (number, part, chunk, command_id, first_turn, count, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             *(chunk.number, chunk.part.value, chunk.chunk, chunk.command_id),
-            *(chunk.first_place, chunk.count, to_rfc3339(chunk.at)),
+            *(chunk.first_turn, chunk.count, to_rfc3339(chunk.at)),
         ),
     )
     if chunk.part is Part.ACT:
         db.execute(
-            "UPDATE items SET state = 'sent' WHERE number = ? AND place >= ? AND place < ? AND state = 'unsent'",
-            (chunk.number, chunk.first_place, chunk.first_place + chunk.count),
+            "UPDATE items SET state = 'sent' WHERE number = ? AND turn >= ? AND turn < ? AND state = 'unsent'",
+            (chunk.number, chunk.first_turn, chunk.first_turn + chunk.count),
         )
 
 
@@ -173,9 +196,9 @@ def undecided(db: sqlite3.Connection, number: int) -> list[Chunk]:
 def targets(db: sqlite3.Connection, chunk: Chunk) -> list[Target]:
     """What a command names: of an act, what hasn't moved by another command of the run."""
     rows = db.execute(
-        "SELECT item_seq, seen_seq FROM items WHERE number = ? AND place >= ? AND place < ?"
-        " AND (state = 'sent' OR ?) ORDER BY place",
-        (chunk.number, chunk.first_place, chunk.first_place + chunk.count, chunk.part is Part.PROPOSE),
+        "SELECT item_seq, seen_seq FROM items WHERE number = ? AND turn >= ? AND turn < ?"
+        " AND (state = 'sent' OR ?) ORDER BY turn",
+        (chunk.number, chunk.first_turn, chunk.first_turn + chunk.count, chunk.part is Part.PROPOSE),
     )
     return [Target(*row) for row in rows]
 
@@ -217,12 +240,12 @@ def seen_per_s(db: sqlite3.Connection, number: int) -> float | None:
     return None if row is None else row[0]
 
 
-_CHUNKS = "SELECT number, part, chunk, command_id, first_place, count, at FROM commands WHERE number = ?"
+_CHUNKS = "SELECT number, part, chunk, command_id, first_turn, count, at FROM commands WHERE number = ?"
 
 
 def _chunk(row: sqlite3.Row) -> Chunk:
-    number, part, chunk, name, first_place, count, at = row
-    return Chunk(number, Part(part), chunk, name, first_place, count, from_rfc3339(at))
+    number, part, chunk, name, first_turn, count, at = row
+    return Chunk(number, Part(part), chunk, name, first_turn, count, from_rfc3339(at))
 
 
 def _run(row: sqlite3.Row) -> RunKept:
@@ -238,6 +261,7 @@ def _run(row: sqlite3.Row) -> RunKept:
             row["per_s"],
             in_place=bool(row["in_place"]),
             force=bool(row["force"]),
+            propose=bool(row["propose"]),
         ),
         actor=row["actor"],
         started_at=from_rfc3339(row["started_at"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
@@ -37,25 +37,19 @@ PER_S_MIN = 0.01
 NEWEST = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class TwoPeople:
-    """Beyond which a purge or a resolve needs a second person, as the processor has it (`AloneLimits`)."""
-
-    items_max: int = 100
-    amounts_max: Mapping[str, int] = field(default_factory=dict)
-
-    def why(self, selection: Selection, run: Run) -> str | None:
-        """Why another person must approve it; None: nobody need."""
-        if run.action == REPLAY:
-            return None
-        if selection.count > self.items_max:
-            return f"it is {selection.count:,} items, and above {self.items_max:,} a second person approves"
-        limits = AloneLimits(self.items_max, self.amounts_max)
-        for currency, amount in sorted(selection.amounts.items()):
-            most = limits.amount_minor_max(currency)
-            if most is not None and amount > most:
-                return f"it is {amount:,} minor units of {currency}, and above {most:,} a second person approves"
+def why_two_people(selection: Selection, run: Run, limits: AloneLimits) -> str | None:
+    """Why another person must approve a run; None: nobody need."""
+    if run.action == REPLAY:
         return None
+    if run.propose:
+        return "it was asked for a second person's approval"
+    if selection.count > limits.items_max:
+        return f"it is {selection.count:,} items, and above {limits.items_max:,} a second person approves"
+    for currency, amount in sorted(selection.amounts.items()):
+        most = limits.amount_minor_max(currency)
+        if most is not None and amount > most:
+            return f"it is {amount:,} minor units of {currency}, and above {most:,} a second person approves"
+    return None
 
 
 class Selections:
@@ -68,7 +62,7 @@ class Selections:
         board: Board,
         outcomes: Outcomes,
         settings: SelectionSettings,
-        two_people: TwoPeople,
+        alone: AloneLimits,
         clock: Clock,
         acts: Record | None = None,
         channel: str = "cli",
@@ -78,7 +72,7 @@ class Selections:
         self._board = board
         self._outcomes = outcomes
         self._settings = settings
-        self._two_people = two_people
+        self._alone = alone
         self._clock = clock
         self._on_record = OnRecord(acts or Unrecorded(), channel, clock)
 
@@ -128,7 +122,7 @@ class Selections:
     def why_two_people(self, number: int, run: Run) -> str | None:
         """Why this run would need another person's approval; None: it needn't."""
         with self._file.reading() as db:
-            return self._two_people.why(store.read(db, number), run)
+            return why_two_people(store.read(db, number), run, self._alone)
 
     def start(self, number: int, run: Run, actor: str) -> Started:
         """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
@@ -137,7 +131,7 @@ class Selections:
         """
         with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
             _check(number, run)
-            upto = self._outcomes.last_seq()
+            upto, lines = self._outcomes.last_seq(), self._lines(number, run)
             with self._file.writing() as db:
                 selection, before = store.read(db, number), runs.find(db, number)
                 if before is not None:
@@ -147,11 +141,22 @@ class Selections:
                     return Started(before, again=True)
                 kept = self._new(selection, run, actor)
                 runs.insert(db, kept, upto)
+                runs.line_up(db, number, lines)
                 done(self._name(number), f"{selection.count} items, {kept.state.value}, {run}")
                 return Started(kept, again=False)
 
+    def _lines(self, number: int, run: Run) -> list[tuple[int, int, int]]:
+        """Turns of a run that takes followers along: of an entity all items in one command; else none of its own."""
+        if run.mode is not ReplayMode.WITH_FOLLOWERS:
+            return []
+        with self._file.reading() as db:
+            count = store.read(db, number).count
+            item_seqs = [target.item_seq for target in store.targets(db, number, 0, count)]
+        entities = {seq: item.entity_key for seq, item in self._board.look_up(item_seqs).items()}
+        return lined_up(item_seqs, entities)
+
     def _new(self, selection: Selection, run: Run, actor: str) -> RunKept:
-        two_people = self._two_people.why(selection, run) is not None
+        two_people = why_two_people(selection, run, self._alone) is not None
         return RunKept(
             number=selection.number,
             run=run,
@@ -173,7 +178,7 @@ class Selections:
             run = runs.read(db, number)
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
-            if run.actor == actor:
+            if run.actor.casefold().strip() == actor.casefold().strip():
                 raise SecondPersonWanted(number, actor)
             runs.approve(db, number, Approval(actor, reason, self._clock.now()))
             done(self._name(number), f"{_told(run)}, approved")
@@ -244,10 +249,24 @@ class Selections:
         return f"{self._stream} s{number}"
 
 
+def lined_up(item_seqs: Sequence[int], entities: Mapping[int, str | None]) -> list[tuple[int, int, int]]:
+    """(turn, the turn at which its entity's line begins, item): an entity's items together, in their order."""
+    lines: dict[str, list[int]] = {}
+    for seq in item_seqs:
+        lines.setdefault(entities.get(seq) or f"={seq}", []).append(seq)
+    turns: list[tuple[int, int, int]] = []
+    for line in lines.values():
+        begin = len(turns)
+        turns += [(begin + at, begin, seq) for at, seq in enumerate(line)]
+    return turns
+
+
 def _check(number: int, run: Run) -> None:
     if run.action not in RUN_ACTIONS:
         raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTIONS)} is wanted")
-    if run.action != REPLAY and run != Run(run.action, run.reason):
+    if run.action == REPLAY and run.propose:
+        raise RunRefused(number, "a replay needs nobody's approval")
+    if run.action != REPLAY and run != Run(run.action, run.reason, propose=run.propose):
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
         raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")

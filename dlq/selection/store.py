@@ -45,9 +45,9 @@ def insert(db: sqlite3.Connection, frozen_at: datetime, actor: str, note: str, f
 
 
 def add(db: sqlite3.Connection, number: int, place: int, targets: Sequence[Target]) -> None:
-    """Items from ``place`` on."""
-    rows = ((number, at, target.item_seq, target.seen_seq) for at, target in enumerate(targets, place))
-    db.executemany("INSERT INTO items (number, place, item_seq, seen_seq) VALUES (?, ?, ?, ?)", rows)
+    """Items from ``place`` on; a run takes them in this order, each by itself, unless it is told another one."""
+    rows = ((number, at, at, at, target.item_seq, target.seen_seq) for at, target in enumerate(targets, place))
+    db.executemany("INSERT INTO items (number, place, turn, line, item_seq, seen_seq) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def seal(

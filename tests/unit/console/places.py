@@ -12,7 +12,8 @@ from console.pages.asking import Asking
 from core.clock import Clock
 from dlq.acts import Acts
 from dlq.board import Board
-from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings, TwoPeople
+from dlq.limits import AloneLimits
+from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
 from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL
 
@@ -31,7 +32,7 @@ def dead_letters(data: Path, clock: Clock, acts: Acts, settings: SelectionSettin
         board,
         outcomes,
         settings or SelectionSettings(),
-        TwoPeople(TWO_PEOPLE_ITEMS),
+        AloneLimits(TWO_PEOPLE_ITEMS),
         clock,
         acts,
         "page",

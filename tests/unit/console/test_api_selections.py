@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from console.dead_letters import DeadLetters
-from dlq.selection import DryRuns, FactFinder, Selections
+from dlq.selection import DryRuns, Selections
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
 from tests.unit.dlq.selection.bench import SelectionBench
@@ -22,8 +22,7 @@ class Api:
 
     def __init__(self, folder: Path) -> None:
         self.bench = bench = SelectionBench(folder / "stream")
-        finder = FactFinder(bench.folder / "board", bench.journal, bench.folder / "bodies")
-        dry_runs = DryRuns(bench.file, bench.board, finder, bench.engine.clock)
+        dry_runs = DryRuns(bench.file, bench.board, bench.finder, bench.engine.clock)
         self.streams: dict[str, DeadLetters] = {}
         self.listener = ApiBench(folder / "listener", streams=self.streams).listener
         selections = Selections(
@@ -32,12 +31,12 @@ class Api:
             bench.board,
             bench.outcomes,
             bench.settings,
-            bench.two_people,
+            bench.alone,
             bench.engine.clock,
             self.listener.acts,
             "api",
         )
-        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait")
+        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", 5)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)

@@ -10,23 +10,26 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from dlq.board import Board
-from dlq.commands import Command, decode
+from dlq.commands import Command, ReplayMode, decode
+from dlq.limits import AloneLimits
 from dlq.selection import (
+    FactFinder,
     Outcomes,
     Run,
     Runner,
     SelectionFile,
     Selections,
     SelectionSettings,
-    TwoPeople,
 )
 from dlq.selection.live import Load
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
+from processor.settings import DeadHead
+from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
 SETTINGS = SelectionSettings(command_items_max=3)
-TWO_PEOPLE = TwoPeople(items_max=4)
+ALONE = AloneLimits(items_max=4)
 
 
 class Acknowledged:
@@ -95,20 +98,26 @@ class SelectionBench:
     """`dead` events, `selections` to freeze and start them, `round` to let runner, stream and journal go on."""
 
     def __init__(
-        self, folder: Path, settings: SelectionSettings = SETTINGS, two_people: TwoPeople = TWO_PEOPLE
+        self,
+        folder: Path,
+        settings: SelectionSettings = SETTINGS,
+        alone: AloneLimits = ALONE,
+        dead_head: DeadHead = DeadHead.WAIT,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.engine = Engine(folder)
-        self.folder, self.settings, self.two_people = folder, settings, two_people
-        self.journal = folder / "ledger"
+        self.engine = Engine(folder, dead_head=dead_head)
+        self.folder, self.settings, self.alone = folder, settings, alone
+        places = Layout(folder).ledger()
+        self.journal = places.journal
         self._writer = JournalWriter.create_or_open(str(self.journal), "ledger")
         self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
         self._written = 0
-        self.bodies = Bodies(folder / "bodies", self.engine)
+        self.finder = FactFinder(places.board, places.journal, places.bodies)
+        self.bodies = Bodies(places.bodies, self.engine)
         self.kafka = EngineKafka(self.engine)
         self.load = Told()
-        self.board = Board(folder / "board", self.journal, folder / "bodies", self.engine.clock)
-        self.file = SelectionFile(folder / "selections" / "ledger.sqlite")
+        self.board = Board(places.board, places.journal, places.bodies, self.engine.clock)
+        self.file = SelectionFile(places.selections)
         self.outcomes = Outcomes(self.file, self.journal, CONTROL)
         self.selections = Selections(
             "ledger",
@@ -116,7 +125,7 @@ class SelectionBench:
             self.board,
             self.outcomes,
             settings,
-            two_people,
+            alone,
             self.engine.clock,
         )
         self.runner = self.another("console-1")
@@ -170,6 +179,7 @@ class SelectionBench:
         return [one.state.value for one in self.selections.items(number, limit=1_000)]
 
     def replay(self, number: int, **more: Any) -> None:
+        more["mode"] = ReplayMode(more.get("mode", "alone"))
         self.selections.start(number, Run("replay", "mended", **more), "ada")
 
     def applied(self) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq.acceptance import worn_out
 from dlq.board import Filter
 from dlq.commands import ReplayMode
-from dlq.selection import Asked, DryRuns, FactFinder, Verdict
+from dlq.selection import Asked, DryRuns, Verdict
+from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SelectionBench
 
 
@@ -19,8 +19,7 @@ def bench(tmp_path: Path) -> SelectionBench:
 
 
 def dry_runs(bench: SelectionBench) -> DryRuns:
-    finder = FactFinder(bench.folder / "board", bench.journal, bench.folder / "bodies")
-    return DryRuns(bench.file, bench.board, finder, bench.engine.clock)
+    return DryRuns(bench.file, bench.board, bench.finder, bench.engine.clock)
 
 
 def test_what_runs_in_its_place_is_told_with_its_followers_and_so_it_is(bench: SelectionBench) -> None:
@@ -75,7 +74,7 @@ def test_what_the_loop_guard_refuses_is_told_in_its_words(bench: SelectionBench)
         bench.round(4)
     bench.selections.freeze(Filter(), "ada")
     told = dry_runs(bench)
-    told.make(6, Asked(loop=lambda entry: worn_out(entry.item_seq, entry.replays, 5)))
+    told.make(6, Asked(replays_max=5))
     [one] = told.page(6)
     assert (one.verdict, one.why) == (
         Verdict.LOOP,
@@ -102,3 +101,49 @@ def test_a_conflict_is_told_as_one(bench: SelectionBench) -> None:
     bench.selections.freeze(Filter(), "ada")
     told = dry_runs(bench)
     assert dict(told.make(1, Asked()).counts) == {Verdict.CONFLICT: 1}
+
+
+def test_what_lost_its_place_is_told_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)
+    bench.dead(1, entity="e")
+    bench.engine.post("later", "e")
+    bench.decide()
+    bench.selections.freeze(Filter(), "ada")
+    told = dry_runs(bench)
+    told.make(1, Asked(dead_head="continue"))
+    [one] = told.page(1)
+    assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
+    told.make(1, Asked(dead_head="continue", in_place=True))
+    assert told.page(1)[0].verdict is Verdict.REFUSED
+    bench.replay(1, in_place=True)
+    bench.round(4)
+    assert "has lost its place" in (bench.selections.items(1)[0].reason or "")
+
+
+def test_a_dead_event_in_front_that_is_not_selected_holds_what_would_die_with_it(tmp_path: Path) -> None:
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    bench.dead(1, entity="e")
+    bench.engine.post("later", "e")
+    bench.decide()
+    both = bench.selections.freeze(Filter(), "ada")
+    alone = bench.selections.freeze(Filter(items=(2,)), "ada")
+    told = dry_runs(bench)
+    asked = Asked(dead_head="die_with_it")
+    told.make(alone.number, asked)
+    assert told.page(alone.number)[0].verdict is Verdict.HELD
+    assert dict(told.make(both.number, asked).counts) == {Verdict.IN_PLACE: 2}
+    bench.replay(alone.number)
+    bench.round(4)
+    assert "would die with item 1" in (bench.selections.items(alone.number)[0].reason or "")
+
+
+def test_the_loop_guard_is_told(bench: SelectionBench) -> None:
+    bench.dead(1, times=3)
+    for number in (1, 2):
+        bench.selections.freeze(Filter(), "ada")
+        bench.replay(number)
+        bench.round(4)
+    bench.selections.freeze(Filter(), "ada")
+    told = dry_runs(bench)
+    assert dict(told.make(3, Asked(replays_max=2)).counts) == {Verdict.LOOP: 1}
+    assert dict(told.make(3, Asked(replays_max=2, force=True)).counts) == {Verdict.IN_PLACE: 1}

@@ -9,6 +9,7 @@ import pytest
 from dlq.board import Filter
 from dlq.commands import ReplayMode
 from dlq.selection import Run, RunState, SelectionSettings
+from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SETTINGS, SelectionBench
 
 
@@ -226,3 +227,29 @@ def test_live_traffic_that_waits_makes_the_run_slower_and_it_recovers(tmp_path: 
     bench.round(20)
     assert bench.counts(1) == {"applied": 1_200}
     assert max(len(command.targets) for command in bench.kafka.sent) > 300
+
+
+def test_a_replay_with_followers_names_an_entity_in_one_command(tmp_path: Path) -> None:
+    """Commands of three would part the entity's four items, and the processor takes all of it or none."""
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)
+    for number in range(4):
+        bench.dead(1, entity="e")
+        bench.dead(1, entity=f"other_{number}")
+    selection = bench.selections.freeze(Filter(), "ada")
+    assert selection.count == 8
+    bench.replay(1, mode="with_followers")
+    bench.round(14)
+    mine = {row.item_seq for row in bench.engine.journal.rows if row.entity_key == "e" and row.first}
+    named = [mine & {target.item_seq for target in command.targets} for command in bench.kafka.sent]
+    assert [one for one in named if one] == [mine]
+    assert bench.states(1) == ["applied"] * 8
+
+
+def test_what_was_replayed_in_vain_too_often_is_refused_unless_it_is_forced(bench: SelectionBench) -> None:
+    bench.dead(1, times=7)
+    for number in range(1, 8):
+        bench.selections.freeze(Filter(), "ada")
+        bench.replay(number, force=number == 7)
+        bench.round(4)
+    assert [bench.states(number) for number in range(1, 8)] == [["dead_again"]] * 5 + [["refused"], ["dead_again"]]
+    assert "replayed 5 times" in (bench.selections.items(6)[0].reason or "")

@@ -1,35 +1,116 @@
-"""When a run waits for a second person: by the limits that the processor holds it to."""
+"""A purge or a resolve of much needs another person; the processor holds both to it too."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from dlq.commands import PURGE, REPLAY
-from dlq.selection import Run, Selection, TwoPeople
+from dlq.board import Filter
+from dlq.limits import AloneLimits
+from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
+from dlq.selection.model import Selection
+from dlq.selection.selections import why_two_people
+from tests.unit.dlq.selection.bench import SelectionBench
 
-AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-LIMITS = TwoPeople(100, {"EUR": 1_000, "*": 10})
-
-
-def selection(count: int, **amounts: int) -> Selection:
-    return Selection(1, "00", AT, "ada", "", "{}", count, 1, amounts)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "why"),
-    [
-        (selection(100, EUR=1_000, JPY=10), None),
-        (selection(101), "it is 101 items, and above 100 a second person approves"),
-        (selection(1, EUR=1_001), "it is 1,001 minor units of EUR, and above 1,000 a second person approves"),
-        (selection(1, JPY=11), "it is 11 minor units of JPY, and above 10 a second person approves"),
-    ],
-)
-def test_a_purge_beyond_a_limit_takes_two(chosen: Selection, why: str | None) -> None:
-    assert LIMITS.why(chosen, Run(PURGE, "garbage")) == why
-    assert LIMITS.why(chosen, Run(REPLAY, "mended")) is None
+PURGE = Run("purge", "test payments of our own")
 
 
-def test_a_currency_without_a_limit_has_none() -> None:
-    assert TwoPeople(100, {"EUR": 1}).why(selection(1, JPY=10**12), Run(PURGE, "garbage")) is None
+@pytest.fixture
+def bench(tmp_path: Path) -> SelectionBench:
+    return SelectionBench(tmp_path)
+
+
+def test_one_person_closes_a_few(bench: SelectionBench) -> None:
+    bench.dead(4)
+    bench.selections.freeze(Filter(), "ada")
+    assert bench.selections.start(1, Run("resolve", "booked by hand"), "ada").run.state is RunState.RUNNING
+    bench.round(5)
+    assert bench.states(1) == ["resolved"] * 4
+    assert bench.applied() == 0
+
+
+def test_more_is_proposed_first_and_nothing_is_closed_until_somebody_else_approves(bench: SelectionBench) -> None:
+    bench.dead(7)
+    bench.selections.freeze(Filter(), "ada")
+    assert bench.selections.start(1, PURGE, "ada").run.state is RunState.PROPOSED
+    bench.round(6)
+    assert {command.action for command in bench.kafka.sent} == {"propose_purge"}
+    assert bench.states(1) == ["unsent"] * 7
+    [waiting] = bench.selections.proposals()
+    assert waiting.selection.number == 1
+    with pytest.raises(SecondPersonWanted):
+        bench.selections.approve(1, "ADA ", "looked myself")
+    bench.selections.approve(1, "bob", "compared with the report")
+    bench.round(10)
+    assert bench.states(1) == ["purged"] * 7
+    assert bench.selections.proposals() == []
+    acts = [command for command in bench.kafka.sent if command.action == "purge"]
+    assert [(one.actor, one.proposal.actor if one.proposal else None) for one in acts] == [("bob", "ada")] * 3
+    with pytest.raises(RunRefused, match="nothing waits"):
+        bench.selections.approve(1, "bob", "again")
+
+
+def test_an_approval_that_comes_before_its_proposals_were_sent_waits_for_them(bench: SelectionBench) -> None:
+    bench.dead(7)
+    bench.selections.freeze(Filter(), "ada")
+    bench.selections.start(1, PURGE, "ada")
+    bench.selections.approve(1, "bob", "compared with the report")
+    bench.round(16)
+    assert [command.action for command in bench.kafka.sent] == ["propose_purge"] * 3 + ["purge"] * 3
+    assert bench.states(1) == ["purged"] * 7
+
+
+def test_what_moved_between_proposal_and_approval_is_refused_by_itself(bench: SelectionBench) -> None:
+    bench.dead(5)
+    selection = bench.selections.freeze(Filter(), "ada")
+    bench.selections.start(1, PURGE, "ada")
+    bench.round(4)
+    bench.engine.command(1, 1, "another")
+    bench.round(2)
+    bench.selections.approve(selection.number, "bob", "looked")
+    bench.round(8)
+    assert bench.states(1) == ["refused", *["purged"] * 4]
+    assert "item 1 is not open" in (bench.selections.items(1)[0].reason or "")
+
+
+def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> None:
+    bench.dead(5)
+    bench.selections.freeze(Filter(), "ada")
+    bench.selections.start(1, PURGE, "ada")
+    bench.round(3)
+    bench.selections.cancel(1, "ada")
+    bench.round(3)
+    assert bench.states(1) == ["unsent"] * 5
+    assert bench.selections.progress(1).run.finished_at is not None
+    with pytest.raises(RunRefused):
+        bench.selections.approve(1, "bob", "too late")
+
+
+def test_money_above_the_limit_needs_a_second_person_too() -> None:
+    limits = AloneLimits(100, {"*": 1_000, "EUR": 5_000})
+    some: dict[str, object] = {"note": "", "filter": "{}", "journal_seq": 1, "digest": "", "actor": "ada"}
+
+    def why(run: Run = PURGE, **amounts: int) -> str | None:
+        selection = Selection(number=1, frozen_at=None, count=3, amounts=amounts, **some)  # type: ignore[arg-type]
+        return why_two_people(selection, run, limits)
+
+    assert why(EUR=5_000, USD=1_000) is None
+    assert "5,001 minor units of EUR" in (why(EUR=5_001) or "")
+    assert "of USD" in (why(USD=1_001) or "")
+    assert why(Run("replay", "mended"), EUR=10**9) is None
+    assert why(Run("purge", "x", propose=True)) is not None
+
+
+def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> None:
+    bench.dead(1)
+    bench.selections.freeze(Filter(), "ada")
+    for wrong in (
+        Run("purge", "x", per_s=1.0),
+        Run("replay", "x", propose=True),
+        Run("replay", "x", per_s=0.0),
+        Run("reverse", "x"),
+    ):
+        with pytest.raises(RunRefused):
+            bench.selections.start(1, wrong, "ada")
+    assert bench.selections.get(1).run is None

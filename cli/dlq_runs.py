@@ -1,0 +1,225 @@
+"""``payhook dlq replay``, ``purge``, ``resolve``, ``approve``, ``pause``, ``resume``, ``cancel``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from cli.acting import on_record
+from cli.dlq_opened import SELECTION, number_of, opened, options_again
+from cli.dlq_watch import outcome, watch
+from cli.place import Place, with_place_of_stream
+from cli.tables import row
+from console.dead_letters import DeadLetters
+from console.selection_words import DryRunTold, ProgressTold, RunTold
+from core.clock import SystemClock
+from core.routing import topics_of
+from dlq import commands
+from dlq.board import Filter
+from dlq.orders import DeltaView, Wanted, as_seen
+from dlq.selection import Run, RunState
+
+REASON = "replay from the command line"
+FORECASTS_SHOWN = 50
+WAIT = click.option("--wait/--no-wait", default=True, help="Watch until it ends (Ctrl-C leaves it running).")
+PROPOSE = click.option("--propose", is_flag=True, help="Have another person approve it, even below the limits.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say what would become of each item; nothing is sent.")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in commands.ReplayMode]),
+    default=commands.ReplayMode.ALONE.value,
+    show_default=True,
+    help="with_followers: all that is dead of an entity from its first item on; superseded: behind what came since.",
+)
+@click.option("--rate", "per_s", type=float, help="Items a second; else as fast as live traffic allows.")
+@click.option("--in-place", is_flag=True, help="Refuse what would run elsewhere than in its old place.")
+@click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
+@click.option("--reason", default=REASON, show_default=True, help="Kept with the decision.")
+@WAIT
+@JSON
+@with_place_of_stream
+def replay(
+    place: Place,
+    what: tuple[str, ...],
+    dry_run: bool,
+    mode: str,
+    per_s: float | None,
+    in_place: bool,
+    force: bool,
+    reason: str,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Try dead events again: a selection (s3), or single ones by their ID. Each takes its old place where it can.
+
+    What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
+    effect. A selection is run by the management listener: this command watches.
+    """
+    run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force)
+    number, ids = _meant(what)
+    if number is None and run == Run("replay", reason) and not dry_run:
+        _replay_now(place, ids, reason, as_json)
+        return
+    dead = opened(place)
+    number = _frozen(dead, ids, reason) if number is None else number
+    if dry_run:
+        _dry_run(dead, number, run, as_json)
+    else:
+        _run(place, dead, number, run, wait=wait, as_json=as_json)
+
+
+@click.command()
+@click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why; it is kept with each decision.")
+@PROPOSE
+@WAIT
+@JSON
+@with_place_of_stream
+def purge(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
+    """Close dead events for good: none of them takes effect any more.
+
+    Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first.
+    """
+    _close(place, what, Run("purge", reason, propose=propose), wait=wait, as_json=as_json)
+
+
+@click.command()
+@click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
+@click.option("--reason", required=True, help="How their effect was brought about; it is kept with each decision.")
+@PROPOSE
+@WAIT
+@JSON
+@with_place_of_stream
+def resolve(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
+    """Close dead events whose effect was brought about elsewhere.
+
+    Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first.
+    """
+    _close(place, what, Run("resolve", reason, propose=propose), wait=wait, as_json=as_json)
+
+
+@click.command("approve")
+@click.argument("number", metavar="SELECTION", type=SELECTION)
+@click.option("--reason", required=True, help="What you checked; it is kept with each decision.")
+@WAIT
+@JSON
+@with_place_of_stream
+def approve(place: Place, number: int, reason: str, wait: bool, as_json: bool) -> None:
+    """Let begin what somebody else proposed to purge or resolve."""
+    dead = opened(place)
+    run = dead.selections.approve(number, getpass.getuser(), reason)
+    if not as_json:
+        click.echo(f"{run.actor} proposed: {run.run.reason}")
+    _watch(dead, number, wait=wait, as_json=as_json)
+
+
+def _change(verb: str, help_text: str) -> click.Command:
+    @click.command(verb, help=help_text)
+    @click.argument("number", metavar="SELECTION", type=SELECTION)
+    @JSON
+    @with_place_of_stream
+    def change(place: Place, number: int, as_json: bool) -> None:
+        run = getattr(opened(place).selections, verb)(number, getpass.getuser())
+        if as_json:
+            click.echo(RunTold.of(run).model_dump_json(indent=1))
+        else:
+            click.echo(f"s{number} is {run.state.value}")
+
+    return change
+
+
+pause = _change("pause", "Send nothing more of a run; what is on its way goes on.")
+resume = _change("resume", "Let a paused run go on.")
+cancel = _change("cancel", "Send nothing more, for good. What wasn't sent stays dead; a proposal is taken back so.")
+
+
+def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
+    """A selection's number, or items' numbers."""
+    if len(what) == 1 and (number := number_of(what[0])) is not None:
+        return number, []
+    wrong = [text for text in what if not (text.isascii() and text.isdigit())]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]!r} is neither an item's ID nor the one selection (s3) that can be named")
+    return None, [int(text) for text in dict.fromkeys(what)]
+
+
+def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
+    """Single items in one command, as it was always done: it needs no listener."""
+    view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
+    with on_record(place, "replay", f"{place.looked_at.stream} items {', '.join(map(str, ids))}", reason) as act:
+        targets = as_seen([Wanted(item_id, None) for item_id in ids], view.last_rows(ids))
+        command = commands.replay(place.looked_at.stream, targets, getpass.getuser(), reason, SystemClock().now())
+        # Any: the client's stubs and the port agree only on arguments given by name.
+        producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+        commands.send(producer, command, topics_of(place.mode).control)
+        act.after = f"command {command.command_id}"
+    if as_json:
+        click.echo(json.dumps({"command_id": command.command_id, "items": list(ids)}))
+    else:
+        click.echo(f"sent as command {command.command_id}; `payhook dlq show ID` tells what became of it")
+
+
+def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
+    """A selection of single items, made for what is to be done with them."""
+    selection = dead.selections.freeze(Filter(items=tuple(ids)), getpass.getuser(), note)
+    click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
+    return selection.number
+
+
+def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: bool) -> None:
+    number, ids = _meant(what)
+    dead = opened(place)
+    number = _frozen(dead, ids, run.reason) if number is None else number
+    _run(place, dead, number, run, wait=wait, as_json=as_json)
+
+
+def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+    started = dead.selections.start(number, run, getpass.getuser())
+    if started.again:
+        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
+    if started.run.state is RunState.PROPOSED and not as_json:
+        click.echo(f"{dead.selections.why_two_people(number, run)}:")
+        click.echo(f"payhook dlq approve s{number} --reason …{options_again(place)}")
+    _watch(dead, number, wait=wait, as_json=as_json)
+
+
+def _watch(dead: DeadLetters, number: int, *, wait: bool, as_json: bool) -> None:
+    progress = watch(dead.selections, number) if wait else dead.selections.progress(number)
+    if as_json:
+        click.echo(ProgressTold.of_run(progress).model_dump_json(indent=1))
+    else:
+        click.echo(outcome(progress))
+        if progress.run.problem:
+            click.echo(progress.run.problem)
+
+
+def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
+    made = dead.dry_runs.make(number, dead.asked(run))
+    if as_json:
+        told = DryRunTold.of(made, list(dead.dry_runs.each(number)), None)
+        sys.stdout.write(told.model_dump_json(indent=1) + "\n")
+        return
+    for verdict, count in sorted(made.counts.items(), key=lambda one: -one[1]):
+        click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")
+    if made.followers:
+        click.echo(f"{made.followers:>9,}  followers would run after them")
+    table = Table("ID", "would", "followers", "why")
+    for one in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
+        row(table, one.target.item_seq, one.verdict.value.replace("_", " "), one.followers or "", one.why)
+    Console(soft_wrap=True).print(table)
+    if sum(made.counts.values()) > FORECASTS_SHOWN:
+        click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")
+    click.echo("nothing was sent; the processor decides when it comes to each")

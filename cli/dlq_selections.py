@@ -1,0 +1,115 @@
+"""``payhook dlq select``, ``selections`` and ``proposals``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.dlq_filters import with_filter
+from cli.dlq_opened import SELECTION, opened, options_again
+from cli.dlq_watch import WORDS, outcome
+from cli.place import Place, with_place_of_stream
+from cli.tables import row
+from console.dead_letters import DeadLetters
+from console.selection_words import ProgressTold, SelectedItem, SelectionsTold, SelectionTold
+from core.money import decimals_of
+from dlq.board import Filter, ItemState
+from dlq.selection import Kept, RunItemState, Selection
+
+SHOWN_MAX = 100
+ITEMS_JSON_MAX = 1_000
+
+
+@click.command()
+@with_filter
+@click.option("--note", default="", help="For whoever reads the list of selections.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_stream
+def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
+    """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run."""
+    if wanted.states != (ItemState.OPEN,):
+        raise click.UsageError("only dead events are selected: leave --state out")
+    selection = opened(place).selections.freeze(wanted, getpass.getuser(), note)
+    if as_json:
+        click.echo(SelectionTold.of(Kept(selection, None)).model_dump_json(indent=1))
+        return
+    click.echo(f"frozen as {selection.name}: {selection.count:,} items{_amounts(selection)}")
+    click.echo(f"payhook dlq replay {selection.name} --dry-run{options_again(place)}   says what a replay would do")
+
+
+@click.command()
+@click.argument("number", metavar="[SELECTION]", type=SELECTION, required=False)
+@click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in RunItemState]))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_stream
+def selections(place: Place, number: int | None, states: tuple[str, ...], as_json: bool) -> None:
+    """List the frozen sets, the newest first; or show one with what became of its items."""
+    dead = opened(place)
+    if number is not None:
+        _show(dead, number, [RunItemState(state) for state in states] or None, as_json)
+        return
+    _print(dead.selections.kept(), as_json, "nothing was frozen yet")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_stream
+def proposals(place: Place, as_json: bool) -> None:
+    """List what waits for a second person, oldest first."""
+    _print(opened(place).selections.proposals(), as_json, "nothing waits for an approval")
+
+
+def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
+    if as_json:
+        click.echo(SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=None).model_dump_json(indent=1))
+    elif not kept:
+        click.echo(nothing)
+    else:
+        table = Table("", "frozen", "who", "items", "note", "run", "by", "state")
+        for one in kept:
+            run = one.run
+            told = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
+            frozen = one.selection
+            at = frozen.frozen_at.isoformat(" ", "seconds")
+            row(table, frozen.name, at, frozen.actor, f"{frozen.count:,}", frozen.note, *told)
+        Console(soft_wrap=True).print(table)
+
+
+def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None, as_json: bool) -> None:
+    kept = dead.selections.get(number)
+    progress = None if kept.run is None else dead.selections.progress(number)
+    items = dead.selections.items(number, states, limit=ITEMS_JSON_MAX if as_json else SHOWN_MAX)
+    if as_json:
+        told = SelectionTold.of(kept) if progress is None else ProgressTold.of_run(progress)
+        tree = told.model_dump(mode="json") | {"items": [SelectedItem.of(one).model_dump(mode="json") for one in items]}
+        click.echo(json.dumps(tree, indent=1))
+        return
+    selection = kept.selection
+    click.echo(f"{selection.name}: {selection.count:,} items{_amounts(selection)}, frozen by {selection.actor}")
+    click.echo(f"filter {selection.filter}, digest {selection.digest}")
+    if progress is not None:
+        click.echo(f"{progress.run.run.action} by {progress.run.actor}: {progress.run.run.reason}")
+        click.echo(outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
+    table = Table("ID", "row", "state", "why")
+    for one in items:
+        row(table, one.target.item_seq, one.row_seq or one.target.seen_seq, WORDS[one.state], one.reason)
+    Console(soft_wrap=True).print(table)
+    if len(items) == SHOWN_MAX:
+        click.echo(f"the first {SHOWN_MAX}; --state narrows them, --json shows {ITEMS_JSON_MAX:,}")
+
+
+def _amounts(selection: Selection) -> str:
+    parts = [_amount(minor, currency) for currency, minor in sorted(selection.amounts.items())]
+    if selection.unknown_amounts:
+        parts.append(f"{selection.unknown_amounts:,} without a known amount")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _amount(minor: int, currency: str) -> str:
+    return f"{Decimal(minor).scaleb(-decimals_of(currency)):,f} {currency}"

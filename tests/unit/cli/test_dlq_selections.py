@@ -1,0 +1,104 @@
+"""Selections on the command line: what is printed, and what is in the file afterwards."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.dlq_watch import outcome, watch
+from cli.main import main
+from dlq.acts import Acts
+from stack.layout import Layout
+from tests.unit.dlq.selection.bench import SelectionBench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectionBench:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
+    return SelectionBench(tmp_path)
+
+
+def payhook(bench: SelectionBench, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["dlq", *arguments, "--data", str(bench.folder)])
+
+
+def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: SelectionBench) -> None:
+    bench.dead(5)
+    told = payhook(bench, "select", "--class", "ZeroDivisionError", "--note", "mended")
+    assert told.output.startswith("frozen as s1: 5 items")
+    dry = payhook(bench, "replay", "s1", "--dry-run")
+    assert "        5  in place" in dry.output
+    assert "nothing was sent" in dry.output
+    begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
+    assert begun.output.strip() == "s1: 5 not sent"
+    final = watch(bench.selections, 1, lambda _: bench.round())
+    assert outcome(final) == "s1: 5 applied"
+    assert "5 applied" in payhook(bench, "selections", "s1").output
+    [one] = json.loads(payhook(bench, "selections", "--json").output)["selections"]
+    assert (one["number"], one["run"]["state"], one["run"]["actor"]) == (1, "sent", getpass.getuser())
+    acts = Acts(Layout(bench.folder).acts).read(10)
+    assert [(act.action, act.outcome, act.channel) for act in reversed(acts)] == [
+        ("select", "done", "cli"),
+        ("replay", "done", "cli"),
+    ]
+
+
+def test_a_second_replay_of_a_selection_says_so(bench: SelectionBench) -> None:
+    bench.dead(1)
+    payhook(bench, "select")
+    payhook(bench, "replay", "s1", "--no-wait", "--rate", "5")
+    again = payhook(bench, "replay", "s1", "--no-wait", "--rate", "5")
+    assert "was begun before" in again.output
+    other = payhook(bench, "replay", "s1", "--no-wait")
+    assert (other.exit_code, "what is left is selected anew" in other.output) == (1, True)
+
+
+def test_single_items_are_frozen_for_what_needs_a_selection(bench: SelectionBench) -> None:
+    bench.dead(3)
+    told = payhook(bench, "resolve", "1", "3", "--reason", "booked by hand", "--no-wait")
+    assert "2 of 2 items are dead: frozen as s1" in told.output
+    bench.round(4)
+    assert bench.states(1) == ["resolved", "resolved"]
+
+
+def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: SelectionBench) -> None:
+    bench.dead(101)
+    payhook(bench, "select")
+    told = payhook(bench, "purge", "s1", "--reason", "test payments")
+    assert "it is 101 items, and above 100 a second person approves" in told.output
+    assert "payhook dlq approve s1" in told.output
+    assert "s1" in payhook(bench, "proposals").output
+    own = payhook(bench, "approve", "s1", "--reason", "looked")
+    assert (own.exit_code, "another person approves it" in own.output) == (1, True)
+    assert "cancelled" in payhook(bench, "cancel", "s1").output
+
+
+def test_pause_and_resume(bench: SelectionBench) -> None:
+    bench.dead(1)
+    payhook(bench, "select")
+    payhook(bench, "replay", "s1", "--no-wait", "--rate", "1")
+    assert payhook(bench, "pause", "s1").output == "s1 is paused\n"
+    assert json.loads(payhook(bench, "resume", "s1", "--json").output)["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("replay", "s1", "s2"), "'s1' is neither an item's ID nor the one selection"),
+        (("replay", "x"), "'x' is neither"),
+        (("pause", "3"), "'3' is no selection"),
+        (("selections", "s9"), "there is no selection s9"),
+        (("purge", "s1"), "Missing option '--reason'"),
+        (("select", "--state", "waiting"), "only dead events are selected"),
+        (("select", "--provider", "nobody"), "nothing that is dead matches"),
+        (("replay", "7"), "there is no item 7"),
+    ],
+)
+def test_what_is_wrong_is_said(bench: SelectionBench, arguments: tuple[str, ...], told: str) -> None:
+    answer = payhook(bench, *arguments)
+    assert answer.exit_code != 0
+    assert told in answer.output
