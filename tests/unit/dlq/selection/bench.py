@@ -130,13 +130,13 @@ class SelectionBench:
         )
         self.runner = self.another("console-1")
 
-    def another(self, owner: str) -> Runner:
-        """Another process's runner on the same file."""
+    def another(self, owner: str, producer: Any = None) -> Runner:
+        """Another process's runner on the same file; ``producer``: to a Kafka of its own."""
         return Runner(
             "ledger",
             self.file,
             self.outcomes,
-            self.kafka,
+            producer or self.kafka,
             CONTROL,
             self.load,
             self.settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from dlq.board import Filter
 from dlq.commands import ReplayMode
@@ -157,6 +158,20 @@ def test_kafka_down_is_said_and_the_run_goes_on_when_it_is_back(bench: Selection
     told = bench.selections.progress(1)
     assert (told.run.problem, told.finished) == (None, True)
     assert bench.states(1) == ["applied"] * 4
+
+
+def test_a_real_producer_without_a_broker_leaves_the_run_waiting(bench: SelectionBench) -> None:
+    bench.dead(2)
+    bench.selections.freeze(Filter(), "ada")
+    bench.replay(1)
+    settings: dict[str, str | int] = {"bootstrap.servers": "127.0.0.1:9", "message.timeout.ms": 300, "log_level": 0}
+    bench.another("console-2", Producer(settings)).step()
+    told = bench.selections.progress(1)
+    assert "wasn't acknowledged" in (told.run.problem or "")
+    assert bench.counts(1) == {"sent": 2}
+    bench.engine.clock.advance(SETTINGS.lease_s)
+    bench.round(4)
+    assert bench.counts(1) == {"applied": 2}
 
 
 def test_a_paused_run_sends_nothing_more_and_goes_on_when_it_is_resumed(bench: SelectionBench) -> None:
