@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from console.plots import Steps, bars_plot, steps_plot
+from console.told import span
 from core.clock import from_rfc3339
 from dlq.board import Board, Count, Group, Stats
 
@@ -98,8 +99,8 @@ def said(name: str, path: Path, now: datetime) -> StreamSaid:
         return StreamSaid(name, "down", "its processor isn't running", "", ())
     breakers = [
         (str(downstream), str(one.get("state", "")), str(one.get("text", "")))
-        for downstream, one in status.get("downstreams", {}).items()
-        if one.get("state") != "closed"
+        for downstream, one in _dict(status, "downstreams").items()
+        if isinstance(one, dict) and one.get("state") != "closed"
     ]
     behind = _behind(status)
     if age > STATUS_AGE_MAX:
@@ -114,8 +115,13 @@ def said(name: str, path: Path, now: datetime) -> StreamSaid:
 
 
 def _behind(status: dict[str, Any]) -> str:
-    catch_up = status.get("catch_up") or {}
+    catch_up = _dict(status, "catch_up")
     if not catch_up.get("behind"):
         return "no"
     left = catch_up.get("recover_s")
-    return f"{catch_up.get('lag', 0):,} records" + (f", about {left:,.0f} s" if left is not None else "")
+    return f"{catch_up.get('lag')} records" + (f", about {span(left)}" if isinstance(left, (int, float)) else "")
+
+
+def _dict(status: dict[str, Any], name: str) -> dict[str, Any]:
+    value = status.get(name)
+    return value if isinstance(value, dict) else {}

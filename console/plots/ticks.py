@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 TICKS_MAX = 6
 TIMES_MAX = 5
+STEP_MIN = 1e-9
 _HOUR, _DAY = 3_600, 86_400
 _TIME_STEPS_S = (1, 5, 15, 30, 60, 300, 900, 1_800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR)
 _DAY_STEPS = (1, 2, 7, 14, 30, 91, 182, 365, 730, 1_825, 3_650)
@@ -23,8 +24,7 @@ def value_ticks(low: float, high: float, ticks_max: int = TICKS_MAX, *, whole: b
     low, high = min(low, 0.0), max(high, 0.0)
     if low == high:
         high = 1.0
-    step = _round_step((high - low) / (ticks_max - 1))
-    step = max(step, 1.0) if whole else step
+    step = _round_step(max((high - low) / (ticks_max - 1), 1.0 if whole else STEP_MIN))
     first, last = math.floor(low / step), math.ceil(high / step)
     return [number * step for number in range(first, last + 1)]
 

@@ -36,7 +36,7 @@ class Desk:
 
 @pytest.fixture(scope="package")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Three bookings in three currencies, three dead of one cause, one stuck with a follower, poison, and a hostile one
+    """Three bookings in three currencies, three dead of one cause, one stuck with a follower, poison, bytes, a hostile one
     for each of `HOSTILE`. Read it; who changes it takes `own_desk`.
     """
     yield made(tmp_path_factory.mktemp("desk") / "data")
@@ -57,6 +57,7 @@ def made(data: Path) -> Desk:
     letters.dies(letters.receive("evt_stuck", payment="pi_stuck"), UnknownMerchant("no merchant for acct_1"), 99)
     letters.receive("evt_behind", payment="pi_stuck")
     letters.poison(b"\xff\xfe{ not an event")
+    letters.dies(letters.receive("evt_bytes", body=b"\xff\xfe{ no text"), Rejected("unreadable"))
     for number, text in enumerate(HOSTILE):
         body = json.dumps({"id": text, text: [text, {"deep": text}], "long": "<b>" * 30}).encode()
         key = letters.receive(

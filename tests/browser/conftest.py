@@ -1,0 +1,135 @@
+"""A real browser before a real listener, whose ledger the engine decides. Without a Chromium they are passed over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response, sync_playwright
+
+from tests.console_site import PASSWORD, Site, add_people, serving
+from tests.dead_letters import DeadLetters, UnknownMerchant
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+WAIT_MS_MAX = 15_000
+NO_BROWSER = "no Chromium is found: `apt-get install chromium`, or name one by PAYHOOK_CHROMIUM"
+_NAMED = os.environ.get("PAYHOOK_CHROMIUM")
+"""Read here: tests themselves see no setting of the machine."""
+
+
+def chromium() -> str | None:
+    """The browser that is named or on the path."""
+    return _NAMED or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if chromium() is None:
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=NO_BROWSER))
+
+
+@dataclass
+class Seen:
+    """What a page did beside showing itself."""
+
+    complaints: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    bytes_by_url: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Stage:
+    """One site, and browsers before it."""
+
+    url: str
+    site: Site
+    new_context: Callable[[], BrowserContext]
+
+    def sign_in(self, name: str, width: int = 1280) -> tuple[Page, Seen]:
+        page, seen = self.stranger(width)
+        page.goto(f"{self.url}/login")
+        page.fill("#name", name)
+        page.fill("#password", PASSWORD)
+        page.click("main button[type=submit]")
+        page.wait_for_url(f"{self.url}/")
+        return page, seen
+
+    def stranger(self, width: int = 1280) -> tuple[Page, Seen]:
+        """A page of somebody who isn't signed in."""
+        page, seen = self.new_context().new_page(), Seen()
+        page.set_viewport_size({"width": width, "height": 800})
+        page.set_default_timeout(WAIT_MS_MAX)
+
+        def complained(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                seen.complaints.append(message.text)
+
+        def answered(response: Response) -> None:
+            if not response.url.startswith(self.url):
+                seen.foreign.append(response.url)
+            elif response.status == 200:
+                seen.bytes_by_url[response.url] = len(response.body())
+
+        page.on("console", complained)
+        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        page.on("response", answered)
+        return page, seen
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Eight of one cause that apply when they are replayed, and one that stays stuck with a follower behind it."""
+    data = tmp_path_factory.mktemp("stage") / "data"
+    letters = DeadLetters(data)
+    add_people(data)
+    for number in range(8):
+        letters.dies(letters.receive(f"evt_bug{number}"), ZeroDivisionError("division by zero"))
+    letters.dies(letters.receive("evt_stuck", payment="pi_stuck"), UnknownMerchant("no merchant for acct_1"), 99)
+    letters.receive("evt_behind", payment="pi_stuck")
+    letters.batch()
+    for _ in range(7):
+        letters.advance(30)
+    port = free_port()
+    site = Site(letters, data, letters.clock, port)
+    with serving(site, port) as url, deciding(site), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        yield Stage(url, site, browser.new_context)
+        browser.close()
+
+
+class deciding:  # noqa: N801 - a context manager
+    """The stream and its runs go on in a thread, as they do beside a listener."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _go_on(self) -> None:
+        while not self._stop.wait(0.1):
+            self._site.decide()
+
+
+def free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        port: int = asked.getsockname()[1]
+        return port

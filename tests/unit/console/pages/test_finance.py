@@ -1,0 +1,156 @@
+"""Finance's pages tell what the ledger's queries tell, with each currency's decimals."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from datetime import timedelta
+
+import pytest
+
+from console.pages.ledger_export import ExportTooLarge, write
+from console.pages.ledger_reports import reconciliations
+from ledger.reconciliations import KINDS, Difference, Reconciliation
+from tests.unit.console.pages.conftest import Desk
+
+EVENT = "/ledger/events/stripe:evt_paid0:charge.captured"
+
+
+def text(page: str) -> str:
+    """What is read on a page, with single spaces."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def test_balances_have_their_currencys_decimals_and_say_that_they_agree(desk: Desk) -> None:
+    page = text(desk.browser("fay").get("/ledger").text)
+    for told in ("1,230.00 EUR", "-123,450 JPY", "123.450 KWD", "EUR: debits = credits = 1,239.00 EUR"):
+        assert told in page
+
+
+def test_balances_as_of_a_row_and_a_moment(desk: Desk) -> None:
+    browser = desk.browser("fay")
+    at_first = text(browser.get("/ledger?seq=1").text)
+    assert "1,234.50 EUR" in at_first and "JPY" not in at_first
+    before = desk.letters.journal.rows[0].decided_at - timedelta(days=1)
+    assert "Nothing is booked that is like that" in browser.get(f"/ledger?as_of={before:%Y-%m-%d}").text
+    both = browser.get("/ledger?seq=1&as_of=2026-01-31")
+    assert both.status_code == 422 and "a time or a row, not both" in both.text
+
+
+def test_balances_of_one_merchant_and_currency_are_plotted(desk: Desk) -> None:
+    page = desk.browser("fay").get("/ledger?merchant=m-1&currency=eur").text
+    assert "JPY" not in page
+    assert page.count('<svg class="plot"') == 1
+    assert "merchant:m-1:payable: -1,234.50 at the end" in page
+
+
+def test_an_events_story_is_a_timeline_with_its_booking(desk: Desk) -> None:
+    page = desk.browser("fay").get(EVENT)
+    told = text(page.text)
+    for words in ("received", "in Kafka payments.events, partition 0, offset 0", "applied", "1,234.50 EUR"):
+        assert words in told
+    assert re.search(r"commit version \d+ \(batch 1, epoch 1\)", told)
+    assert 'href="/ledger/entities/stripe:acct_1:pi_0"' in page.text
+
+
+def test_an_entitys_events_are_in_order_with_the_balance_after_each(desk: Desk) -> None:
+    told = text(desk.browser("fay").get("/ledger/entities/stripe:acct_1:pi_0").text)
+    assert told.index("evt_paid0") < told.index("evt_back")
+    assert "provider:stripe:clearing debit 1,234.50 EUR 1,234.50 EUR" in told
+    assert "provider:stripe:clearing credit 4.50 EUR 1,230.00 EUR" in told
+
+
+@pytest.mark.parametrize("path", ["/ledger/events/stripe:none:x", "/ledger/entities/none", "/ledger/reconciliations/x"])
+def test_what_is_not_known_is_a_404_that_leads_on(desk: Desk, path: str) -> None:
+    page = desk.browser("fay").get(path)
+    assert page.status_code == 404
+    assert "The live ledger knows no" in page.text and 'href="/ledger/search?text=' in page.text
+
+
+def test_search_finds_by_amount_and_wants_its_currency(desk: Desk) -> None:
+    browser = desk.browser("fay")
+    found = text(browser.get("/ledger/search?amount=123.450&currency=KWD").text)
+    assert "1 found" in found and "evt_paid2" in found
+    assert "an amount wants its currency" in browser.get("/ledger/search?amount=12").text
+    assert "Nothing is like that" in browser.get("/ledger/search?provider=adyen").text
+    assert "found" not in text(browser.get("/ledger/search").text)
+
+
+def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(desk: Desk) -> None:
+    answer = desk.browser("fay").get("/ledger/export/file?table=journal&format=csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="payhook-live-journal.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == len(desk.letters.journal.rows)
+    assert not [cell for row in rows for name, cell in row.items() if name == "event_type" and cell[:1] in set("=+-@")]
+    parquet = desk.browser("fay").get("/ledger/export/file?format=parquet")
+    assert parquet.content[:4] == b"PAR1"
+
+
+def test_an_export_beyond_its_limits_writes_nothing(desk: Desk) -> None:
+    out = desk.data / "out.csv"
+    table = str(desk.letters.layout.postings)
+    with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page hands out 3 at most"):
+        write(table, "postings", out, "csv", None, None, rows_max=3)
+    with pytest.raises(ExportTooLarge, match="it takes more than 0 s"):
+        write(table, "postings", out, "csv", None, None, seconds_max=0.0)
+    assert not out.exists()
+
+
+def test_an_export_of_what_is_not_there_says_so(own_desk: Desk) -> None:
+    import shutil
+
+    shutil.rmtree(own_desk.letters.layout.postings)
+    answer = own_desk.browser("fay").get("/ledger/export/file")
+    assert answer.status_code == 404 and "nothing has been decided yet" in answer.text
+
+
+def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_desk: Desk) -> None:
+    for file in own_desk.letters.layout.postings.glob("*.parquet"):
+        file.unlink()
+    answer = own_desk.browser("fay").get("/ledger")
+    assert answer.status_code == 503 and "payhook verify" in answer.text
+
+
+def test_reconciliations_and_what_differs(own_desk: Desk) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    from ledger.reconciliations import DIFFERENCES_SCHEMA
+
+    browser = own_desk.browser("fay")
+    assert "Nothing has been reconciled yet" in browser.get("/ledger/reconciliations").text
+    found, at = reconciliations(own_desk.letters.layout), own_desk.letters.clock.now()
+    found.make()
+    differs = Difference(kind="amount_differs", fact_key="stripe:<b>f", reported_minor=-1_234, reported_currency="JPY")
+    base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
+    row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}
+    row |= {"kind": differs.kind, "fact_key": differs.fact_key, "reported_minor": -1_234, "reported_currency": "JPY"}
+    write_deltalake(found.differences_path, pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append")
+    counts = {kind: int(kind == "amount_differs") for kind in KINDS}
+    run = Reconciliation(
+        run_id="r1",
+        at=at,
+        provider="stripe",
+        tenant=None,
+        report_name="jan.csv",
+        report_sha256="ab",
+        since=at,
+        until=at,
+        lines=3,
+        compared=3,
+        agreed=2,
+        counts=counts,
+        not_compared={"payout": 1},
+        journal_version=1,
+        journal_seq=7,
+        postings_version=1,
+        seconds=0.5,
+    )
+    found.add(run)
+    assert "jan.csv" in browser.get("/ledger/reconciliations").text
+    page = browser.get("/ledger/reconciliations/r1")
+    told = text(page.text)
+    assert "Report and ledger differ." in told and "-1,234 JPY" in told and "1 × payout" in told
+    assert "stripe:&lt;b&gt;f" in page.text

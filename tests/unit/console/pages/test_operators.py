@@ -1,0 +1,157 @@
+"""Operators' pages: one row a cause, pages that stay in place, selections that are what was seen, acts on record."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from tests.unit.console.listening import Browser, csrf_of
+from tests.unit.console.pages.conftest import Desk
+
+
+def text(page: str) -> str:
+    """What is read on a page, with single spaces."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def listed(page: str) -> list[int]:
+    """The items of a list, in its order."""
+    return [int(number) for number in re.findall(r'<td data-label="item"><a href="/dlq/items/(\d+)"', page)]
+
+
+class Forms:
+    """Posts forms of pages as their reader."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._token = csrf_of(browser.get("/"))
+
+    def post(self, path: str, **fields: str) -> tuple[int, str]:
+        """The status, and where it leads to or what the page says."""
+        answer = self._browser.post(path, fields, self._token)
+        return answer.status_code, answer.headers.get("location") or text(answer.text)
+
+
+def test_many_of_one_cause_are_one_row(desk: Desk) -> None:
+    page = text(desk.browser("eve").get("/dlq").text)
+    assert len(re.findall(r"ZeroDivisionError division by zero", page)) == 1
+    assert re.search(r"ZeroDivisionError .*? 3 NRE stripe", page)
+
+
+def test_the_overview_counts_ages_and_says_what_streams_say(own_desk: Desk) -> None:
+    page = text(own_desk.browser("eve").get("/").text)
+    assert "Dead 14" in page and "1 more wait for a try" in page
+    assert "its processor isn't running" in page
+    assert "ZeroDivisionError" in page and "Open by kind" in page
+    own_desk.letters.clock.advance(49 * 3_600)
+    sick = own_desk.letters.layout.status
+    sick.parent.mkdir(parents=True, exist_ok=True)
+    breaker = '{"directory": {"state": "open", "text": "5 of 5 calls failed"}}'
+    sick.write_text(
+        f'{{"at": "2026-02-02T13:00:00Z", "ready": false, "blocked": "Delta <b> is down", "downstreams": {breaker}}}'
+    )
+    browser = own_desk.browser("eve")
+    assert browser.get("/").status_code == 303, "the session is over by now"
+    browser.sign_in("eve")
+    later = text(browser.get("/").text)
+    assert "Past 24 h 14 14 past 48 h" in later
+    assert "its processor has said nothing for" in later
+
+
+def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_desk: Desk) -> None:
+    status = own_desk.letters.layout.status
+    status.parent.mkdir(parents=True, exist_ok=True)
+    for broken in ("", "[]", '{"at": 5}', "{", '{"at": "2026-01-31T12:00:00Z", "downstreams": []}'):
+        status.write_text(broken)
+        assert own_desk.browser("eve").get("/").status_code == 200, broken
+
+
+def test_filters_narrow_a_list_and_stay_in_its_links(desk: Desk) -> None:
+    browser = desk.browser("eve")
+    bugs = browser.get("/dlq?view=items&class=ZeroDivisionError")
+    assert len(listed(bugs.text)) == 3
+    assert "class=ZeroDivisionError" in bugs.text
+    assert len(listed(browser.get("/dlq?view=items&text=no+merchant").text)) == 1
+    assert len(listed(browser.get("/dlq?view=items&mark=poison").text)) == 1
+    assert len(listed(browser.get("/dlq?view=items&state=waiting").text)) == 1
+    assert "Nothing is like that" in browser.get("/dlq?view=items&from=2027-01-01").text
+
+
+def test_pages_follow_each_other_and_miss_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.pages.dlq_pages.PER_PAGE", 4)
+    browser, path, seen = desk.browser("eve"), "/dlq?view=items&sort=newest", []
+    while path:
+        page = browser.get(path).text
+        assert len(listed(page)) <= 4
+        seen += listed(page)
+        found = re.search(r'rel="next" href="([^"]+)"', page)
+        path = found[1].replace("&amp;", "&") if found else ""
+    assert len(seen) == len(set(seen)) == 14
+    foreign = browser.get("/dlq?view=items&sort=newest&after=oldest.0.1.1")
+    assert foreign.status_code == 422 and "begin with its first page" in foreign.text
+
+
+def test_an_item_page_has_the_whole_context(desk: Desk) -> None:
+    rows = desk.letters.journal.rows
+    stuck = next(row.item_seq for row in rows if row.first and "evt_stuck" in (row.event_key or ""))
+    page = desk.browser("eve").get(f"/dlq/items/{stuck}").text
+    told = text(page)
+    for words in (
+        *("UnknownMerchant", "no merchant for acct_1", "Stack", "payments.events, partition 0, offset", "Headers"),
+        *("Because of this one (1)", "evt_behind", "Earlier ones like it", "try 6", "Events of the same entity"),
+    ):
+        assert words in told, words
+    assert "&#34;id&#34;: &#34;evt_stuck&#34;" in page
+    no_text = next(row.item_seq for row in rows if row.first and "evt_bytes" in (row.event_key or ""))
+    page = desk.browser("eve").get(f"/dlq/items/{no_text}").text
+    assert "not UTF-8: its first bytes in hexadecimal" in page and "ff fe 7b 20 6e 6f" in page
+    assert desk.browser("eve").get("/dlq/items/99999").status_code == 404
+
+
+def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_desk: Desk) -> None:
+    browser = own_desk.browser("bob")
+    forms = Forms(browser)
+    some = listed(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[:1]
+    status, where = forms.post("/dlq/selections", what="marked", item=str(some[0]), note="mended")
+    assert (status, where) == (303, "/dlq/selections/1")
+    assert "1 of 1 items would run" in text(browser.get("/dlq/selections/1/dry-run").text)
+    assert forms.post("/dlq/selections/1/replay", reason="")[0] == 422
+    assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="-1")[0] == 422
+    assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="5", run_mode="alone") == (303, where)
+    page = text(browser.get(where).text)
+    assert "by bob" in page and "0 of 1 items ended" in page and "5 a second" in page
+    assert forms.post("/dlq/selections/1/pause") == (303, where)
+    assert forms.post("/dlq/selections/1/resume") == (303, where)
+    assert forms.post("/dlq/selections/1/cancel") == (303, where)
+    status, told = forms.post("/dlq/selections/1/resume")
+    assert status == 409 and "cancelled" in told
+    done = [(act.actor, act.action, act.outcome.value) for act in own_desk.listener.acts.read(20)]
+    assert ("bob", "resume", "refused") in done and ("bob", "replay", "done") in done
+    assert "mended" in browser.get("/dlq/audit").text
+
+
+def test_nothing_marked_selects_nothing(desk: Desk) -> None:
+    forms = Forms(desk.browser("bob"))
+    assert forms.post("/dlq/selections", what="marked")[0] == 422
+    assert forms.post("/dlq/selections", what="marked", item="x")[0] == 422
+    status, told = forms.post("/dlq/selections", what="all", provider="nobody")
+    assert status == 409 and "nothing" in told
+
+
+def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
+    ada = Forms(own_desk.browser("ada"))
+    assert ada.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
+    assert ada.post("/dlq/selections/1/purge", reason="test payments") == (303, "/dlq/selections/1")
+    page = text(own_desk.browser("ada").get("/dlq/selections/1").text)
+    assert "This waits for a second person" in page and "an administrator who isn't you approves it" in page
+    status, told = ada.post("/dlq/selections/1/approve", reason="it is mine")
+    assert status == 409 and "another person approves it" in told
+    assert "Waits for a second person" in own_desk.browser("eve").get("/dlq/selections").text
+    assert "refused" in [act.outcome.value for act in own_desk.listener.acts.read(3)]
+
+
+def test_a_replayer_may_not_purge(desk: Desk) -> None:
+    assert Forms(desk.browser("bob")).post("/dlq/selections/1/purge", reason="x")[0] == 403
+    assert desk.browser("eve").get("/dlq/selections/1").status_code == 404
