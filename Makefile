@@ -20,7 +20,7 @@ down: setup
 test: setup
 	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n auto --maxprocesses=4
 	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
-	@$(PYTEST) tests/integration tests/e2e --ignore=tests/integration/ledger -q --timeout=300
+	@$(PYTEST) tests/browser tests/integration tests/e2e --ignore=tests/integration/ledger -q --timeout=300
 
 test-faults: setup
 	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600

@@ -1,4 +1,4 @@
-"""A real browser before a real listener, whose ledger the engine decides. Without a Chromium they are passed over."""
+"""A real browser before a real listener, whose ledger the engine decides. Without one they are passed over."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Desk:
 
 @pytest.fixture(scope="package")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Three bookings in three currencies, three dead of one cause, one stuck with a follower, poison, bytes, a hostile one
+    """Bookings in three currencies, three dead of one cause, one stuck with a follower, poison, bytes, a hostile one
     for each of `HOSTILE`. Read it; who changes it takes `own_desk`.
     """
     yield made(tmp_path_factory.mktemp("desk") / "data")
