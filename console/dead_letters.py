@@ -8,12 +8,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from core.clock import Clock
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.acts import Acts
-from dlq.board import Board, kafka_origin
+from dlq.board import Board
 from dlq.commands import Producer
 from dlq.selection import (
     Asked,
@@ -26,7 +25,7 @@ from dlq.selection import (
     Selections,
     StatusLoad,
 )
-from ledger.body_fates import fates
+from stack.boards import open_board
 from stack.layout import Layout
 from stack.settings import Settings, streams_of
 
@@ -64,9 +63,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     layout = Layout(settings.data_dir)
     places, limits = layout.stream(stream), settings.selections
     config = streams_of(settings)[base_of(stream)]
-    removed = partial(fates, places.bodies, places.derived("redactions"))
-    origin = kafka_origin(settings.kafka.bootstrap_servers)
-    board = Board(places.board, places.journal, places.bodies, clock, settings.board, removed, origin)
+    board = open_board(places, settings, clock, settings.kafka.bootstrap_servers)
     file = SelectionFile(places.selections)
     outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
     selections = Selections(stream, file, board, outcomes, limits, config.dlq.alone, clock, Acts(layout.acts), channel)

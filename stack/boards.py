@@ -6,6 +6,7 @@ from functools import partial
 
 from core.clock import Clock
 from dlq.board import Board, kafka_origin
+from ledger.body_amounts import BodyAmounts
 from ledger.body_fates import fates
 from stack.layout import StreamLayout
 from stack.settings import Settings
@@ -22,4 +23,5 @@ def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap
         settings.board,
         fates=known,
         origin=None if bootstrap is None else kafka_origin(bootstrap),
+        amounts=BodyAmounts(settings.providers),
     )

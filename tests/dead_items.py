@@ -13,7 +13,7 @@ import dlq.board.follow
 from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.money import Movement
-from dlq.board import Board, BoardSettings, Filter
+from dlq.board import Amounts, Board, BoardSettings, Filter
 from dlq.board.payload import Fates, Origin
 from journal.schema import JournalRow
 from stack.layout import Layout, StreamLayout
@@ -84,11 +84,17 @@ class DeadItems:
     def commit(self, *, with_bodies: bool = False) -> None:
         self.ledger.commit(with_bodies=with_bodies, with_postings=False)
 
-    def board(self, closed_days: float = 30.0, fates: Fates | None = None, origin: Origin | None = None) -> Board:
+    def board(
+        self,
+        closed_days: float = 30.0,
+        fates: Fates | None = None,
+        origin: Origin | None = None,
+        amounts: Amounts | None = None,
+    ) -> Board:
         """The board, not followed yet."""
         places = self.layout
         chosen = BoardSettings(closed_days=closed_days)
-        return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin)
+        return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
 
     def followed(self, **chosen: Any) -> Board:
         board = self.board(**chosen)

@@ -10,6 +10,7 @@ from dlq.board.item import OPEN_STATES, Item, ItemState, Mark, Seen
 from dlq.board.listing import PAGE_MAX, Page
 from dlq.board.origin import OriginUnreadable, kafka_origin
 from dlq.board.payload import Fates, Origin, Payload
+from dlq.board.prices import Amounts
 from dlq.board.settings import BoardSettings
 from dlq.board.stats import Count, Hour, Stats
 from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
@@ -22,6 +23,7 @@ __all__ = [
     "PAGE_MAX",
     "PAGE_SIZE",
     "Act",
+    "Amounts",
     "Attempt",
     "Board",
     "BoardSettings",

@@ -15,6 +15,7 @@ from dlq.board.groups import GROUPS_MAX, Group, read_groups
 from dlq.board.item import Item, Seen
 from dlq.board.listing import Listing, Page
 from dlq.board.payload import Fates, Origin, Payloads
+from dlq.board.prices import Amounts, Prices
 from dlq.board.settings import BoardSettings
 from dlq.board.stats import Stats, read_stats
 from dlq.board.story import ItemStory
@@ -38,6 +39,7 @@ class Board:
         settings: BoardSettings | None = None,
         fates: Fates | None = None,
         origin: Origin | None = None,
+        amounts: Amounts | None = None,
     ) -> None:
         """
         :param folder: the board's own (`stack.layout.StreamLayout.board`)
@@ -45,21 +47,29 @@ class Board:
         :param bodies: the table of the stream's bodies
         :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
         :param origin: reads records from Kafka where a body isn't kept (`dlq.board.origin.kafka_origin`)
+        :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
+            has one
         """
         self._file = BoardFile(folder)
         self._clock = clock
         closed = timedelta(days=(settings or BoardSettings()).closed_days)
         self._follower = Follower(self._file, str(journal), clock, closed)
+        self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
         self._listing = Listing(self._file)
         self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
 
     def follow(self) -> Followed:
         """Takes in what the journal has gained since; a board that isn't of this journal's history begins anew.
 
-        :raises JournalBroken: the journal is damaged
+        Of one that began anew amounts come some thousands a call (`dlq.board.prices`).
+
+        :raises JournalBroken: the journal is damaged, or the bodies are
         :raises BoardUnreadable: the board's file can't be written
         """
-        return self._follower.follow()
+        followed = self._follower.follow()
+        if self._prices is not None:
+            self._prices.fill()
+        return followed
 
     def page(self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST) -> Page:
         """Some items; ``cursor`` is `Page.next` of the page before.

@@ -49,7 +49,7 @@ class Context:
         rows = self._rows(item_seq)
         shown, cut = _bounded(rows)
         item = self._item(item_seq, rows)
-        before, after = self._neighbours(rows[0])
+        before, after = self._neighbours(item_seq, item.entity_key)
         with self._file.reading() as connection:
             held = _held(connection, item, {row.seq for row in rows})
             alike = _alike(connection, item)
@@ -90,14 +90,14 @@ class Context:
             entry.amount_minor, entry.currency = found if found is not None else (None, None)
         return item_of(entry)
 
-    def _neighbours(self, first: JournalRow) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
+    def _neighbours(self, item_seq: int, entity_key: str | None) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
         """Events of its entity: the last before it and the first after it."""
-        if first.entity_key is None:
+        if entity_key is None:
             return (), ()
-        is_its = pc.field("entity_key") == first.entity_key
-        items = sorted(set(self._read(is_its, ["item_seq"])["item_seq"].to_pylist()) - {first.item_seq})
-        before = [seq for seq in items if seq < first.item_seq][-NEIGHBOURS_MAX:]
-        after = [seq for seq in items if seq > first.item_seq][:NEIGHBOURS_MAX]
+        is_its = pc.field("entity_key") == entity_key
+        items = sorted(set(self._read(is_its, ["item_seq"])["item_seq"].to_pylist()) - {item_seq})
+        before = [seq for seq in items if seq < item_seq][-NEIGHBOURS_MAX:]
+        after = [seq for seq in items if seq > item_seq][:NEIGHBOURS_MAX]
         if not (before or after):
             return (), ()
         wanted = is_its & pc.field("item_seq").isin([*before, *after])

@@ -18,7 +18,7 @@ from dlq.board.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 
-LAYOUT = 1
+LAYOUT = 2
 """Of the tables and of what is written to them: a file of an older one is made anew."""
 
 BUSY_S = 30.0
@@ -49,7 +49,7 @@ TABLES = (
     "CREATE INDEX items_by_entity ON items (entity_key, item_seq)",
     "CREATE INDEX items_by_amount ON items (state, amount_minor, item_seq) WHERE amount_minor IS NOT NULL",
     "CREATE INDEX items_closed ON items (closed_at) WHERE closed_at IS NOT NULL",
-    "CREATE INDEX items_unpriced ON items (item_seq) WHERE priced = 0",
+    "CREATE INDEX items_unpriced ON items (item_seq) WHERE priced = 0 AND first_dead_at IS NOT NULL",
     "CREATE TABLE causes (fingerprint TEXT PRIMARY KEY, error_class TEXT, error_code TEXT, shape TEXT, place TEXT)"
     " WITHOUT ROWID",
     f"CREATE TABLE cube ({', '.join(f'{name} NOT NULL' for name in CUBE_COLUMNS)}, n INTEGER NOT NULL,"

@@ -53,6 +53,7 @@ def fold(before: Entry | None, row: Row) -> Folded:
     decision = Decision(row.decision)
     entry.seen_seq, entry.decision, entry.last_at = row.seq, decision.value, row.decided_at
     entry.due_at, entry.cause_seq, entry.actor = row.due_at, row.cause_seq, row.actor
+    _name(entry, row)
     entry.reason = _cut(row.reason, REASON_CHARS_MAX)
     entry.blocking = int(row.blocking)
     entry.attempts = row.attempt + 1 if decision is Decision.DEAD else row.attempt
@@ -83,7 +84,7 @@ def _begun(row: Row) -> Entry:
         error_code=None,
         message=None,
         fingerprint=None,
-        mark=Mark.POISON if row.event_type == POISON_TYPE or row.event_key is None else None,
+        mark=None,
         provider=row.provider,
         account=row.account,
         tenant=row.tenant,
@@ -108,6 +109,16 @@ def _begun(row: Row) -> Entry:
         currency=None,
         priced=0,
     )
+
+
+def _name(entry: Entry, row: Row) -> None:
+    """Poison that a mended adapter can read has its real identity from then on."""
+    entry.event_key, entry.entity_key, entry.event_type = row.event_key, row.entity_key, row.event_type
+    entry.account = row.account
+    if row.event_type == POISON_TYPE or row.event_key is None:
+        entry.mark = Mark.POISON
+    elif entry.mark == Mark.POISON:
+        entry.mark = None
 
 
 def _take_error(entry: Entry, row: Row) -> Cause:

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from load.bench.cost import stolen_seconds
+from load.bench.dlq import DLQ_SECONDS, DLQ_SECONDS_SHORT, measure_dlq
 from load.bench.drain import DRAIN_SECONDS, DRAIN_SECONDS_SHORT, measure_processor
 from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
 from load.bench.figures import GOALS, SHORT_VARIABLE, Group
@@ -53,6 +54,7 @@ GROUPS = (
     # Both use one history. `start` comes first: its broker is new, and would hold none of what `index` adds.
     Group("start", START_SECONDS, measure_start, START_SECONDS_SHORT),
     Group("index", INDEX_SECONDS, measure_index, INDEX_SECONDS_SHORT),
+    Group("dlq", DLQ_SECONDS, measure_dlq, DLQ_SECONDS_SHORT),
     Group("ledger", QUERIES_SECONDS, measure_queries, QUERIES_SECONDS_SHORT),
 )
 NAMES = [group.name for group in GROUPS]

@@ -83,6 +83,23 @@ def test_conflicts_and_poison_are_marked(items: DeadItems) -> None:
     assert seqs(board.page(Filter(marks=(Mark.POISON,))).items) == [3, 4]
 
 
+def test_poison_that_a_mended_adapter_reads_gets_its_real_name(items: DeadItems) -> None:
+    row = items.dead(error_class="Poison", event_type="poison", event_key="stripe:x:poison", handler_version=None)
+    named = {"event_type": "capture", "event_key": "stripe:evt_9:capture", "entity_key": "stripe:acct:pi_9"}
+    items.then(row, Decision.REPLAYED)
+    items.then(row, Decision.DEAD, error_class="Late", **named)
+    items.ledger.tell(None, payment="pi_9")
+    items.commit()
+    board = items.followed()
+    [item] = board.page(Filter(entity="stripe:acct:pi_9")).items
+    assert (item.mark, item.event_key, item.event_type, item.error_class) == (
+        None,
+        *list(named.values())[1::-1],
+        "Late",
+    )
+    assert [one.item_seq for one in board.item(1).after] == [4]
+
+
 def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
     row = items.dead()
     money = Money(1_250, "JPY")
