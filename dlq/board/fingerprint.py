@@ -54,7 +54,7 @@ _DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d{4}")
 _MASKED = re.compile(r"<[a-z]+>")
 _REPEATED = re.compile(r"(<[a-z]+>)(?:(?:, ?| and | or | ?[|;] ?| )\1)+")
 _FRAME = re.compile(r'^  (?:\| )*File "([^"\n]+)", line \d+, in ([^\n]+)$', re.MULTILINE)
-_FOREIGN = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "/pyspark/", "\\lib\\")
+_FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python|<frozen|<string>|/pyspark/|\\lib\\")
 _TRACEBACK = "Traceback (most recent call last):"
 _SWITCHES_SHARE = 0.27
 """Of a text's letters, places where its case changes: words in CamelCase have fewer, random ones more."""
@@ -99,7 +99,7 @@ def shape_of(message: str, *, names_code: bool = False) -> str:
 def place_of(stack: str) -> str | None:
     """File and function of the innermost own frame of the last error in a printed stack."""
     frames = _FRAME.findall(stack, max(stack.rfind(_TRACEBACK), 0))
-    own = [frame for frame in frames if not any(part in frame[0] for part in _FOREIGN)]
+    own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
     if not (own or frames):
         return None
     path, function = (own or frames)[-1]
