@@ -23,6 +23,7 @@ TRIES = st.sampled_from(
     [
         *[[]] * 5,
         *[["bug"]] * 2,
+        *[["bug"] * 4] * 3,
         ["ignored"],
         ["stuck"],
         ["stuck", "held", "stuck"],
@@ -45,7 +46,7 @@ CRASHES = st.sampled_from(["", "", "", "", "before", "after"])
 RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
 ORDERS = st.tuples(
     st.sampled_from(["replay", "replay", "replay", "purge", "resolve"]),
-    st.sets(st.integers(0, 5), min_size=1, max_size=3),
+    st.sets(st.integers(0, 3), min_size=1, max_size=3),
     st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS, ReplayMode.SUPERSEDED]),
     st.sampled_from([False, False, True]),
     st.sampled_from([0, 0, 3]),
@@ -82,7 +83,7 @@ class Parking(RuleBasedStateMachine):
     @initialize(
         policy=st.sampled_from(list(DeadHead)),
         drain_max=st.sampled_from([1, 2, 3, 100]),
-        replays_max=st.sampled_from([1, 2, 5]),
+        replays_max=st.sampled_from([1, 1, 2, 5]),
     )
     def begins(self, policy: DeadHead, drain_max: int, replays_max: int) -> None:
         self.folder = tempfile.mkdtemp()
@@ -106,7 +107,7 @@ class Parking(RuleBasedStateMachine):
     @rule(
         arriving=st.lists(st.tuples(ENTITIES, TRIES), max_size=4),
         again=st.none() | st.tuples(st.integers(0, 50), st.booleans()),
-        orders=st.just([]) | st.lists(ORDERS, max_size=2),
+        orders=st.just([]) | st.lists(ORDERS, min_size=1, max_size=3),
         seconds=SECONDS,
         crash=CRASHES,
         restart=RESTARTS,
