@@ -76,8 +76,15 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
             run = one.run
             told = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
             frozen = one.selection
-            at = frozen.frozen_at.isoformat(" ", "seconds")
-            row(table, frozen.name, at, frozen.actor, f"{frozen.count:,}", frozen.note, *told)
+            row(
+                table,
+                frozen.name,
+                f"{frozen.frozen_at:%Y-%m-%d %H:%M}",
+                frozen.actor,
+                f"{frozen.count:,}",
+                frozen.note,
+                *told,
+            )
         Console(soft_wrap=True).print(table)
 
 

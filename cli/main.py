@@ -35,6 +35,7 @@ def main() -> None:
       payhook ledger balances                    what was booked
       payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
       payhook dlq list                           what died, and why
+      payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
       payhook alerts                             what is wrong now, and who is told of it
