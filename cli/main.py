@@ -11,6 +11,7 @@ import click
 from cli.alerts_command import alerts
 from cli.audit_command import audit
 from cli.dlq_commands import dlq
+from cli.dlq_report import report
 from cli.ledger_commands import ledger
 from cli.maintain_command import maintain, redact
 from cli.notify_commands import notify
@@ -38,6 +39,7 @@ def main() -> None:
       payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
+      payhook dlq report                         the last week: causes, times, and what to do next
       payhook alerts                             what is wrong now, and who is told of it
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
@@ -52,7 +54,8 @@ for command in (reverse, approve_command, proposals, reconcile, reconciliations)
     ledger.add_command(command)
 for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users, alerts):
     main.add_command(command)
-dlq.add_command(audit)
+for command in (audit, report):
+    dlq.add_command(command)
 for command in (maintain, redact):
     ledger.add_command(command)
 

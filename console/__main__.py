@@ -164,14 +164,11 @@ def _producer_settings(bootstrap: str) -> dict[str, str | int]:
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
     local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
     modes = settings.ingest.modes
-    metrics = metrics_urls(settings)
-    if settings.alerts.metrics_port:
-        metrics["alerts"] = f"{local}:{settings.alerts.metrics_port}/metrics"
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
         processor_status=layout.ledger().status,
         test_processor_status=layout.ledger("test").status if takes_test else None,
-        metrics=metrics,
+        metrics=metrics_urls(settings),
         lag=lag.read,
         streams={name: file for mode in modes for name, file in status_files(settings, mode).items()},
     )

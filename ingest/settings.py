@@ -37,6 +37,7 @@ class IngestSettings(BaseModel):
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the receiver binds")
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the receiver's metrics bind")
     metrics_port: int = Field(
         0,
         ge=0,

@@ -60,7 +60,8 @@ def main() -> int:
         status.remove()
     port = metrics_port(settings, mode, names)
     if port is not None:
-        start_http_server(port, "127.0.0.1", by_stream({name: one.registry for name, one in metrics.items()}))
+        registry = by_stream({name: one.registry for name, one in metrics.items()})
+        start_http_server(port, settings.processor.metrics_host, registry)
     telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
     shared = _shared(settings, configs, clock, anchor_keys)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]

@@ -121,6 +121,7 @@ class ProcessorSettings(BaseModel):
         "start takes 10 s less, the first minute is twice as quick, and a backlog drains no slower. With many cores: "
         "empty",
     )
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the processor's metrics bind")
     metrics_port: int = Field(
         0,
         ge=0,

@@ -35,7 +35,7 @@ def places(settings: Settings) -> Places:
         ready_url=f"{settings.console.ingest_url or f'http://127.0.0.1:{settings.ingest.port}'}/readyz",
         statuses=statuses,
         journals={name: layout.stream(name).journal for name in statuses},
-        metrics=metrics_urls(settings),
+        metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
     )
 
 
@@ -44,7 +44,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     clock, alerts = SystemClock(), settings.alerts
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:
-        start_http_server(alerts.metrics_port, "127.0.0.1", metrics.registry)
+        start_http_server(alerts.metrics_port, alerts.metrics_host, metrics.registry)
     with httpx.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock)
         watching = Watch(alerts, looking.look, receivers(alerts), Layout(settings.data_dir).alerts, clock)

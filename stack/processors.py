@@ -31,13 +31,16 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
 
 
 def metrics_urls(settings: Settings) -> dict[str, str]:
-    """The metrics page of each of the receiver's and the processor's processes, where a port is set for it."""
+    """The metrics page of each process by its name, where a port is set for it here, or its URL is."""
     first, workers = settings.ingest.metrics_port, settings.ingest.workers
     names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
     ports = {name: first + number for number, name in enumerate(names) if first}
     for mode in settings.ingest.modes:
         ports |= metrics_ports(settings, mode)
-    return {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+    if settings.alerts.metrics_port:
+        ports["alerts"] = settings.alerts.metrics_port
+    here = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+    return here | settings.console.metrics_urls
 
 
 def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:

@@ -96,7 +96,8 @@ class AlertsSettings(BaseModel):
         "99.9 % allows, which uses up a month's in two days",
     )
     counted_min: int = Field(100, ge=1, description="fewer tries, claims or events in the window make no share")
-    metrics_port: int = Field(0, ge=0, le=65_535, description="loopback port of the alerts' own metrics; 0 for none")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the alerts' own metrics bind")
+    metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who is told, by name")
 
     @model_validator(mode="after")

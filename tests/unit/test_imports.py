@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ingest": {"core", "providers"},
     "dlq": {"core", "journal"},
     "dlq.alerts": {"core", "journal", "notify"},
+    "dlq.report": {"core", "journal", "ledger"},
     "ledger": {"core", "journal", "providers"},
     "ledger.reversals": {"core", "dlq", "journal"},
     "ledger.verify": {"core", "dlq", "journal", "providers"},

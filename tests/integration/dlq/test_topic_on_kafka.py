@@ -1,0 +1,55 @@
+"""A stream's dead-letter topic on a real broker: refused with a command that mends it, and never made unasked."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+
+from dlq.settings import DlqSettings
+from dlq.topic import DlqTopicRefused
+from processor.wiring import _check_dead_letters
+from stack.topics import Topic, make_topics
+
+SOURCE = {"payments.events": dict.fromkeys(range(3), (0, 0)), "payments.control": {0: (0, 0)}}
+"""What Kafka holds of the stream's source: three partitions."""
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"dlq.t{uuid.uuid4().hex[:12]}"
+
+
+def start(bootstrap: str, topic: str, **settings: Any) -> None:
+    """As a stream does before it takes its journal."""
+    config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
+    wired: Any = SimpleNamespace(config=config, mode="live")
+    shared: Any = SimpleNamespace(bootstrap=bootstrap)
+    _check_dead_letters(wired, shared, SOURCE)  # type: ignore[arg-type]
+
+
+def partitions(bootstrap: str, topic: str) -> int:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    return len(found[topic].partitions) if topic in found else 0
+
+
+def test_a_topic_that_is_not_there_is_refused_and_not_made(kafka_broker: str, topic: str) -> None:
+    with pytest.raises(DlqTopicRefused, match=f"kafka-topics.sh .* --create --topic {topic} --partitions 3"):
+        start(kafka_broker, topic)
+    assert partitions(kafka_broker, topic) == 0
+
+
+def test_it_is_made_with_the_sources_partitions_where_that_is_set(kafka_broker: str, topic: str) -> None:
+    start(kafka_broker, topic, create_topic=True)
+    assert partitions(kafka_broker, topic) == 3
+    start(kafka_broker, topic)
+
+
+def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(kafka_broker: str, topic: str) -> None:
+    make_topics(kafka_broker, [Topic(topic, 2, -1)], replication=1)
+    with pytest.raises(DlqTopicRefused, match=f"--alter --topic {topic} --partitions 3"):
+        start(kafka_broker, topic, create_topic=True)
+    assert partitions(kafka_broker, topic) == 2
