@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -50,9 +51,19 @@ class ReceiverSettings(BaseModel):
     def _is_one_of_both(self) -> Self:
         if bool(self.url) == bool(self.command):
             raise ValueError("either url or command is wanted")
+        if self.url:
+            self._check_url()
         if self.command and not self.command[0].startswith("/"):
             raise ValueError("command: its first word is wanted as an absolute path")
         return self
+
+    def _check_url(self) -> None:
+        """What can be seen before anything is sent; where it leads is checked with each request."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("https", *(["http"] if self.http else [])) or not parts.hostname:
+            raise ValueError("url: https://HOST/… is wanted, or http://HOST/… where http is set")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("url: a user or password isn't taken; token_file sends a token")
 
 
 class AlertsSettings(BaseModel):

@@ -93,7 +93,6 @@ def test_a_webhook_that_is_down_is_a_refusal() -> None:
     [
         ({"networks": ()}, "networks can allow it"),
         ({"ports": ()}, "port .* isn't allowed"),
-        ({"http": False}, "only https is allowed"),
         ({"url": "http://169.254.169.254/latest", "networks": ("169.254.0.0/16",)}, "hands out credentials"),
     ],
 )
@@ -141,6 +140,10 @@ def test_a_command_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
         ({}, "either url or command"),
         ({"url": "https://a", "command": ("/b",)}, "either url or command"),
         ({"command": ("page",)}, "an absolute path"),
+        ({"url": "http://a"}, "where http is set"),
+        ({"url": "chat.example/hook", "http": True}, "is wanted"),
+        ({"url": "https:///hook"}, "is wanted"),
+        ({"url": "https://ada:secret@chat.example/"}, "token_file sends a token"),
         ({"url": "https://a", "networks": ("10.0.0.0/99",)}, "10.0.0.0/99"),
         ({"url": "https://a", "ports": (0,)}, "isn't a port"),
     ],
