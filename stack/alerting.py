@@ -5,10 +5,15 @@ A process of its own, so that it tells of a processor, a receiver or a managemen
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import httpx
 from prometheus_client import start_http_server
@@ -26,6 +31,9 @@ from stack.settings import Settings, load_settings
 
 log = logging.getLogger("alerts")
 
+TURN_S = 5.0
+"""How often a second process asks whether the first one has ended."""
+
 
 def places(settings: Settings) -> Places:
     """What is looked at: every stream of the traffic that is taken."""
@@ -37,6 +45,25 @@ def places(settings: Settings) -> Places:
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
     )
+
+
+@contextlib.contextmanager
+def turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
+    """Waits until no other process looks after this data folder: two would tell everything twice.
+
+    False when it was stopped before. A process that dies gives its lock back.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        waits = False
+        while not _locked(held):
+            if not waits:
+                log.info("another process looks already; this one waits for it to end")
+            waits = True
+            if stop.wait(TURN_S):
+                yield False
+                return
+        yield True
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
@@ -61,6 +88,14 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             watching.close()
 
 
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def main() -> int:
     configure_logging()
     try:
@@ -72,7 +107,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     if settings.alerts.every_s:
-        watch(settings, stop)
+        with turn(Layout(settings.data_dir).alerts_lock, stop) as is_ours:
+            if is_ours:
+                watch(settings, stop)
     else:
         log.info("alerts.every_s is 0: nothing is looked at")
         stop.wait()

@@ -151,6 +151,11 @@ class Layout:
         return self.run / "alerts.json"
 
     @property
+    def alerts_lock(self) -> Path:
+        """Held by the process that tells people."""
+        return self.run / "alerts.lock"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Held while a supervisor lives."""
         return self.run / "supervisor.lock"

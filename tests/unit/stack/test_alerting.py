@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from stack.alerting import places
+from stack import alerting
+from stack.alerting import places, turn
 from stack.processors import metrics_urls
 from stack.settings import load_settings
 
@@ -40,6 +43,30 @@ def test_every_stream_of_the_traffic_that_is_taken_is_looked_at(config: Path, tm
     assert looked_at.statuses["notify"] == tmp_path / "run" / "processor-notify.json"
     assert looked_at.ready_url == "http://127.0.0.1:8088/readyz"
     assert "alerts" not in looked_at.metrics
+
+
+def test_one_process_looks_at_a_time_and_the_next_one_begins_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerting, "TURN_S", 0.01)
+    lock, stopped, going_on = tmp_path / "run" / "alerts.lock", threading.Event(), threading.Event()
+    began: list[bool] = []
+
+    def second() -> None:
+        with turn(lock, going_on) as is_ours:
+            began.append(is_ours)
+
+    with turn(lock, going_on) as first:
+        assert first
+        stopped.set()
+        with turn(lock, stopped) as other:
+            assert not other
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(0.05)
+        assert began == []
+    waiting.join(10)
+    assert began == [True]
 
 
 def test_metrics_are_those_of_processes_here_and_of_those_that_are_named(config: Path) -> None:
