@@ -19,12 +19,13 @@ import httpx
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
-from core.errors import PayhookError
+from core.errors import PayhookError, SettingError
 from core.log import configure_logging
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
+from ingest.metrics import SECONDS_BUCKETS
 from stack.layout import Layout
 from stack.processors import metrics_urls, status_files
 from stack.settings import Settings, load_settings
@@ -45,6 +46,15 @@ def places(settings: Settings) -> Places:
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
     )
+
+
+def check(settings: Settings) -> None:
+    """
+    :raises SettingError: a bound that the metrics can't tell
+    """
+    if settings.alerts.redis_s_max not in SECONDS_BUCKETS:
+        edges = ", ".join(f"{edge:g}" for edge in SECONDS_BUCKETS)
+        raise SettingError("alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't told apart; {edges} are")
 
 
 @contextlib.contextmanager
@@ -100,6 +110,7 @@ def main() -> int:
     configure_logging()
     try:
         settings = load_settings()
+        check(settings)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

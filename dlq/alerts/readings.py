@@ -101,7 +101,7 @@ class Readings:
         name = "payhook_redis_claim_seconds"
         claims = [one for one in seen.samples if one[0] == f"{name}_count"]
         quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and self._is_edge(one)]
-        return Reading("redis_slow", "", self._share(quick, claims, others=True))
+        return Reading("redis_slow", "", self._share(quick, claims, others=True) if quick else None)
 
     def _is_edge(self, series: Series) -> bool:
         return float(_label(series, "le") or "nan") == self._settings.redis_s_max

@@ -132,6 +132,12 @@ def test_claims_are_slow_by_the_share_above_the_bound() -> None:
     assert looks.samples(claims(1_970, 9_000), after_s=600)["redis_slow", ""] == pytest.approx(1.0)
 
 
+def test_a_bound_that_is_no_edge_says_nothing() -> None:
+    looks = Looks(window_s=60, counted_min=100, redis_s_max=0.02)
+    looks.samples(claims(0, 0))
+    assert looks.samples(claims(0, 9_000))["redis_slow", ""] is None
+
+
 def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
     assert AlertsSettings().redis_s_max in SECONDS_BUCKETS
 
