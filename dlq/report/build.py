@@ -52,7 +52,7 @@ def weekly(
         resolution=_resolution(closed),
         replays=_replays(lives, week),
         breaches=_breaches(lives, week, until),
-        bugs=[] if adapters is None else _bugs(provider_bugs(journal, bodies, adapters, since=week.start), until),
+        bugs=None if adapters is None else _bugs(provider_bugs(journal, bodies, adapters, since=week.start), until),
     )
 
 

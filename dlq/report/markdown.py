@@ -24,7 +24,7 @@ def markdown(report: WeeklyReport) -> str:
         _late(report),
         _bugs(report),
     ]
-    return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
 
 def plain(text: str) -> str:
@@ -70,7 +70,7 @@ def _steps(report: WeeklyReport) -> Iterator[str]:
     for cause in (cause for cause in report.causes if cause.again):
         yield f"Don't replay {_named(cause)} again before its cause is mended: {cause.again:,} replays died of it anew."
         break
-    for bug in report.bugs[:1]:
+    for bug in (report.bugs or ())[:1]:
         told = f"{plain(bug.provider)} {bug.cases:,} cases of {bug.explained}"
         yield f"Send {told}: `payhook ledger provider-bugs --provider {plain(bug.provider)} --csv` has the evidence."
 
@@ -117,6 +117,8 @@ def _late(report: WeeklyReport) -> list[str]:
 
 
 def _bugs(report: WeeklyReport) -> list[str]:
+    if report.bugs is None:
+        return []
     if not report.bugs:
         return ["## Providers' bugs", "", "No provider told anything twice, or in two ways."]
     lines = ["## Providers' bugs", "", "| provider | cases | what | example |", "|---|---:|---|---|"]

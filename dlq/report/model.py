@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from core.decision import ErrorKind
@@ -91,7 +91,8 @@ class BugCount:
 @dataclass(frozen=True, slots=True)
 class WeeklyReport:
     """One stream's week. ``died``: items that died for the first time in it; ``depths``: at its beginning and at the
-    end of each day, as far as it has gone; ``until``: what was known, the week's end or earlier.
+    end of each day, as far as it has gone; ``until``: what was known, the week's end or earlier. ``bugs``: None where
+    nobody looked for them.
     """
 
     stream: str
@@ -104,4 +105,4 @@ class WeeklyReport:
     resolution: Resolution
     replays: Replays
     breaches: Breaches
-    bugs: Sequence[BugCount] = field(default_factory=tuple)
+    bugs: Sequence[BugCount] | None = None

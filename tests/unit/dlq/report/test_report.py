@@ -54,6 +54,7 @@ def test_nothing_has_happened_before_there_is_a_journal(tmp_path: Path) -> None:
     assert (made.died, made.causes, made.resolution.closed, made.replays.given) == (0, [], 0, 0)
     assert {depth.items for depth in made.depths} == {0} and len(made.depths) == 8
     assert "there is nothing to do" in markdown(made)
+    assert made.bugs is None and "Providers" not in markdown(made), "nobody looked for any"
 
 
 def test_what_died_in_the_week_counts_and_what_died_before_or_after_does_not(journal: Journal) -> None:
