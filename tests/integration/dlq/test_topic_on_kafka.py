@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from dlq.settings import DlqSettings
 from dlq.topic import DlqTopicRefused
@@ -28,7 +28,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
     wired: Any = SimpleNamespace(config=config, mode="live")
     shared: Any = SimpleNamespace(bootstrap=bootstrap)
-    _check_dead_letters(wired, shared, SOURCE)  # type: ignore[arg-type]
+    _check_dead_letters(wired, shared, SOURCE)
 
 
 def partitions(bootstrap: str, topic: str) -> int:

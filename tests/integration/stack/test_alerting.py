@@ -16,7 +16,7 @@ from stack.ports import free_ports
 from tests.unit.notify.receiver import receiving
 
 CHECKOUT = Path(__file__).parents[3]
-WAIT_S_MAX = 60.0
+WAIT_S_MAX = 120.0
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -31,13 +31,17 @@ def look_on(config: Path, told: Callable[[], int], metrics_port: int) -> None:
     data = config.parent / "data"
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(data), "PAYHOOK_CONFIG": str(config)}
     state, began = data / "run" / "alerts.json", time.time()
-    with subprocess.Popen([sys.executable, "-m", "stack.alerting"], cwd=CHECKOUT, env=env) as process:
+    process = subprocess.Popen([sys.executable, "-m", "stack.alerting"], cwd=CHECKOUT, env=env)
+    try:
         wait_for(lambda: told() >= 3)
         wait_for(lambda: state.exists() and state.stat().st_mtime > began + 2)
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as page:
             assert b'payhook_alert_firing{rule="not_ready",subject="ledger"} 1.0' in page.read()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(WAIT_S_MAX) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_it_tells_of_a_stack_that_is_down_and_tells_nothing_twice(tmp_path: Path) -> None:
