@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -66,6 +67,8 @@ def main() -> int:
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
+    # uvicorn raises the signal again once it has stopped: leases and anchors are to be seen to after that.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     asyncio.run(_serve(settings))
     return 0
 
