@@ -111,7 +111,7 @@ def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = Layout(settings.data_dir)
     streams = {
-        name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name).status)
+        name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name))
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)

@@ -28,7 +28,7 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         stream = place.stream(request)
         told = await place.ask(stream, overview, stream.board)
         now = place.clock.now()
-        streams = [said(one.name, one.status, now) for one in place.streams.values()]
+        streams = [said(one.name, one.files.status, now) for one in place.streams.values()]
         return place.show(request, "dlq/overview.html", told=told, stats=told.stats, said=streams)
 
 

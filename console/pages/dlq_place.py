@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request, Response
@@ -20,6 +19,7 @@ from core.event import Mode
 from core.routing import mode_of
 from dlq.board import Board
 from dlq.selection import Selections
+from stack.layout import StreamLayout
 
 STREAM = "stream"
 
@@ -29,10 +29,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class WorkStream:
-    """One work stream. ``status``: what its processor says of itself."""
+    """One work stream, and where it keeps what."""
 
     dead: DeadLetters
-    status: Path
+    files: StreamLayout
 
     @property
     def name(self) -> str:

@@ -43,6 +43,6 @@ def dead_letters(data: Path, clock: Clock, acts: Acts, settings: SelectionSettin
 
 def pages(data: Path, clock: Clock, acts: Acts, dead: DeadLetters | None = None) -> list[APIRouter]:
     """Every page over the data folder."""
-    stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger().status)
+    stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
     finance = Place(Layout(data), ("live",), Asking(), clock)
     return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts)
