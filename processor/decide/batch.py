@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,12 +24,13 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed, JournalWriter
-from processor.decide.admission import Admission, ContentHash
-from processor.decide.closings import Closings, MoneyReader
+from processor.decide.admission import Admission
+from processor.decide.closings import Closings
 from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
+from processor.decide.ports import Anchors, DeadLetters, Follower, Reader
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
@@ -39,7 +40,7 @@ from processor.rules import StreamRules
 from processor.run.execute import Executor
 from processor.tell.progress import Progress, Steps
 
-__all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "StreamRules"]
+__all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "Reader", "StreamRules"]
 
 log = logging.getLogger(__name__)
 
@@ -56,41 +57,6 @@ class IndexBehind(PayhookError):
         self.index_seq = index_seq
         self.journal_seq = journal_seq
         super().__init__(f"the index is at seq {index_seq}, the journal at {journal_seq}; restart to let it catch up")
-
-
-class Reader(ContentHash, MoneyReader, Protocol):
-    """What deciding asks of a provider's adapter."""
-
-
-class Follower(Protocol):
-    """Something derived from the journal's rows, by seq."""
-
-    def follow(self, rows: Sequence[JournalRow]) -> None: ...
-
-
-class DeadLetters(Protocol):
-    """The DLQ topic's publisher; never blocks the caller."""
-
-    @property
-    def published_upto(self) -> int: ...
-    @property
-    def unacknowledged(self) -> int: ...
-    @property
-    def waiting_s(self) -> float: ...
-    def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
-    def passed(self, seq: int) -> None: ...
-    def poll(self) -> None: ...
-    def close(self, timeout_s: float) -> None: ...
-
-
-class Anchors(Protocol):
-    """Who says outside the lake where the journal stands; never blocks the caller."""
-
-    @property
-    def anchored_seq(self) -> int: ...
-    def committed(self, head: Head) -> None: ...
-    def poll(self) -> None: ...
-    def close(self, timeout_s: float) -> None: ...
 
 
 class Batches:
