@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import cast
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
@@ -34,8 +35,9 @@ def test_an_event_that_is_published_anew_is_on_the_receivers_partition(
     partitions: dict[bytes, list[int]] = {}
     for message in _read(kafka_broker, topic, 2 * EVENTS):
         partitions.setdefault(message.key() or b"", []).append(message.partition() or 0)
-        if len(message.headers() or []) > 1:
-            received = from_record(message.value(), message.headers() or [])
+        headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
+        if len(headers) > 1:
+            received = from_record(message.value(), headers)
             assert received.event in events
             assert received.dedupe is Dedupe.DEFERRED
     assert all(len(pair) == 2 and pair[0] == pair[1] for pair in partitions.values())
