@@ -210,7 +210,7 @@ class Runner:
                 at=self._clock.now(),
             )
             runs.write_down(db, chunk)
-        crash_point("selection:written-down")
+        crash_point("selection.after_writing_down")
         own.meter.sent(chunk.count, run.run.per_s, self._clock.monotonic())
         self._send(kept, own, chunk)
         return AGAIN_S if own.meter.wait_s(self._clock.monotonic()) == 0 else FOLLOW_S
@@ -228,7 +228,7 @@ class Runner:
             return
         command = command_of(self._stream, selection, run, chunk, targets)
         sent = send(self._producer, command, self._control_topic)
-        crash_point("selection:sent")
+        crash_point("selection.after_sending")
         with self._file.writing() as db:
             runs.acknowledged(db, chunk.command_id, sent.offset)
             runs.say(db, run.number, None)
