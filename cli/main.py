@@ -15,6 +15,7 @@ from cli.dlq_report import report
 from cli.ledger_commands import ledger
 from cli.maintain_command import maintain, redact
 from cli.notify_commands import notify
+from cli.rebuild_command import rebuild_postings
 from cli.reconcile_commands import reconcile, reconciliations
 from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
@@ -56,7 +57,7 @@ for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users
     main.add_command(command)
 for command in (audit, report):
     dlq.add_command(command)
-for command in (maintain, redact):
+for command in (maintain, redact, rebuild_postings):
     ledger.add_command(command)
 
 

@@ -1,0 +1,127 @@
+"""Puts files in place of a whole table, and moves its mark, in one commit.
+
+Not for maintenance, which changes no row (`journal.rewrite`): here what was there may have been wrong. The commit names
+the writer's application id, so a writer that goes on from what was there before is refused at its next commit, ends,
+and begins with what the table then says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from core.errors import PayhookError
+from journal.append import LOG, AppTransaction
+from journal.demands import demands_of
+from journal.files import put_new, sync
+from journal.rewrite import file_statistics
+
+TRIES_MAX = 50
+"""Commits of a running writer that one try after the other may lose to; it makes a few a second."""
+
+
+class ReplacementRefused(PayhookError):
+    """Others committed again and again; nothing was changed."""
+
+    def __init__(self, path: str, tries: int) -> None:
+        self.path = path
+        self.tries = tries
+        super().__init__(
+            f"table {path}: others committed {tries} times before this could; nothing was changed, try again"
+        )
+
+
+def replace_all(
+    path: Path, staged: Sequence[Path], transaction: AppTransaction, told: dict[str, str], now_ms: int
+) -> int:
+    """Commits that ``staged`` files, and nothing else, are the table; returns the version.
+
+    :raises ReplacementRefused: see there
+    :raises TableUnfit: the table asks of its writers what isn't done here
+    """
+    placed = [_place(path, one) for one in staged]
+    try:
+        indexed = demands_of(str(path), DeltaTable(str(path))).indexed
+        adds = [_add(one, json.dumps(file_statistics(one, indexed), ensure_ascii=False), now_ms) for one in placed]
+        return _put(path, adds, transaction, told, now_ms)
+    except ReplacementRefused:
+        # After anything else the entry may be there: it must never name files that are gone.
+        for one in placed:
+            with contextlib.suppress(OSError):
+                one.unlink()
+        raise
+
+
+def _put(path: Path, adds: list[dict[str, Any]], transaction: AppTransaction, told: dict[str, str], now_ms: int) -> int:
+    for _ in range(TRIES_MAX):
+        table = DeltaTable(str(path))
+        number = table.version() + 1
+        actions = [_info(told, now_ms), {"txn": {"appId": transaction.app_id, "version": transaction.version}}]
+        actions += [*_removes(table, now_ms), *adds]
+        entry = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+        try:
+            put_new(path / LOG / f"{number:020}.json", entry)
+        except FileExistsError:
+            continue
+        return number
+    raise ReplacementRefused(str(path), TRIES_MAX)
+
+
+def _place(path: Path, staged: Path) -> Path:
+    """A staged file under a name of its own among the table's; it outlasts a loss of power."""
+    sync(staged)
+    place = path / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    staged.rename(place)
+    sync(path)
+    return place
+
+
+def _info(told: dict[str, str], now_ms: int) -> dict[str, Any]:
+    about = {
+        "timestamp": now_ms,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Overwrite"},
+        "isBlindAppend": False,
+        "engineInfo": "payhook",
+        "txnId": str(uuid.uuid4()),
+    }
+    return {"commitInfo": {**about, **told}}
+
+
+def _add(file: Path, stats: str, now_ms: int) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": file.name,
+            "partitionValues": {},
+            "size": file.stat().st_size,
+            "modificationTime": now_ms,
+            "dataChange": True,
+            "stats": stats,
+        }
+    }
+
+
+def _removes(table: DeltaTable, now_ms: int) -> list[dict[str, Any]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return []
+    return [
+        {
+            "remove": {
+                "path": name,
+                "deletionTimestamp": now_ms,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": size,
+            }
+        }
+        for name, size in zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    ]

@@ -1,0 +1,158 @@
+"""Postings that are gone, wrong or in use are made anew from the journal, line for line what the writer books."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import SystemClock
+from core.decision import Decision
+from core.work import postings_from_json, postings_to_json, reversed_postings
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
+from ledger.rebuild import BookingUnreadable, Rebuilt, ReplacementRefused, rebuild
+from ledger.rebuild import replacement as replacing
+from tests.integration.ledger.lakes import Lake
+from tests.unit.journal.rows import marks, row
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """3,000 rows: bookings, rows that book nothing, and bookings taken back."""
+    made = Lake.under(tmp_path)
+    for number in range(3):
+        rows = book(made, 900)
+        book(made, 99, decision=Decision.IGNORED)
+        reverse(made, rows[number])
+    return made
+
+
+def book(lake: Lake, count: int = 10, **changes: Any) -> list[JournalRow]:
+    """As `Lake.commit`, after rows that aren't the first of an offset too; bodies are nobody's business here."""
+    until = decided(lake)
+    rows = [
+        row(lake.seq + n + 1, until + n, **lake._booked(lake.seq + n + 1, datetime.now(UTC), changes))
+        for n in range(count)
+    ]
+    lake.seq += count
+    lake.writer.commit(rows, marks(until + count), 0)
+    lake.postings.follow(rows)
+    return rows
+
+
+def decided(lake: Lake) -> int:
+    """The next offset."""
+    return max(one[0] for one in JournalReader(str(lake.tables.journal)).state().marks.values())
+
+
+def reverse(lake: Lake, booked: JournalRow) -> None:
+    lake.seq += 1
+    back = postings_to_json(reversed_postings(postings_from_json(booked.postings)))
+    entry = replace(booked, seq=lake.seq, first=False, decision=Decision.REVERSED, postings=back, cause_seq=1)
+    lake.writer.commit([entry], marks(decided(lake)), 0)
+    lake.postings.follow([entry])
+
+
+def path(lake: Lake) -> Path:
+    assert lake.tables.postings is not None
+    return lake.tables.postings
+
+
+def lines(lake: Lake) -> pa.Table:
+    found = DeltaTable(str(path(lake))).to_pyarrow_dataset().to_table()
+    return found.sort_by([("seq", "ascending"), ("line", "ascending")]).combine_chunks()
+
+
+def booked(lake: Lake) -> pa.Table:
+    return flat([row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows])
+
+
+def rebuilt(spark: SparkSession, lake: Lake) -> Rebuilt:
+    return rebuild(spark, lake.tables.journal, path(lake), SystemClock())
+
+
+def test_deleted_postings_come_back_line_for_line(spark: SparkSession, lake: Lake) -> None:
+    before = lines(lake)
+    shutil.rmtree(path(lake))
+    done = rebuilt(spark, lake)
+    assert lines(lake).equals(before) and before.equals(booked(lake))
+    assert (done.before, done.lines, done.mark) == (0, 5_406, 3_000)
+    assert mark_of(DeltaTable(str(path(lake)))) == 3_000
+    assert not list(path(lake).glob("_rebuild*"))
+
+
+def test_wrong_lines_are_replaced_and_who_follows_goes_on(spark: SparkSession, lake: Lake) -> None:
+    right, table = lines(lake), DeltaTable(str(path(lake)))
+    made_up = right.slice(0, 2).set_column(9, right.schema.field(9), pa.array([1, 1], pa.int64()))
+    lake.postings._commit(made_up, 3_000)
+    assert not lines(lake).equals(right)
+    version = rebuilt(spark, lake).version
+    assert version == table.version() + 2
+    assert lines(lake).equals(right)
+    lake.postings = PostingsWriter.open(str(path(lake)))
+    book(lake)
+    assert lines(lake).equals(booked(lake))
+
+
+def test_a_writer_that_runs_is_refused_once_and_the_next_one_catches_up(spark: SparkSession, lake: Lake) -> None:
+    """It would go on from a table that isn't there any more."""
+    running = lake.postings
+    rebuilt(spark, lake)
+    with pytest.raises(PostingsRefused):
+        book(lake)
+    lake.postings = PostingsWriter.open(str(path(lake)))
+    assert lake.postings is not running
+    lake.postings.catch_up(JournalReader(str(lake.tables.journal)))
+    assert lines(lake).equals(booked(lake))
+
+
+def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit comes between the look at the table and the replacement: the replacement looks again."""
+    put_new, busy = replacing.put_new, [True]
+
+    def late(place: Path, data: bytes) -> None:
+        if busy.pop() if busy else False:
+            book(lake)
+        put_new(place, data)
+
+    monkeypatch.setattr(replacing, "put_new", late)
+    done = rebuilt(spark, lake)
+    assert done.mark == 3_000
+    lake.postings = PostingsWriter.open(str(path(lake)))
+    assert lake.postings.mark == 3_000
+    lake.postings.catch_up(JournalReader(str(lake.tables.journal)))
+    assert lines(lake).equals(booked(lake))
+
+
+def test_a_table_that_never_stands_still_is_left_as_it_is(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(place: Path, data: bytes) -> None:
+        raise FileExistsError(place)
+
+    before, files = lines(lake), set(path(lake).glob("*.parquet"))
+    monkeypatch.setattr(replacing, "put_new", taken)
+    with pytest.raises(ReplacementRefused, match="nothing was changed"):
+        rebuilt(spark, lake)
+    assert lines(lake).equals(before)
+    assert set(path(lake).glob("*.parquet")) == files
+
+
+def test_a_booking_that_cannot_be_read_stops_it(spark: SparkSession, lake: Lake) -> None:
+    before = lines(lake)
+    with pytest.raises(TypeError):
+        book(lake, 1, postings="[1]")
+    with pytest.raises(BookingUnreadable, match="the first is row 3001"):
+        rebuilt(spark, lake)
+    assert lines(lake).equals(before)
