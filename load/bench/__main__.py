@@ -30,7 +30,7 @@ from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
 from load.bench.figures import GOALS, SHORT_VARIABLE, Group
 from load.bench.head_of_line import HEAD_OF_LINE_SECONDS, HEAD_OF_LINE_SECONDS_SHORT, measure_head_of_line
 from load.bench.index import INDEX_SECONDS, INDEX_SECONDS_SHORT, measure_index
-from load.bench.ledger_queries import QUERIES_SECONDS, QUERIES_SECONDS_SHORT, measure_queries
+from load.bench.ledger import LEDGER_SECONDS, LEDGER_SECONDS_SHORT, measure_ledger
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
@@ -55,7 +55,7 @@ GROUPS = (
     Group("start", START_SECONDS, measure_start, START_SECONDS_SHORT),
     Group("index", INDEX_SECONDS, measure_index, INDEX_SECONDS_SHORT),
     Group("dlq", DLQ_SECONDS, measure_dlq, DLQ_SECONDS_SHORT),
-    Group("ledger", QUERIES_SECONDS, measure_queries, QUERIES_SECONDS_SHORT),
+    Group("ledger", LEDGER_SECONDS, measure_ledger, LEDGER_SECONDS_SHORT),
 )
 NAMES = [group.name for group in GROUPS]
 
