@@ -1,0 +1,186 @@
+"""Whatever providers send, in whatever order and however often: the books balance, and each movement is booked once.
+
+Real adapters, the ledger's real handler and the engine's real batches; Kafka, Delta and Spark stand in as lists.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.event import Dedupe, Event, to_headers
+from core.work import Outcome, WorkItem
+from ledger.directory import Merchant
+from ledger.handler import LedgerHandler
+from ledger.postings import flat
+from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from providers.port import Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from tests.unit.processor.harness import EVENTS, NOW, Engine, Handler
+
+ADAPTERS = build_adapters(ProvidersSettings())
+STRIPE_TYPES = (
+    "charge.succeeded",
+    "charge.captured",
+    "charge.refunded",
+    "refund.created",
+    "refund.failed",
+    "charge.dispute.created",
+    "charge.dispute.closed",
+    "payout.paid",
+    "payout.failed",
+    "customer.updated",
+)
+ADYEN_CODES = (
+    "AUTHORISATION",
+    "CAPTURE",
+    "CAPTURE_FAILED",
+    "REFUND",
+    "REFUND_FAILED",
+    "CHARGEBACK",
+    "CHARGEBACK_REVERSED",
+)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One event of a provider: ``number`` tells the ids apart."""
+
+    provider: str
+    kind: str
+    payment: int
+    amount_minor: int
+    currency: str
+    number: int
+
+    def events(self) -> list[Event]:
+        return ADAPTERS[self.provider].events(Request(self.body(), ()), "live")
+
+    def body(self) -> bytes:
+        if self.provider == "stripe":
+            return stripe_event(
+                f"evt_{self.number}",
+                self.kind,
+                payment=f"pi_{self.payment}",
+                account="acct_1",
+                amount_minor=self.amount_minor,
+                currency=self.currency,
+                created=NOW,
+            )
+        item = AdyenItem(
+            f"PSP{self.number}", f"PAY{self.payment}", "Shop", "order", self.kind, self.amount_minor, self.currency, NOW
+        )
+        return adyen_notification([item])
+
+
+def sent(number: int, provider: str) -> st.SearchStrategy[Sent]:
+    kinds = st.sampled_from(STRIPE_TYPES if provider == "stripe" else ADYEN_CODES)
+    amounts, currencies = st.integers(0, 10_000), st.sampled_from(("EUR", "JPY", "KWD"))
+    return st.builds(Sent, st.just(provider), kinds, st.integers(1, 3), amounts, currencies, st.just(number))
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> list[Sent]:
+    """Events of both providers, some delivered again, in any order."""
+    count = draw(st.integers(1, 12))
+    once = [draw(sent(number, draw(st.sampled_from(("stripe", "adyen"))))) for number in range(count)]
+    again = draw(st.lists(st.sampled_from(once), max_size=6))
+    return draw(st.permutations(once + again))
+
+
+class AnyAccount:
+    """Every account is one merchant's."""
+
+    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
+        return Merchant("m-1")
+
+
+class RealHandler(Handler):
+    """The ledger's own, in the harness's place for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._real = LedgerHandler(ADAPTERS, AnyAccount())
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        return self._real(item)
+
+
+class LedgerEngine(Engine):
+    def start(self, *, keeps_index: bool = False) -> None:
+        self.handler = RealHandler()
+        super().start(keeps_index=keeps_index)
+
+    def deliver(self, every: list[Sent], per_batch: int) -> None:
+        for at in range(0, len(every), per_batch):
+            for one in every[at : at + per_batch]:
+                for event in one.events():
+                    self.send(EVENTS, event.body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
+            self.batch()
+
+    def lines(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = flat(self.journal.rows).to_pylist()
+        return found
+
+
+def balance(lines: list[dict[str, object]]) -> Counter[object]:
+    """Debits minus credits by currency."""
+    found: Counter[object] = Counter()
+    for line in lines:
+        amount = line["amount_minor"]
+        assert isinstance(amount, int) and amount > 0
+        found[line["currency"]] += amount if line["side"] == "debit" else -amount
+    return found
+
+
+@given(sequences(), st.data())
+@settings(max_examples=30, deadline=None)
+def test_debits_equal_credits_and_a_second_delivery_of_everything_changes_nothing(
+    every: list[Sent], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        engine = LedgerEngine(Path(folder))
+        engine.deliver(every, data.draw(st.integers(1, len(every))))
+        booked = engine.lines()
+        assert not any(balance(booked).values())
+        facts = Counter(line["fact_key"] for line in booked if line["line"] == 0)
+        assert all(count == 1 for count in facts.values())
+        engine.start(keeps_index=data.draw(st.booleans()))
+        engine.deliver(data.draw(st.permutations(every)), data.draw(st.integers(1, len(every))))
+        assert engine.lines() == booked
+        engine.index.close()
+
+
+@given(sequences())
+@settings(max_examples=30, deadline=None)
+def test_the_order_changes_no_balance_of_movements_that_agree(every: list[Sent]) -> None:
+    """One event a fact, so that no provider says two things of one movement: then every order books the same."""
+    agreeing = list({event.fact_key: one for one in every for event in one.events() if event.fact_key}.values())
+    with tempfile.TemporaryDirectory() as folder:
+        there, back = LedgerEngine(Path(folder) / "there"), LedgerEngine(Path(folder) / "back")
+        there.deliver(agreeing, 3)
+        back.deliver(agreeing[::-1], 2)
+        assert _told(there) == _told(back)
+        assert len(_told(there)) == sum(one.amount_minor > 0 for one in agreeing) * 2
+        for engine in (there, back):
+            engine.index.close()
+
+
+def _told(engine: LedgerEngine) -> set[tuple[object, ...]]:
+    named = ("fact_key", "line", "account", "side", "amount_minor", "currency")
+    return {tuple(line[name] for name in named) for line in engine.lines()}
+
+
+def test_the_same_movement_under_two_ids_is_booked_once(tmp_path: Path) -> None:
+    first = Sent("stripe", "charge.succeeded", 1, 500, "EUR", 1)
+    engine = LedgerEngine(tmp_path)
+    engine.deliver([first, replace(first, number=2)], 1)
+    assert [row.decision.value for row in engine.journal.rows] == ["applied", "duplicate_fact"]
+    assert len(engine.lines()) == 2
+    engine.index.close()
