@@ -31,6 +31,10 @@ from journal.schema import JournalRow
 log = logging.getLogger(__name__)
 
 BODIES_PER_FETCH = 1_000
+ENTRIES_AT_ONCE = 50_000
+"""Some 10 MB of keys and values."""
+
+Entries = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,14 @@ class Index:
     def event_count(self) -> int:
         """Event keys held; counts every one."""
         return sum(1 for _ in self.iter_event_keys())
+
+    def event_entries(self) -> Iterator[Entries]:
+        """Every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
+        return self._store.items(layout.EVENT, ENTRIES_AT_ONCE)
+
+    def fact_entries(self) -> Iterator[Entries]:
+        """Every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
+        return self._store.items(layout.FACT, ENTRIES_AT_ONCE)
 
     def apply(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
         """Reflects rows in one atomic write, in seq order; those reflected already are passed over.

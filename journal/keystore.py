@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
@@ -99,6 +101,19 @@ class KeyStore:
                 yield key
                 cursor.next()
             cursor.status()
+        except Exception as failed:
+            raise self._broken(failed) from failed
+
+    def items(self, prefix: bytes, at_once: int) -> Iterator[list[tuple[bytes, bytes]]]:
+        """The keys that begin with ``prefix`` and their values, in order, so many at a time."""
+        try:
+            found: Iterator[tuple[bytes, bytes]] = iter(self._db.items(from_key=prefix))  # type: ignore[arg-type]
+            while some := list(islice(found, at_once)):
+                if not some[-1][0].startswith(prefix):
+                    last = bisect_left(some, True, key=lambda item: not item[0].startswith(prefix))
+                    yield some[:last]
+                    return
+                yield some
         except Exception as failed:
             raise self._broken(failed) from failed
 

@@ -21,6 +21,12 @@ class VerifySettings(BaseModel):
         gt=0,
         description="an offset that waits undecided, or an event that waits parked, longer is an offence",
     )
+    refund_awaits_days_max: float = Field(
+        30.0,
+        gt=0,
+        description="days that a refund may wait for its capture; longer is an offence. More where payments were "
+        "captured before this ledger began, whose refunds come to it",
+    )
 
 
 class ReconcileSettings(BaseModel):

@@ -9,7 +9,7 @@ from typing import Any
 
 from journal.anchoring import anchored_before
 from journal.anchors import Anchor, AnchorInvalid
-from journal.chain import GENESIS, extend
+from journal.chain import extend
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 
@@ -26,7 +26,8 @@ class AnchorsHold:
         offenders = list(islice(self._offenders(evidence, newest), evidence.sample_max))
         anchored, count = newest
         figures = {"anchors": count, "anchored_seq": anchored, "behind": max(0, evidence.seq - anchored)}
-        return Finding(self.name, self.sentence, tuple(offenders), figures)
+        unknown = None if evidence.is_whole else "what anchors of rows before say of the journal"
+        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
 
     def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
         heads = _heads(evidence)
@@ -38,6 +39,8 @@ class AnchorsHold:
                 yield {"problem": f"a record among the anchors isn't one: {invalid.problem}", "offset": offset}
                 continue
             newest[:] = max(newest[0], anchor.seq), newest[1] + 1
+            if anchor.seq < evidence.base.seq or (evidence.base.chain is None and anchor.seq <= evidence.seq):
+                continue
             while at < anchor.seq:
                 at, head = next(heads, BEYOND)
             if (problem := _problem(anchor, at, head, evidence)) is not None:
@@ -56,10 +59,10 @@ class AnchorsHold:
 
 def _heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
     """The last seq of each commit, and the chain's head after it."""
-    head = GENESIS
-    yield 0, head
+    head = evidence.base.chain
+    yield evidence.base.seq, head
     for commit in evidence.commits():
-        head = extend(head, commit.digest)
+        head = None if head is None else extend(head, commit.digest)
         yield commit.last_seq, head
 
 

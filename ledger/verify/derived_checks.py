@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ledger.verify.evidence import Evidence
+from ledger.verify.index_digest import cleared, held
 from ledger.verify.index_lookup import look_up
 from ledger.verify.invariant import Finding
+from ledger.verify.survey import Doubt
 
 
 class PostingsEqualJournal:
@@ -15,7 +17,8 @@ class PostingsEqualJournal:
         mark = evidence.postings_mark
         if mark is None:
             return Finding(self.name, self.sentence, (), {"mark": None})
-        offenders = evidence.sample(
+        offenders = evidence.search(
+            Doubt.POSTINGS,
             """
             SELECT line.*, sum(weight) AS journal_minus_postings FROM (
                 SELECT struct(
@@ -35,13 +38,14 @@ class PostingsEqualJournal:
                        -1
                 FROM postings)
             GROUP BY line HAVING sum(weight) <> 0
-            """
+            """,
         )
         if mark > evidence.seq:
             ahead = {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq}
             offenders = [ahead, *offenders][: evidence.sample_max]
         figures = {"mark": mark, "behind": max(0, evidence.seq - mark)}
-        return Finding(self.name, self.sentence, tuple(offenders), figures)
+        unknown = None if evidence.is_whole else "lines of rows before"
+        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
 
 
 class IndexEqualsJournal:
@@ -56,11 +60,23 @@ class IndexEqualsJournal:
         if index.seq > evidence.seq:
             ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}
             return Finding(self.name, self.sentence, (ahead,), figures)
+        if not evidence.is_whole:
+            found = look_up(evidence.session, root, evidence.sample_max, evidence.seq - evidence.base.seq)
+            unknown = "keys of rows before, and keys that no row has"
+            return Finding(self.name, self.sentence, tuple(found.offenders), figures, unknown)
+        # Before the survey, which other threads wait for meanwhile.
+        keys = held(index, evidence.salt)
+        if (counts := cleared(index, keys, evidence)) is not None:
+            return Finding(self.name, self.sentence, (), figures | counts)
         found = look_up(evidence.session, root, evidence.sample_max, evidence.seq)
         offenders = list(found.offenders)
-        counted = {"event": index.event_count(), "open": index.open_count(), "dead": index.dead_count()}
-        for kind, held in counted.items():
-            if found.counts[kind] != held:
+        counted = {
+            "event": sum(map(len, index.event_entries())),
+            "open": index.open_count(),
+            "dead": index.dead_count(),
+        }
+        for kind, count in (*counted.items(), ("fact", sum(map(len, index.fact_entries())))):
+            if found.counts[kind] != count:
                 problem = f"the index holds another number of {kind} keys or items"
-                offenders.append({"problem": problem, "index": held, "journal": found.counts[kind]})
+                offenders.append({"problem": problem, "index": count, "journal": found.counts[kind]})
         return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures | counted)

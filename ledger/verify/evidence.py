@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +15,17 @@ from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
-from core.routing import topics_of
+from core.routing import mode_of, topics_of
 from journal.anchors import AnchorKeys
+from journal.chain import GENESIS
+from journal.index import Entries, KnownEvent
+from journal.open_item import CONFLICT_CLASS, OpenItem
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
-
-CONFLICT_CLASS = "EventConflict"
-"""The error class of an event whose key is held by another content; it holds no key itself."""
+from ledger.verify.survey import Doubt, Survey, Tables, Told, survey
+from ledger.verify.survey.commits import CommitDigest
+from ledger.verify.survey.digests import SALT_BYTES
 
 POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
 
@@ -47,29 +51,22 @@ class KeyIndex(Protocol):
 
     @property
     def seq(self) -> int: ...
-    def event_count(self) -> int: ...
     def open_count(self) -> int: ...
     def dead_count(self) -> int: ...
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
+    def open_item(self, item_seq: int) -> OpenItem | None: ...
+    def is_reversed(self, item_seq: int) -> bool: ...
+    def event_entries(self) -> Iterator[Entries]: ...
+    def fact_entries(self) -> Iterator[Entries]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class CommitDigest:
-    """One commit as its rows tell it. ``wrong_hashes`` rows aren't what their hash says, ``wrong_seq`` is the first.
+class Base:
+    """The row before the first one that is looked at, and the chain's head after it where an anchor tells it."""
 
-    ``decided_at``: its last row's.
-    """
-
-    batch_seq: int
-    rows: int
-    distinct_seqs: int
-    first_seq: int
-    last_seq: int
-    epoch_first: int
-    epoch_last: int
-    decided_at: datetime
-    digest: str
-    wrong_hashes: int
-    wrong_seq: int | None
+    seq: int = 0
+    chain: str | None = GENESIS
 
 
 @dataclass
@@ -78,7 +75,7 @@ class Evidence:
 
     The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
     in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``
-    for the index.
+    for the index. All begin with the row after ``base``; ``whole`` is the journal from its first row.
     """
 
     session: SparkSession
@@ -99,9 +96,16 @@ class Evidence:
     sample_max: int
     in_flight_age_s_max: float
     anchor_age_s_max: float
+    refund_awaits_s_max: float
+    tables: Tables
+    base: Base
     acts: Path | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _commits: list[CommitDigest] | None = None
+    told: Told = lambda done, of: None
+    salt: bytes = field(default_factory=lambda: os.urandom(SALT_BYTES))
+    """Of the digests by which keys are compared."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _survey: Survey | None = None
+    _commits: Sequence[CommitDigest] | None = None
 
     @property
     def seq(self) -> int:
@@ -115,37 +119,73 @@ class Evidence:
         """At most ``sample_max`` rows of a query's result: one job."""
         return collect(self.session.sql(sql).limit(self.sample_max))
 
-    def commits(self) -> list[CommitDigest]:
-        """Every commit's digest in order, computed once: one job over the journal, one row a commit."""
+    def survey(self) -> Survey:
+        """What one pass over the ledger clears, made once. What it doubts is to be looked at by itself."""
+        with self._lock:
+            if self._survey is None:
+                self._survey = survey(self.session, self.tables, self.salt, self.since, self.told)
+            return self._survey
+
+    def search(self, doubt: Doubt, sql: str) -> list[dict[str, Any]]:
+        """At most ``sample_max`` rows of a query's result; none of it is asked where the survey has no such doubt."""
+        return [] if self.survey().clears(doubt) else self.sample(sql)
+
+    def commits(self) -> Sequence[CommitDigest]:
+        """Every commit's digest in order, one a commit."""
         with self._lock:
             if self._commits is None:
-                table = _digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
-                self._commits = [CommitDigest(**row) for row in table.to_pylist()]
+                self._commits = self.survey().commits if self.survey().clears(Doubt.ORDER) else self._search_commits()
             return self._commits
+
+    def _search_commits(self) -> list[CommitDigest]:
+        """However their rows lie: one job over the journal."""
+        table = _digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
+        return [CommitDigest(**row) for row in table.to_pylist()]
 
     def anchor_records(self) -> Iterator[tuple[int, bytes]]:
         """Offset and bytes of what the anchors' topic held of this stream before the journal was pinned, by seq."""
-        topic = topics_of(self.mode).anchors
-        if not any(high > low for low, high in self.anchor_ends.values()):
-            return
-        until = max(high for _, high in self.anchor_ends.values())
-        frame = self.kafka.frame(self.session, topic).where(
-            (fn.col("offset") < until) & (fn.col("key").cast("string") == self.stream)
-        )
-        by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
-        for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
-            yield row["offset"], bytes(row["value"])
+        return anchored(self.kafka, self.session, self.stream, self.anchor_ends)
 
     def last_row_age_s(self) -> float:
         """Since the journal's last row was decided; 0 of an empty one."""
         commits = self.commits()
         return (self.now - commits[-1].decided_at).total_seconds() if commits else 0.0
 
+    @property
+    def since(self) -> int:
+        """The first row that is looked at; 1: all are."""
+        return self.base.seq + 1
+
+    @property
+    def is_whole(self) -> bool:
+        return self.base.seq == 0
+
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, partition, first and next offset, as the journal's metadata has them."""
+        """Topic, partition, first and next offset, as the journal's metadata has them.
+
+        Where not all rows are looked at, the first offset is the lowest one among them.
+        """
         for topic, untils in sorted(self.state.marks.items()):
             for number, until in sorted(untils.items()):
-                yield topic, number, self.state.start.get(topic, {}).get(number, until), until
+                start = self.state.start.get(topic, {}).get(number, until)
+                if not self.is_whole:
+                    start = min((low for low, _ in self.survey().runs.get((topic, number), ())), default=until)
+                yield topic, number, start, until
+
+
+def anchored(
+    kafka: Kafka, session: SparkSession, stream: str, ends: dict[int, tuple[int, int]]
+) -> Iterator[tuple[int, bytes]]:
+    """As `Evidence.anchor_records`."""
+    if not any(high > low for low, high in ends.values()):
+        return
+    until = max(high for _, high in ends.values())
+    frame = kafka.frame(session, topics_of(mode_of(stream)).anchors).where(
+        (fn.col("offset") < until) & (fn.col("key").cast("string") == stream)
+    )
+    by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
+    for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
+        yield row["offset"], bytes(row["value"])
 
 
 def collect(frame: DataFrame) -> list[dict[str, Any]]:

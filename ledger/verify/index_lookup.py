@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from journal.entity_queue import open_beside_its_writer
-from journal.index import Index
+from journal.index import Index, KnownEvent
 
 HERE_ROWS_MAX = 50_000
 """5 MB of keys: fewer than this aren't worth the start of Python workers."""
@@ -21,6 +21,13 @@ _RESULT = "kind string, looked_up bigint, problem string, key string"
 _RESULT_SCHEMA = pa.schema(
     [("kind", pa.string()), ("looked_up", pa.int64()), ("problem", pa.string()), ("key", pa.string())]
 )
+
+
+class KnowsEvents(Protocol):
+    """What is asked of an index about an event key."""
+
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,10 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
     for answer in answers:
         counts[answer["kind"]] += answer["looked_up"]
     counts["open"] += counts["dead"]
+    [facts] = session.sql(
+        "SELECT count(DISTINCT fact_key) FROM indexed WHERE fact_key IS NOT NULL AND decision = 'applied'"
+    ).collect()
+    counts["fact"] = int(facts[0])
     offenders = [
         {"problem": answer["problem"], answer["kind"]: answer["key"]} for answer in answers if answer["problem"]
     ]
@@ -89,14 +100,7 @@ def _look_up(root: str, sample_max: int, batches: Iterator[pa.RecordBatch]) -> I
 def _problem(index: Index, kind: str, key: str, value: str | None, number: int | None) -> str | None:
     """What is wrong with the index's answer for one key; None when it is right."""
     if kind == "event":
-        event = index.known_event(key)
-        if event is None:
-            return "the index doesn't know an event key"
-        content8 = bytes.fromhex(value or "")[:8].ljust(8, b"\0")
-        same = event.content8 == content8 and event.content_version == (number or 0)
-        # Purged, its key may be another content's by now; the index keeps the first one's as that of a conflict.
-        same = same or index.known_conflict(key, value or "")
-        return None if same else "the index holds an event key with other content"
+        return event_problem(index, key, value or "", number or 0)
     if kind == "fact":
         fact = index.known_fact(key)
         if fact is None:
@@ -109,3 +113,19 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
         return "the index doesn't hold an open item"
     # The index may have moved on since its mark was read: only an older state is wrong.
     return None if item.last_seq >= (number or 0) else "the index holds an older state of an open item"
+
+
+def event_problem(index: KnowsEvents, key: str, content_sha256: str, version: int) -> str | None:
+    """What is wrong with the index's answer for an event key."""
+    event = index.known_event(key)
+    if event is None:
+        return "the index doesn't know an event key"
+    same = event.content8 == content8(content_sha256) and event.content_version == version
+    # Purged, its key may be another content's by now; the index keeps the first one's as that of a conflict.
+    same = same or index.known_conflict(key, content_sha256)
+    return None if same else "the index holds an event key with other content"
+
+
+def content8(content_sha256: str) -> bytes:
+    """What the index keeps of a content's hash."""
+    return bytes.fromhex(content_sha256)[:8].ljust(8, b"\0")

@@ -10,12 +10,16 @@ from ledger.verify.evidence import Evidence
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way."""
+    """One invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
+
+    ``unknown``: what couldn't be looked at, because only rows since some moment were.
+    """
 
     name: str
     sentence: str
     offenders: tuple[dict[str, Any], ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
+    unknown: str | None = None
 
     @property
     def ok(self) -> bool:

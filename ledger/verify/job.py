@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -23,9 +24,10 @@ from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify.acts_check import ActsChainWhole
 from ledger.verify.anchor_check import AnchorsHold
+from ledger.verify.bodies_check import BodiesWhole
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
-from ledger.verify.evidence import Evidence, Kafka, journal_view
+from ledger.verify.evidence import Evidence, Kafka, anchored, journal_view
 from ledger.verify.invariant import Finding, Invariant
 from ledger.verify.journal_checks import (
     Balanced,
@@ -40,7 +42,10 @@ from ledger.verify.journal_checks import (
 from ledger.verify.kafka import RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
 from ledger.verify.receipt_check import ReceiptsHaveDecisions
+from ledger.verify.refund_check import RefundsHaveCaptures
 from ledger.verify.report import Report
+from ledger.verify.since import base_of
+from ledger.verify.survey import Tables
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
@@ -52,6 +57,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ItemsCloseOnce(),
     Balanced(),
     ReversalsMirrorBookings(),
+    RefundsHaveCaptures(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),
     DlqEqualsOpenDead(),
@@ -62,9 +68,14 @@ INVARIANTS: tuple[Invariant, ...] = (
 )
 
 ERROR_CHARS_MAX = 500
+SECONDS_A_DAY = 86_400
 
 AT_ONCE = 4
 """Invariants under way at the same time: planning one overlaps with running another."""
+
+
+EARLY = {IndexEqualsJournal.name}
+"""It reads on the driver for as long as the executors survey: it mustn't wait for that."""
 
 
 class VerifyImpossible(PayhookError):
@@ -73,6 +84,29 @@ class VerifyImpossible(PayhookError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"can't verify: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
+    looked at. ``bodies_days``: how long bodies are kept; 0: for ever."""
+
+    deep: bool = False
+    since: int | datetime | None = None
+    bodies_days: int = 0
+
+
+class Watch:
+    """Is told how far a verification is; this one keeps it to itself. Called from several threads."""
+
+    def begins(self, invariants: int) -> None:
+        """So many will be asked."""
+
+    def surveyed(self, done: int, of: int) -> None:
+        """Portions of the ledger that were looked through."""
+
+    def found(self, finding: Finding) -> None:
+        """One invariant has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +121,8 @@ class Lake:
     receipts: Path
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
-
+    redactions: Path | None = None
+    """Where it is written down who had bodies removed; None: beside the bodies."""
     acts: Path | None = None
     """The record of what people did; of all streams."""
 
@@ -115,10 +150,13 @@ def run(
     clock: Clock | None = None,
     stream: str = "ledger",
     dead_letters: str = "",
+    options: Options | None = None,
+    watch: Watch | None = None,
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
+    :param watch: is told how far it is
     :raises VerifyImpossible: there is no journal
     :raises SettingError: there are no keys of its anchors
     :raises KafkaUnreachable: Kafka doesn't answer
@@ -130,7 +168,8 @@ def run(
     rows, anchor_keys = _last_seq(lake), AnchorKeys.read(anchor_key_file)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
-        report = verify(session, lake, RealKafka(bootstrap), anchor_keys, settings, clock)
+        kafka, options = RealKafka(bootstrap), options or Options()
+        report = verify(session, lake, kafka, anchor_keys, settings, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
     finally:
         session.stop()
@@ -144,15 +183,25 @@ def verify(
     settings: VerifySettings,
     clock: Clock,
     invariants: Sequence[Invariant] = INVARIANTS,
+    options: Options = Options(),
+    watch: Watch | None = None,
 ) -> Report:
     """As `run`, in a session and with a Kafka that are passed in."""
     started = clock.monotonic()
     _last_seq(lake)
     index = open_beside_its_writer(lake.index) if any(lake.index.glob("epoch-*")) else None
     try:
-        evidence = _gather(session, lake, kafka, anchor_keys, settings, clock, index)
+        evidence = _gather(session, lake, kafka, anchor_keys, settings, clock, index, options)
+        watch = watch or Watch()
+        evidence.told = watch.surveyed
+        asked = [*invariants, *_deep_ones(lake, options)]
+        watch.begins(len(asked))
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            findings: list[Finding] = list(pool.map(lambda invariant: _check(invariant, evidence), invariants))
+            begun = {
+                invariant.name: pool.submit(_check, invariant, evidence, watch)
+                for invariant in sorted(asked, key=lambda one: one.name not in EARLY)
+            }
+            findings = [begun[invariant.name].result() for invariant in asked]
     finally:
         if index is not None:
             index.close()
@@ -163,16 +212,26 @@ def verify(
         evidence.now,
         clock.monotonic() - started,
         tuple(findings),
+        evidence.since,
     )
 
 
-def _check(invariant: Invariant, evidence: Evidence) -> Finding:
+def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
+    if not options.deep:
+        return []
+    redactions = lake.redactions or lake.bodies.parent / "redactions"
+    return [BodiesWhole(lake.bodies, redactions, options.bodies_days)]
+
+
+def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:
     """A check that can't be run has not been passed: what stopped it is its offender."""
     try:
-        return invariant.check(evidence)
+        finding = invariant.check(evidence)
     except Exception as failed:
         problem = {"problem": "the check could not be run", "error": str(failed)[:ERROR_CHARS_MAX]}
-        return Finding(invariant.name, invariant.sentence, (problem,))
+        finding = Finding(invariant.name, invariant.sentence, (problem,))
+    watch.found(finding)
+    return finding
 
 
 def _gather(
@@ -183,6 +242,7 @@ def _gather(
     settings: VerifySettings,
     clock: Clock,
     index: Index | None,
+    options: Options,
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
@@ -194,11 +254,17 @@ def _gather(
     state = JournalReader(str(lake.journal)).state()
     dead_letters = lake.dead_letters or dlq_topic(lake.stream)
     ends = kafka.ends([*state.marks, dead_letters])
-    journal = journal_view(_rows(session, lake.journal, state.version))
+    whole = journal_view(_rows(session, lake.journal, state.version))
+    whole.createOrReplaceTempView("whole")
+    base = base_of(whole, options.since, anchored(kafka, session, lake.stream, anchor_ends), anchor_keys)
+    looked_at = fn.col("seq") > base.seq
+    journal = whole if base.seq == 0 else whole.where(looked_at)
     journal.createOrReplaceTempView("journal")
     if postings is not None:
         journal.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
-        _rows(session, lake.postings, postings.version()).createOrReplaceTempView("postings")
+        lines = _rows(session, lake.postings, postings.version())
+        lines.createOrReplaceTempView("every_line")
+        (lines if base.seq == 0 else lines.where(looked_at)).createOrReplaceTempView("postings")
     if index is not None:
         journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
     return Evidence(
@@ -220,7 +286,19 @@ def _gather(
         sample_max=settings.sample_max,
         in_flight_age_s_max=settings.in_flight_age_s_max,
         anchor_age_s_max=settings.anchor_age_s_max,
+        base=base,
         acts=lake.acts,
+        refund_awaits_s_max=settings.refund_awaits_days_max * SECONDS_A_DAY,
+        tables=Tables(
+            journal=str(lake.journal),
+            journal_version=state.version,
+            last_seq=state.next_seq - 1,
+            postings=str(lake.postings) if postings is not None else None,
+            postings_version=postings.version() if postings is not None else 0,
+            postings_mark=mark_of(postings) if postings is not None else 0,
+            index_seq=index.seq if index is not None else 0,
+            mode=str(mode_of(lake.stream)),
+        ),
     )
 
 

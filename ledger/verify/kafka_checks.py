@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 
 from ledger.verify.evidence import Evidence, collect
 from ledger.verify.invariant import Finding
+from ledger.verify.survey import Doubt
 
 BUCKET = 32_768
 """Offsets that one of Spark's bitmaps holds (``bitmap_construct_agg``): 4 KiB say which of them are there."""
@@ -21,6 +22,30 @@ class OffsetsAccounted:
     sentence = "Every Kafka offset from the journal's start to its mark has exactly one first decision."
 
     def check(self, evidence: Evidence) -> Finding:
+        every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
+        accounted = sum(until - start for _, _, start, until in evidence.partitions())
+        offenders = islice(every, evidence.sample_max)
+        unknown = None if evidence.is_whole else "offsets that were decided before"
+        return Finding(self.name, self.sentence, tuple(offenders), {"offsets": accounted}, unknown)
+
+    def _are_whole(self, evidence: Evidence) -> bool:
+        """Whether each partition's offsets are one run, from its start to its mark."""
+        survey = evidence.survey()
+        wanted = {
+            (topic, partition): [(start, until)]
+            for topic, partition, start, until in evidence.partitions()
+            if until > start
+        }
+        return survey.clears(Doubt.OFFSETS) and survey.runs == wanted
+
+    def _never_held(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
+        for topic, partition, _, until in evidence.partitions():
+            held = evidence.ends.get(topic, {}).get(partition)
+            if held is None or until > held[1]:
+                where = {"topic": topic, "partition": partition}
+                yield where | {"problem": "decided offsets that Kafka never had", "until": until, "kafka": held}
+
+    def _offenders(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
         buckets = evidence.rows(
             """
             SELECT topic, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
@@ -33,11 +58,6 @@ class OffsetsAccounted:
             GROUP BY ALL
             """
         )
-        offenders = list(islice(self._offenders(evidence, buckets), evidence.sample_max))
-        accounted = sum(until - start for _, _, start, until in evidence.partitions())
-        return Finding(self.name, self.sentence, tuple(offenders), {"offsets": accounted})
-
-    def _offenders(self, evidence: Evidence, buckets: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         found: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for bucket in buckets:
             found.setdefault((bucket["topic"], bucket["partition"]), []).append(bucket)
@@ -51,9 +71,7 @@ class OffsetsAccounted:
                 yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
             if rows != offsets or offsets != until - start:
                 yield from self._wrong_offsets(evidence, topic, partition, start, until, mine)
-            held = evidence.ends.get(topic, {}).get(partition)
-            if held is None or until > held[1]:
-                yield where | {"problem": "decided offsets that Kafka never had", "until": until, "kafka": held}
+        yield from self._never_held(evidence)
         for topic, partition in found:
             yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
 
@@ -92,18 +110,7 @@ class InFlight:
     sentence = "What isn't decided yet is still held by Kafka or parked in the journal, and none of it is too old."
 
     def check(self, evidence: Evidence) -> Finding:
-        (waiting,) = evidence.rows(
-            """
-            SELECT count_if(decision <> 'dead') AS waiting, count_if(decision = 'dead') AS dead,
-                   min(IF(decision <> 'dead', since, NULL)) AS oldest,
-                   min_by(item_seq, since) FILTER (WHERE decision <> 'dead') AS oldest_item
-            FROM (
-                SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
-                       min_by(coalesce(received_at, decided_at), seq) AS since
-                FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' GROUP BY item_seq)
-            WHERE waits
-            """
-        )
+        waiting = _waiting(evidence)
         undecided = list(self._undecided(evidence))
         figures = {
             "undecided": sum(count for *_, count in undecided),
@@ -112,7 +119,8 @@ class InFlight:
             "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
         }
         offenders = list(self._offenders(evidence, undecided, waiting))
-        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures)
+        unknown = None if evidence.is_whole else "items whose first decision came before"
+        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures, unknown)
 
     def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, next offset, and how many offsets wait behind it."""
@@ -147,6 +155,29 @@ class InFlight:
         age = _age_s(waiting["oldest"], evidence)
         if age is not None and age > evidence.in_flight_age_s_max:
             yield {"problem": "an event has waited too long", "item_seq": waiting["oldest_item"], "age_s": age}
+
+
+def _waiting(evidence: Evidence) -> dict[str, Any]:
+    """How many items wait or are dead, and the one that has waited longest."""
+    survey = evidence.survey()
+    if survey.clears(Doubt.ITEMS):
+        item, since = survey.open.oldest_waiting() or (None, None)
+        counts = {"waiting": survey.open.waiting(), "dead": survey.open.dead()}
+        return counts | {"oldest": since, "oldest_item": item}
+    (found,) = evidence.rows(
+        f"""
+        SELECT count_if(decision <> 'dead') AS waiting, count_if(decision = 'dead') AS dead,
+               min(IF(decision <> 'dead', since, NULL)) AS oldest,
+               min_by(item_seq, since) FILTER (WHERE decision <> 'dead') AS oldest_item
+        FROM (
+            SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
+                   min_by(coalesce(received_at, decided_at), seq) AS since
+            FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' AND item_seq >= {evidence.since}
+            GROUP BY item_seq)
+        WHERE waits
+        """  # noqa: S608 - a number
+    )
+    return found
 
 
 def _age_s(since: datetime | None, evidence: Evidence) -> float | None:

@@ -23,7 +23,7 @@ class ReceiptsHaveDecisions:
         offenders = evidence.sample(
             f"""
             SELECT 'answered with a 2xx and never decided' AS problem, at, event_key, outcome, status
-            FROM receipts LEFT ANTI JOIN journal ON journal.event_key = receipts.event_key
+            FROM receipts LEFT ANTI JOIN whole ON whole.event_key = receipts.event_key
             WHERE status BETWEEN 200 AND 299 AND event_key IS NOT NULL AND at < timestamp'{settled.isoformat()}'
             """  # noqa: S608 - a moment of our own making
         )

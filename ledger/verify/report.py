@@ -21,6 +21,8 @@ class Report:
     at: datetime
     seconds: float
     findings: tuple[Finding, ...]
+    since: int = 1
+    """The first row that was looked at."""
 
     @property
     def ok(self) -> bool:
@@ -32,6 +34,7 @@ class Report:
             "stream": self.stream,
             "version": self.version,
             "seq": self.seq,
+            "since": self.since,
             "at": to_rfc3339(self.at),
             "seconds": round(self.seconds, 3),
             "invariants": [
@@ -39,6 +42,7 @@ class Report:
                     "name": finding.name,
                     "ok": finding.ok,
                     "sentence": finding.sentence,
+                    "unknown": finding.unknown,
                     "figures": finding.figures,
                     "offenders": list(finding.offenders),
                 }

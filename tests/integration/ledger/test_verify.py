@@ -311,6 +311,7 @@ def test_postings_that_are_not_the_journals_are_named(
         (lambda index: index._store._db.put(b"e" + hash16("stripe:evt_x:charge"), b"x" * 9), "another number of event"),
         (lambda index: index._store._db.delete(b"f" + hash16("stripe:ch_1")), "doesn't know an applied fact"),
         (lambda index: index._store._db.put(b"f" + hash16("stripe:ch_1"), b"x" * 8), "fact with other content"),
+        (lambda index: index._store._db.put(b"f" + hash16("stripe:ch_x"), b"x" * 8), "another number of fact"),
         (lambda index: index._store._db.delete(b"i" + (12).to_bytes(8, "big")), "doesn't hold an open item"),
     ],
 )

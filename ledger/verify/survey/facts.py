@@ -1,0 +1,59 @@
+"""What was found in one portion, and in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from ledger.verify.survey.commits import COMMIT
+from ledger.verify.survey.digests import KeyDigest
+from ledger.verify.survey.items import OPEN
+from ledger.verify.survey.offsets import Runs
+
+
+class Doubt(StrEnum):
+    """What couldn't be cleared, and is to be looked at exactly. A doubt isn't an offence yet."""
+
+    READ = "a file that can't be read, or a row that lacks what every row has"
+    ORDER = "rows don't follow one another by seq, commit by commit"
+    OFFSETS = "too many runs of offsets"
+    MODE = "a row of another mode"
+    BALANCE = "a booking that doesn't balance, or can't be read"
+    POSTINGS = "lines that aren't those of the journal"
+    EVENTS = "an event key with other than one holder and one effect"
+    FACTS = "a fact with other than one effect"
+    ITEMS = "an item with a row before its first one or after its last one"
+
+
+@dataclass(slots=True)
+class Facts:
+    """Of one portion; keys and items are told apart, as they go to whoever has their bucket."""
+
+    rows: int = 0
+    doubts: set[Doubt] = field(default_factory=set)
+    commits: np.ndarray = field(default_factory=lambda: np.empty(0, COMMIT))
+    runs: Runs = field(default_factory=dict)
+    events: KeyDigest = field(default_factory=KeyDigest)
+    facts: KeyDigest = field(default_factory=KeyDigest)
+    dead: int = 0
+    refund_lines: int = 0
+    reversals: list[tuple[int, int]] = field(default_factory=list)
+    """Items whose booking was taken back, and the seq of the row that did it."""
+    purged: list[str] = field(default_factory=list)
+    """Event keys of what people purged: another content may hold one of them since."""
+
+    lines: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    """Of the postings: what was opened, and how many lines each file holds."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was found in the buckets of keys and items. ``open`` and ``open_indexed``: up to the end, and up to the
+    row that the index reflects."""
+
+    doubts: set[Doubt] = field(default_factory=set)
+    open: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
+    open_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))

@@ -1,0 +1,113 @@
+"""A table's files by their range of seq, read in batches with little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+ROWS_PER_BATCH = 8_192
+"""About 10 MB of journal rows with all that is computed from them."""
+
+FEW_VALUES = (
+    *("topic", "provider", "account", "event_type", "mode", "tenant", "zone", "decision", "reason", "retry_policy"),
+    *("actor", "dedupe", "error_class", "error_code", "error_kind", "handler_version"),
+    *("merchant", "side", "currency"),
+)
+"""Columns of both tables whose values are few: they stay the dictionaries that the files hold them as."""
+
+LOWEST, HIGHEST = 0, (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """One file, and the seqs of its rows as the log tells them; without statistics they may be any."""
+
+    name: str
+    rows: int
+    first: int
+    last: int
+
+
+def file_ranges(path: str, version: int) -> list[FileRange]:
+    """Of every file of a table at a version, by their first seq."""
+    actions = pa.table(DeltaTable(path, version=version).get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return []
+    names, rows = actions["path"].to_pylist(), actions["num_records"].to_pylist()
+    ends = (
+        actions[f"{end}.seq"].to_pylist() if f"{end}.seq" in actions.column_names else names for end in ("min", "max")
+    )
+    found = [
+        FileRange(name, count or 0, first, last)
+        if isinstance(first, int) and isinstance(last, int)
+        else FileRange(name, count or 0, LOWEST, HIGHEST)
+        for name, count, first, last in zip(names, rows, *ends, strict=True)
+    ]
+    return sorted(found, key=lambda one: (one.first, one.last))
+
+
+class TableFiles:
+    """Opens a table's files."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._system = PyFileSystem(DeltaStorageHandler(path)) if "://" in path else None
+        self._rows: dict[str, int] = {}
+
+    def batches(
+        self, names: Sequence[str], since: int = LOWEST, until: int = HIGHEST, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of several files, those of small ones together. Row groups outside of a range of seq are passed over."""
+        return together(self._batches(names, since, until, columns))
+
+    def rows_of(self, names: Sequence[str]) -> dict[str, int]:
+        """How many rows each file holds, as the file itself says."""
+        for name in names:
+            if name not in self._rows:
+                with self._open(name) as parquet:
+                    self._rows[name] = parquet.metadata.num_rows
+        return {name: self._rows[name] for name in names}
+
+    def _batches(
+        self, names: Sequence[str], since: int, until: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        for name in names:
+            with self._open(name) as parquet:
+                self._rows[name] = parquet.metadata.num_rows
+                groups = [number for number in range(parquet.num_row_groups) if _reaches(parquet, number, since, until)]
+                for rows in parquet.iter_batches(ROWS_PER_BATCH, groups, list(columns) if columns else None, False):
+                    if rows.num_rows:
+                        yield rows
+
+    def _open(self, name: str) -> pq.ParquetFile:
+        source = Path(self._path) / name if self._system is None else self._system.open_input_file(name)
+        about = pq.read_metadata(source)
+        few = [name for name in FEW_VALUES if name in about.schema.names]
+        return pq.ParquetFile(source, metadata=about, coerce_int96_timestamp_unit="us", read_dictionary=few)
+
+
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, not too few at a time: a journal that nobody maintained has a file for every batch."""
+    held: list[pa.RecordBatch] = []
+    for rows in batches:
+        if held and (sum(map(len, held)) + len(rows) > ROWS_PER_BATCH or not rows.schema.equals(held[0].schema)):
+            yield pa.concat_batches(held)
+            held = []
+        held.append(rows)
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _reaches(parquet: pq.ParquetFile, number: int, since: int, until: int) -> bool:
+    at = parquet.schema_arrow.get_field_index("seq")
+    told = parquet.metadata.row_group(number).column(at).statistics if at >= 0 else None
+    if told is None or not told.has_min_max:
+        return True
+    return bool(told.max >= since and told.min <= until)

@@ -1,0 +1,55 @@
+"""Runs of offsets that follow one another: a partition whose offsets are all there has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+Run = tuple[int, int]
+"""First offset, and the one after the last."""
+
+RUNS_MAX = 10_000
+"""Of one partition in one portion: a journal that is in order has a few."""
+
+Runs = dict[tuple[str, int], list[Run]]
+
+
+def runs_of(topic: pa.Array, partition: np.ndarray, offset: np.ndarray) -> Runs:
+    """The runs by topic and partition; an offset that is there twice ends one, and begins another at itself."""
+    topics = topic.dictionary_encode()
+    place = topics.indices.to_numpy().astype("i8") << 32 | partition.astype("i8")
+    order = np.lexsort((offset, place))
+    place, offset = place[order], offset[order]
+    begins = np.flatnonzero(np.concatenate([[True], (place[1:] != place[:-1]) | (offset[1:] != offset[:-1] + 1)]))
+    ends = np.append(begins[1:], len(offset)) - 1
+    names = topics.dictionary.to_pylist()
+    found: Runs = {}
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        where = (names[int(place[begin]) >> 32], int(place[begin]) & 0xFFFFFFFF)
+        found.setdefault(where, []).append((int(offset[begin]), int(offset[end]) + 1))
+    return found
+
+
+def joined(several: Iterable[Runs]) -> Runs:
+    """The runs of several portions; those that meet are one, those that overlap stay two."""
+    found: Runs = {}
+    for runs in several:
+        for where, some in runs.items():
+            found.setdefault(where, []).extend(some)
+    return {where: _joined(some) for where, some in found.items()}
+
+
+def too_many(runs: Runs) -> bool:
+    return any(len(some) > RUNS_MAX for some in runs.values())
+
+
+def _joined(some: Sequence[Run]) -> list[Run]:
+    found: list[Run] = []
+    for low, high in sorted(some):
+        if found and found[-1][1] == low:
+            found[-1] = (found[-1][0], high)
+        else:
+            found.append((low, high))
+    return found

@@ -1,0 +1,233 @@
+"""Looks through one portion, once, batch by batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ledger.verify.survey import decided, keys
+from ledger.verify.survey.bookings import are_balanced, lines_of
+from ledger.verify.survey.commits import CommitReader
+from ledger.verify.survey.digests import KeyDigest, key_digest
+from ledger.verify.survey.facts import Doubt, Facts
+from ledger.verify.survey.files import TableFiles
+from ledger.verify.survey.items import ITEM
+from ledger.verify.survey.lines import LinesInStep, expected_lines, lines_as_booked
+from ledger.verify.survey.offsets import joined, runs_of, too_many
+from ledger.verify.survey.portions import Portion
+from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
+
+CONTENT_CHARS = 16
+"""Of a content's hash, what the index keeps."""
+
+DEMANDED = ("seq", "batch_seq", "epoch", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at")
+
+
+class Kind(StrEnum):
+    """What goes into buckets."""
+
+    EVENT = "event"
+    FACT = "fact"
+    ITEM = "item"
+
+
+Share = tuple[int, tuple[Kind, np.ndarray] | Facts]
+"""A bucket, and what goes there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is the same for all portions. ``since``: rows before it aren't looked at."""
+
+    journal: str
+    postings: str | None
+    postings_mark: int
+    index_seq: int
+    mode: str
+    salt: bytes
+    buckets: int
+    since: int = 1
+
+
+@dataclass(slots=True)
+class _Look:
+    """A portion being looked through."""
+
+    question: Question
+    lines: LinesInStep | None
+    facts: Facts = field(default_factory=Facts)
+    commits: CommitReader = field(default_factory=CommitReader)
+    kept: dict[Kind, list[np.ndarray]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+
+
+def look(portion: Portion, question: Question) -> Iterator[Share]:
+    """
+    :raises ValueError: a row lacks what every row has
+    :raises OSError, pa.ArrowException: a file of the journal can't be read
+    """
+    found = _Look(question, _lines_in_step(portion, question))
+    for rows in TableFiles(question.journal).batches(portion.journal, question.since):
+        kept = rows if question.since <= 1 else rows.filter(pc.field("seq") >= question.since)
+        if kept.num_rows:
+            _add(found, kept)
+    if found.lines is not None:
+        with _doubting_lines(found):
+            found.facts.files = found.lines.files.rows_of(portion.postings)
+            if found.lines.up_to(portion.until).num_rows:
+                found.facts.doubts.add(Doubt.POSTINGS)
+    yield from _shares(found)
+
+
+def _lines_in_step(portion: Portion, question: Question) -> LinesInStep | None:
+    if question.postings is None:
+        return None
+    since = max(portion.since, question.since)
+    return LinesInStep(TableFiles(question.postings), portion.postings, since, portion.until)
+
+
+@contextlib.contextmanager
+def _doubting_lines(found: _Look) -> Iterator[None]:
+    """Postings that can't be read say nothing against the journal."""
+    try:
+        yield
+    except (OSError, pa.ArrowException):
+        found.lines = None
+        found.facts.doubts.add(Doubt.POSTINGS)
+
+
+def _add(found: _Look, rows: pa.RecordBatch) -> None:
+    if any(rows[name].null_count for name in DEMANDED):
+        raise ValueError(f"a row lacks one of {', '.join(DEMANDED)}")
+    facts, flags = found.facts, decided.flags(rows)
+    facts.rows += rows.num_rows
+    found.commits.add(rows, wrong_hashes(rows))
+    first = (flags & decided.FIRST) > 0
+    one = rows.filter(pa.array(first))
+    if one.num_rows:
+        runs = runs_of(one["topic"], one["partition"].to_numpy(), one["offset"].to_numpy())
+        facts.runs = joined((facts.runs, runs))
+        if too_many(facts.runs):
+            facts.doubts.add(Doubt.OFFSETS)
+            facts.runs = {}
+    facts.dead += int(np.count_nonzero(flags & decided.DEAD))
+    if _is_of_another_mode(rows, found.question.mode):
+        facts.doubts.add(Doubt.MODE)
+    _add_keys(found, rows, flags)
+    _add_items(found, rows, flags)
+    _add_bookings(found, rows, flags)
+
+
+def _is_of_another_mode(rows: pa.RecordBatch, mode: str) -> bool:
+    same = pc.equal(rows["mode"], mode)
+    neither = pc.and_(pc.is_null(rows["mode"]), pc.is_null(rows["event_key"]))
+    return not pc.all(pc.or_(pc.fill_null(same, False), neither), min_count=0).as_py()
+
+
+def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
+    question, seq = found.question, rows["seq"].to_numpy()
+    applied, holds = (flags & decided.APPLIED) > 0, (flags & decided.HOLDS) > 0
+    indexed = seq <= question.index_seq
+
+    at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False))
+    hashes = keys.key_hashes(rows["event_key"].take(pa.array(at)))
+    roles = applied[at] * keys.TOOK | holds[at] * keys.HELD | ((flags[at] & decided.DUPLICATE) > 0) * keys.COPY
+    entries = keys.entries(hashes, rows["item_seq"].to_numpy()[at], roles)
+    found.kept[Kind.EVENT].append(entries)
+    purged = indexed[at] & ((flags[at] & decided.PURGED) > 0) & ((flags[at] & decided.FIRST) == 0)
+    if purged.any():
+        found.facts.purged += rows["event_key"].take(pa.array(at[purged])).to_pylist()
+    inside = (holds & indexed)[at]
+    version = pc.fill_null(rows["content_version"], 0).to_numpy()[at][inside]
+    held = _digest(rows["content_sha256"], at[inside], hashes[inside], version, question.salt)
+    found.facts.events += held
+
+    copies = (flags & decided.DUPLICATE_FACT) > 0
+    at = np.flatnonzero(rows["fact_key"].is_valid().to_numpy(zero_copy_only=False) & (applied | copies))
+    hashes = keys.key_hashes(rows["fact_key"].take(pa.array(at)))
+    roles = applied[at] * (keys.TOOK | keys.HELD) | copies[at] * keys.COPY
+    found.kept[Kind.FACT].append(keys.entries(hashes, rows["batch_seq"].to_numpy()[at], roles))
+    inside = (applied & indexed)[at]
+    none = np.zeros(int(inside.sum()), "u8")
+    found.facts.facts += _digest(rows["fact_sha256"], at[inside], hashes[inside], none, question.salt)
+
+
+def _digest(contents: pa.Array, at: np.ndarray, hashes: np.ndarray, version: np.ndarray, salt: bytes) -> KeyDigest:
+    return key_digest(hashes, first_bytes(contents.take(pa.array(at))), version.astype("u8"), salt)
+
+
+def first_bytes(hashes: pa.Array) -> np.ndarray:
+    """The first eight bytes of hashes in hex, as the index keeps them; zeroes where there are fewer.
+
+    :raises ValueError: one isn't hex
+    """
+    try:
+        whole = np.frombuffer(fixed_chars(hashes, HASH_CHARS), "u1").reshape(len(hashes), HASH_CHARS)
+        short = whole[:, :CONTENT_CHARS].tobytes()
+    except ValueError:
+        padded = pc.utf8_rpad(pc.fill_null(hashes, ""), CONTENT_CHARS, "0")
+        short = fixed_chars(pc.utf8_slice_codeunits(padded, 0, CONTENT_CHARS), CONTENT_CHARS)
+    return np.frombuffer(bytes.fromhex(short.decode("ascii")), "<u8")
+
+
+def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
+    """Rows of items that weren't settled by their first one."""
+    unsettled = ((flags & decided.FIRST) == 0) | ((flags & decided.WAITS) > 0)
+    item, seq = rows["item_seq"].to_numpy(), rows["seq"].to_numpy()
+    reversal = (flags & decided.REVERSED) > 0
+    taken_back = np.flatnonzero(reversal & ((flags & decided.FIRST) == 0))
+    found.facts.reversals += zip(item[taken_back].tolist(), seq[taken_back].tolist(), strict=True)
+    at = np.flatnonzero(unsettled & ~reversal & (item >= found.question.since))
+    entries = np.empty(len(at), ITEM)
+    entries["item"], entries["seq"], entries["is"] = item[at], seq[at], flags[at]
+    since = pc.coalesce(rows["received_at"], rows["decided_at"]).cast(pa.int64())
+    entries["since"] = since.to_numpy()[at]
+    found.kept[Kind.ITEM].append(entries)
+
+
+def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
+    told = rows["postings"].is_valid().to_numpy(zero_copy_only=False)
+    books = (flags & decided.BOOKS) > 0
+    booked = rows.filter(pa.array(told & books))
+    last = int(rows["seq"][-1].as_py())
+    table = None
+    if found.lines is not None:
+        with _doubting_lines(found):
+            table = found.lines.up_to(last)
+    lines = lines_as_booked(booked, table) if table is not None else None
+    lines = lines or lines_of(booked["postings"])
+    if lines is None or (told & ~books).any() or not are_balanced(lines):
+        found.facts.doubts.add(Doubt.BALANCE)
+    if lines is None:
+        found.facts.doubts.add(Doubt.POSTINGS)
+        return
+    found.facts.refund_lines += lines.refunds()
+    if table is None:
+        return
+    expected = expected_lines(booked, lines)
+    if last > found.question.postings_mark:
+        expected = expected.filter(pc.field("seq") <= found.question.postings_mark)
+    if table.equals(expected):
+        found.facts.lines += table.num_rows
+    else:
+        found.facts.doubts.add(Doubt.POSTINGS)
+
+
+def _shares(found: _Look) -> Iterator[Share]:
+    found.facts.commits = found.commits.found()
+    if found.commits.disordered:
+        found.facts.doubts.add(Doubt.ORDER)
+    yield 0, found.facts
+    for kind, parts in found.kept.items():
+        several = np.concatenate(parts) if parts else None
+        if several is None or not len(several):
+            continue
+        by = several["item"].astype("u8") if kind is Kind.ITEM else several["key"] >> np.uint64(32)
+        for bucket, some in enumerate(keys.shares(several, by, found.question.buckets)):
+            if len(some):
+                yield bucket, (kind, some)

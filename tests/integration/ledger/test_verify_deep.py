@@ -1,0 +1,84 @@
+"""Bodies are hashed again; one that is gone went by somebody's order, or when its time was over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock
+from journal.bodies import BODIES_SCHEMA
+from ledger.redactions import ORDERED, Redaction, Redactions
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, Options, verify
+from tests.integration.ledger.conftest import AT, KEYS, World
+
+Look = Callable[..., Finding]
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    def answer(*, bodies_days: int = 0, after: timedelta = timedelta(0)) -> Finding:
+        options, clock = Options(deep=True, bodies_days=bodies_days), ManualClock(AT + after)
+        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [], options)
+        return report.findings[0]
+
+    return answer
+
+
+def drop(world: World, seq: int) -> str:
+    gone = world.row(seq).body_sha256 or ""
+    DeltaTable(str(world.lake.bodies)).delete(f"body_sha256 = '{gone}'")
+    return gone
+
+
+def redact(world: World, sha256: str) -> None:
+    table = Redactions(world.lake.bodies.parent / "redactions")
+    table.add([Redaction(0, ORDERED, "ledger", "stripe:evt_5:charge", 8, sha256, "ada", "asked", AT)])
+
+
+def test_bodies_that_are_what_their_hashes_say_are_right(look: Look) -> None:
+    found = look()
+    assert (found.name, found.offenders) == ("bodies_whole", ())
+    assert found.figures["bodies"] >= 8 and found.figures["bytes"] > 0
+
+
+def test_a_body_that_was_changed_is_found(look: Look, world: World) -> None:
+    gone = drop(world, 8)
+    write_deltalake(
+        str(world.lake.bodies),
+        pa.table({"body_sha256": [gone], "body": [b"another"]}, schema=BODIES_SCHEMA),
+        mode="append",
+    )
+    (offender,) = look().offenders
+    assert (offender["problem"], offender["body_sha256"]) == ("a body isn't what its hash says", gone)
+
+
+def test_a_body_that_is_nowhere_is_found(look: Look, world: World) -> None:
+    drop(world, 8)
+    (offender,) = look().offenders
+    assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 8)
+
+
+def test_a_body_that_somebody_had_removed_is_accounted_for(look: Look, world: World) -> None:
+    redact(world, drop(world, 8))
+    found = look()
+    assert (found.offenders, found.figures["redacted"]) == ((), 1)
+
+
+def test_a_body_that_had_its_time_is_accounted_for(look: Look, world: World) -> None:
+    drop(world, 8)
+    found = look(bodies_days=30, after=timedelta(days=31))
+    assert (found.offenders, found.figures["dropped"]) == ((), 1)
+    assert look(bodies_days=30, after=timedelta(days=29)).offenders
+
+
+def test_bodies_that_are_gone_as_a_whole_are_said_plainly(look: Look, world: World, tmp_path: Path) -> None:
+    world.lake.bodies.rename(tmp_path / "moved")
+    (offender,) = look().offenders
+    assert "there is no table of bodies" in offender["problem"]

@@ -1,0 +1,61 @@
+"""A purged event's key may be another content's since: the index is right in that, and cleared without a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock
+from core.decision import Decision
+from core.keys import hash16
+from journal import index_layout as layout
+from journal.schema import JournalRow
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, derived_checks, verify
+from ledger.verify.derived_checks import IndexEqualsJournal
+from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
+
+KEY = "stripe:evt_7:charge"
+
+
+@pytest.fixture
+def purged(world: World) -> World:
+    """Row 12 died and is purged; other content under its key, refused as a conflict, is replayed and applied."""
+    refused: dict[str, Any] = {"error_class": "EventConflict", "handler_version": None}
+    better = new_row(15, EVENTS, 0, 105, Decision.DEAD, "evt_7", content="better", **refused)
+    rows: list[JournalRow] = [
+        better,
+        new_row(16, CONTROL, 0, 1, Decision.PURGED, "cmd_2"),
+        later_row(world.row(12), 17, Decision.PURGED, cause_seq=16),
+        new_row(18, CONTROL, 0, 2, Decision.REPLAYED, "cmd_3"),
+        later_row(better, 19, Decision.REPLAYED, cause_seq=18),
+        later_row(better, 20, Decision.APPLIED, error_class=None, handler_version="ledger-1"),
+    ]
+    for row in rows:
+        row.batch_seq, row.epoch = 15, 1
+    world.rows += rows
+    world.state.marks[CONTROL][0], world.state.marks[EVENTS][0] = 3, 106
+    object.__setattr__(world.state, "next_seq", 21)
+    forged(world.rows)
+    world.index(lambda index: index.apply(rows, {}))
+    world.rewrite()
+    return world
+
+
+def look(spark: SparkSession, world: World) -> Finding:
+    found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), [IndexEqualsJournal()])
+    return found.findings[0]
+
+
+def test_a_key_that_went_over_to_other_content_is_right(
+    spark: SparkSession, purged: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(derived_checks, "look_up")
+    assert look(spark, purged).offenders == ()
+
+
+def test_a_key_that_went_over_to_anything_else_is_found(spark: SparkSession, purged: World) -> None:
+    purged.index(lambda index: index._store._db.delete(layout.EVENT + hash16(KEY)))
+    assert "doesn't know an event key" in str(look(spark, purged).offenders)

@@ -1,0 +1,96 @@
+"""Only the newest rows are looked at: what is wrong among them is found, and what can't be known is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock
+from core.decision import Decision
+from ledger.settings import VerifySettings
+from ledger.verify import Options, Report, verify
+from ledger.verify.job import INVARIANTS
+from tests.integration.ledger.conftest import AT, KEYS, World
+
+Verify = Callable[[int | datetime], Report]
+
+
+@pytest.fixture
+def report(spark: SparkSession, world: World) -> Verify:
+    def check(since: int | datetime) -> Report:
+        clock, settings = ManualClock(AT + timedelta(minutes=5)), VerifySettings()
+        return verify(spark, world.lake, world.kafka, KEYS, settings, clock, INVARIANTS, Options(since=since))
+
+    return check
+
+
+def wrong(report: Report) -> set[str]:
+    return {finding.name for finding in report.findings if not finding.ok}
+
+
+def unknown(report: Report) -> set[str]:
+    return {finding.name for finding in report.findings if finding.unknown is not None}
+
+
+def test_it_begins_after_an_anchor_and_proves_the_chain_from_there(report: Verify, world: World) -> None:
+    world.anchor()
+    found = report(9)
+    assert (found.ok, found.since, found.seq) == (True, 7, 14), found.as_json()
+    assert "chain_whole" not in unknown(found)
+    assert {"offsets_accounted", "one_effect_per_event_key", "index_equals_journal", "anchors_hold"} <= unknown(found)
+    figures = {finding.name: finding.figures for finding in found.findings}
+    assert figures["chain_whole"] == {"commits": 2}
+    assert figures["in_flight"]["waiting"] == 1, "of those that came before nothing is said"
+
+
+def test_without_an_anchor_it_begins_with_a_commit_and_says_that_the_chain_is_unknown(report: Verify) -> None:
+    found = report(9)
+    assert (found.ok, found.since) == (True, 7), found.as_json()
+    assert "chain_whole" in unknown(found)
+
+
+def test_it_begins_with_a_moment(report: Verify) -> None:
+    """Rows are decided a second apart."""
+    assert report(AT + timedelta(seconds=12)).since == 12
+    assert report(AT + timedelta(seconds=60)).since == 15, "nothing was decided then, and nothing is looked at"
+    assert report(AT).since == 1
+
+
+def test_a_row_that_was_changed_is_found_where_it_is_looked_at(report: Verify, world: World) -> None:
+    world.anchor()
+    world.row(9).reason = "edited"
+    world.rewrite(forge=False)
+    assert wrong(report(7)) == {"chain_whole"}
+    assert report(12).ok, "it came before"
+
+
+def test_rows_that_were_computed_anew_after_an_anchor_are_found(report: Verify, world: World) -> None:
+    world.anchor()
+    world.row(13).reason = "edited"
+    world.rewrite()
+    assert wrong(report(9)) == {"anchors_hold"}
+
+
+def test_what_is_wrong_with_the_newest_rows_is_found(report: Verify, world: World) -> None:
+    world.row(8).offset = 1_000_000
+    world.row(9).mode = "test"
+    world.rewrite()
+    found = wrong(report(7))
+    assert {"offsets_accounted", "one_mode"} <= found
+
+
+def test_two_effects_among_the_newest_rows_are_found(report: Verify, world: World) -> None:
+    other = world.row(9)
+    world.rows[7] = replace(world.row(8), event_key=other.event_key, fact_key=other.fact_key, decision=Decision.APPLIED)
+    world.rewrite()
+    assert {"one_effect_per_event_key", "one_effect_per_fact_key"} <= wrong(report(7))
+
+
+def test_a_duplicate_whose_copy_came_before_is_no_offence(report: Verify, world: World) -> None:
+    world.rows[7] = replace(world.row(8), event_key=world.row(1).event_key, decision=Decision.DUPLICATE)
+    world.rewrite()
+    assert report(7).ok

@@ -1,0 +1,137 @@
+"""`payhook verify`: what is asked for, and what a person, a pipe and a machine see. Invariants have their own tests."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+import ledger.verify
+from cli.main import main
+from cli.verify_command import print_report
+from cli.verify_progress import watching
+from ledger.verify import Finding, Options, Report, Watch
+
+AT = datetime(2026, 1, 31, tzinfo=UTC)
+HOLDS = Finding("balanced", "Debits equal credits.")
+BROKEN = Finding("one_mode", "One mode.", ({"seq": 7},), {"mode": "live"}, "rows before")
+
+
+def report_of(*findings: Finding, since: int = 1) -> Report:
+    return Report("ledger", 3, 14, AT, 1.25, findings, since)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What the verification was asked; it answers that all holds."""
+    calls: list[dict[str, Any]] = []
+
+    def run(*_: object, **given: Any) -> Report:
+        calls.append(given)
+        return report_of(HOLDS)
+
+    monkeypatch.setattr(ledger.verify, "run", run)
+    monkeypatch.setattr("cli.verify_command.spark_jars", list)
+    monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return calls
+
+
+def payhook(*words: str) -> Result:
+    return CliRunner().invoke(main, ["verify", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], Options()),
+        (["--deep"], Options(deep=True)),
+        (["--since", "1200"], Options(since=1200)),
+        (["--since", "2026-01-31"], Options(since=AT)),
+        (["--since", "2026-01-31T00:00:00Z", "--deep"], Options(deep=True, since=AT)),
+    ],
+)
+def test_it_asks_for_what_the_options_say(asked: list[dict[str, Any]], words: list[str], options: Options) -> None:
+    assert payhook(*words).exit_code == 0
+    assert asked[0]["options"] == options
+
+
+def test_a_since_that_is_neither_a_row_nor_a_time_is_refused(asked: list[dict[str, Any]]) -> None:
+    said = payhook("--since", "yesterday")
+    assert (said.exit_code, asked) == (2, [])
+    assert "is no time" in said.output
+
+
+def test_a_pipe_gets_one_line_an_invariant(asked: list[dict[str, Any]]) -> None:
+    said = payhook().output.splitlines()
+    assert said == [
+        "ledger: journal version 3, seq 14, 1.2 s",
+        "ok  balanced: Debits equal credits.",
+        "verified: all of it holds",
+    ]
+
+
+def test_json_has_every_key_of_every_invariant(asked: list[dict[str, Any]]) -> None:
+    told = json.loads(payhook("--json").output)
+    assert told.keys() == {"ok", "stream", "version", "seq", "since", "at", "seconds", "invariants"}
+    assert told["invariants"] == [
+        {
+            "name": "balanced",
+            "ok": True,
+            "sentence": "Debits equal credits.",
+            "unknown": None,
+            "figures": {},
+            "offenders": [],
+        }
+    ]
+
+
+def shown(report: Report, *, terminal: bool) -> str:
+    out = io.StringIO()
+    print_report(report, Console(file=out, force_terminal=terminal, width=100, color_system=None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_offenders_and_what_was_not_looked_at_are_told(terminal: bool) -> None:
+    said = shown(report_of(HOLDS, BROKEN, since=9), terminal=terminal)
+    assert "rows 9 to 14" in said
+    assert "NO" in said
+    assert "not looked at by one_mode: rows before" in said
+    assert 'one_mode: {"seq": 7}' in said
+    assert "not verified: see the offenders above" in said
+
+
+def test_the_newest_rows_alone_are_not_called_all() -> None:
+    assert "all that was looked at holds" in shown(report_of(HOLDS, since=9), terminal=False)
+
+
+def test_bars_are_drawn_on_a_terminal_only() -> None:
+    terminal, pipe = io.StringIO(), io.StringIO()
+    for out in (terminal, pipe):
+        with watching(Console(file=out, force_terminal=out is terminal, width=100)) as watch:
+            follow(watch)
+    assert "portion by portion" in terminal.getvalue() and "2/4" in terminal.getvalue()
+    assert "one_mode doesn't hold" in terminal.getvalue()
+    assert pipe.getvalue() == ""
+
+
+def test_json_is_silent_on_a_terminal_too() -> None:
+    out = io.StringIO()
+    with watching(Console(file=out, force_terminal=True), silent=True) as watch:
+        follow(watch)
+    assert out.getvalue() == ""
+
+
+def follow(watch: Watch) -> None:
+    watch.begins(2)
+    watch.surveyed(2, 4)
+    watch.found(HOLDS)
+    watch.found(BROKEN)
