@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from core.clock import from_rfc3339, to_rfc3339
-from dlq.commands import ReplayMode, Target
+from dlq.commands import TARGETS_MAX, ReplayMode, Target
 from dlq.selection.errors import RunRefused
 from dlq.selection.model import Approval, Run, RunItemState, RunKept, RunState, Selection
 
@@ -135,14 +135,15 @@ def next_chunk(db: sqlite3.Connection, number: int, part: Part) -> tuple[int, in
 
 
 def whole_lines(db: sqlite3.Connection, number: int, first_turn: int, count: int) -> int:
-    """How many items from ``first_turn`` on make one command of about ``count``: a line is never parted."""
+    """How many items from ``first_turn`` on make one command of about ``count``: a line is never parted, unless it is
+    longer than any command, and the processor then says so."""
     row = db.execute("SELECT line FROM items WHERE number = ? AND turn = ?", (number, first_turn + count)).fetchone()
     if row is None or row[0] == first_turn + count:
         return count
     if row[0] > first_turn:
         return int(row[0]) - first_turn
     behind = db.execute("SELECT max(turn) FROM items WHERE number = ? AND line = ?", (number, row[0])).fetchone()
-    return int(behind[0]) + 1 - first_turn
+    return min(int(behind[0]) + 1 - first_turn, TARGETS_MAX)
 
 
 def line_up(db: sqlite3.Connection, number: int, turns: Iterable[tuple[int, int, int]]) -> None:

@@ -8,15 +8,21 @@ from pathlib import Path
 import pytest
 
 from dlq.board import Filter
+from dlq.commands import TARGETS_MAX, Target
 from dlq.selection import (
     RunState,
     SelectionEmpty,
+    SelectionFile,
     SelectionSettings,
     SelectionsFull,
     SelectionTooLarge,
     SelectionUnknown,
+    runs,
+    store,
 )
+from dlq.selection.selections import lined_up
 from tests.unit.dlq.selection.bench import SelectionBench
+from tests.unit.processor.harness import NOW
 
 
 def test_a_selection_is_what_was_dead_then_and_nothing_that_died_later(tmp_path: Path) -> None:
@@ -65,3 +71,18 @@ def test_a_selection_that_somebody_changed_is_not_run(tmp_path: Path) -> None:
     assert bench.kafka.sent == []
     run = bench.selections.progress(1).run
     assert (run.state, "isn't what was frozen" in (run.problem or "")) == (RunState.CANCELLED, True)
+
+
+def test_commands_are_cut_between_lines_and_no_line_makes_one_too_large(tmp_path: Path) -> None:
+    file = SelectionFile(tmp_path / "selections.sqlite3")
+    items = range(1, TARGETS_MAX + 11)
+    entities = {seq: "short" if seq <= 5 else "long" for seq in items}
+    with file.writing() as db:
+        number = store.insert(db, NOW, "ada", "", "{}", 0)
+        store.add(db, number, 0, [Target(seq, seq) for seq in items])
+        assert runs.whole_lines(db, number, 0, 3) == 3
+        runs.line_up(db, number, lined_up(items, entities))
+        assert runs.whole_lines(db, number, 0, 3) == 5
+        assert runs.whole_lines(db, number, 0, 7) == 5
+        assert runs.whole_lines(db, number, 5, 7) == TARGETS_MAX
+        assert runs.whole_lines(db, number, 5 + TARGETS_MAX, 5) == 5
