@@ -2,7 +2,7 @@
 
 Every invariant asks the survey first. What it clears needs no other look; what it doubts is searched exactly, by Spark
 SQL over the tables, so that only a ledger that is wrong pays for its offenders' names. Portions are looked at by
-Python workers of Spark that read Parquet natively, each in some 200 MB whatever the ledger's size.
+Python workers of Spark that read Parquet natively, a few thousand rows at a time, whatever the ledger's size.
 """
 
 from __future__ import annotations
