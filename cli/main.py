@@ -20,6 +20,7 @@ from cli.reconcile_commands import reconcile, reconciliations
 from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
+from cli.storage_command import storage
 from cli.user_commands import users
 from cli.verify_command import verify
 
@@ -44,6 +45,7 @@ def main() -> None:
       payhook alerts                             what is wrong now, and who is told of it
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
+      payhook storage                            where the lake is, and whether that place can hold one
       payhook down                               stop everything
 
     Each command takes --data DIR (default .payhook/data). Settings come from payhook.toml and from PAYHOOK_…
@@ -53,7 +55,7 @@ def main() -> None:
 
 for command in (reverse, approve_command, proposals, reconcile, reconciliations):
     ledger.add_command(command)
-for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users, alerts):
+for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users, alerts, storage):
     main.add_command(command)
 for command in (audit, report):
     dlq.add_command(command)

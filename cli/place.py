@@ -37,7 +37,7 @@ class Place:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.settings.data_dir)
+        return self.settings.layout
 
     @property
     def ledger(self) -> StreamLayout:

@@ -53,12 +53,13 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
             place.settings.data_dir,
             place.bootstrap(),
             Path(place.settings.processor.anchor_key_file),
-            spark_jars(),
+            spark_jars(place.layout.lake),
             place.settings.ledger.verify,
             stream=place.ledger.stream,
             dead_letters=streams_of(place.settings)[LEDGER].dlq_topic(place.mode),
             options=Options(deep, since, place.settings.ledger.bodies_days),
             watch=watch,
+            lake=place.layout.lake,
         )
     if as_json:
         click.echo(report.as_json())

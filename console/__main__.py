@@ -42,7 +42,6 @@ from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys
-from stack.layout import Layout
 from stack.processors import metrics_urls, status_files
 from stack.settings import Settings, load_settings
 
@@ -86,7 +85,7 @@ async def _serve(settings: Settings) -> None:
     gate = RedisGate(
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )
-    acts = Acts(Layout(settings.data_dir).acts)
+    acts = Acts(settings.layout.acts)
     access, cookies = _access(settings, acts, clock), Cookies(console.public_url.startswith("https://"))
     origins = origins_of(console.host, console.port, console.public_url)
     async with httpx.AsyncClient(trust_env=False) as client:
@@ -109,7 +108,7 @@ async def _serve(settings: Settings) -> None:
 
 def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     streams = {
         name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name))
         for name in stream_names(settings)
@@ -119,7 +118,7 @@ def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
 
 
 def _access(settings: Settings, acts: Acts, clock: Clock) -> Access:
-    layout, console = Layout(settings.data_dir), settings.console
+    layout, console = settings.layout, settings.console
     idle, whole = timedelta(minutes=console.session_idle_minutes), timedelta(hours=console.session_hours)
     sessions = Sessions(layout.sessions, clock, idle, whole)
     return Access(Users(layout.users), sessions, SignInThrottle(clock), acts, clock)
@@ -146,7 +145,7 @@ def _anchored(settings: Settings, acts: Acts, producer: Any, clock: Clock) -> It
 
 def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:
     """One for each mode whose traffic is taken."""
-    layout, modes = Layout(settings.data_dir), MODES if settings.ingest.test_traffic else LIVE_ONLY
+    layout, modes = settings.layout, MODES if settings.ingest.test_traffic else LIVE_ONLY
     desks: dict[Mode, OrderDesk] = {}
     for mode in modes:
         control, ledger = topics_of(mode).control, layout.ledger(mode)
@@ -165,7 +164,7 @@ def _producer_settings(bootstrap: str) -> dict[str, str | int]:
 
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:
-    local, layout, takes_test = "http://127.0.0.1", Layout(settings.data_dir), settings.ingest.test_traffic
+    local, layout, takes_test = "http://127.0.0.1", settings.layout, settings.ingest.test_traffic
     modes = settings.ingest.modes
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",

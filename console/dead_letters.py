@@ -26,7 +26,6 @@ from dlq.selection import (
     StatusLoad,
 )
 from stack.boards import open_board
-from stack.layout import Layout
 from stack.settings import Settings, streams_of
 
 RUNNER_STOP_S_MAX = 5.0
@@ -60,7 +59,7 @@ def stream_names(settings: Settings) -> list[str]:
 
 def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: str) -> DeadLetters:
     """``channel``: through which acts come: ``page``, ``api`` or ``cli``."""
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     places, limits = layout.stream(stream), settings.selections
     config = streams_of(settings)[base_of(stream)]
     board = open_board(places, settings, clock, settings.kafka.bootstrap_servers)
@@ -75,7 +74,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
 
 def open_runner(settings: Settings, stream: str, producer: Producer, clock: Clock) -> Runner:
     """Runs the stream's selections in this process."""
-    places, control = Layout(settings.data_dir).stream(stream), topics_of(mode_of(stream)).control
+    places, control = settings.layout.stream(stream), topics_of(mode_of(stream)).control
     file = SelectionFile(places.selections)
     return Runner(
         stream,

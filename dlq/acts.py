@@ -21,6 +21,9 @@ from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, reco
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.chain import GENESIS
 from journal.demands import TableError
+from journal.entries import last_number
+from journal.place import Place, make_folder
+from journal.stores import open_storage
 
 __all__ = ["Act", "Acts", "ActsBroken", "ActsUnwritable", "Head", "Outcome", "RecordedAct"]
 
@@ -68,7 +71,7 @@ class Head:
 class Acts:
     """The table at ``path``, made with its first row. Blocks; threads may share it, and processes the table."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._open: tuple[Appender, Head] | None = None
@@ -108,6 +111,8 @@ class Acts:
 
     def stamp(self) -> int:
         """Another number after each commit: whether there is anything new costs less than what it is."""
+        if not isinstance(self._path, Path):
+            return last_number(open_storage(self._path)) + 1
         try:
             return (self._path / "_delta_log").stat().st_mtime_ns
         except FileNotFoundError:
@@ -156,10 +161,10 @@ def _last(table: DeltaTable) -> int:
     return table.transaction_version(APP_ID) or 0
 
 
-def _make(path: Path) -> None:
+def _make(path: Place) -> None:
     if DeltaTable.is_deltatable(str(path)):
         return
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(str(path))
     try:
         DeltaTable.create(str(path), ACTS_SCHEMA, name="acts", configuration=CONFIGURATION)
     except DeltaError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from dlq.commands import Command, Producer, Sent, Target, send
+from journal.place import Place
 from journal.schema import JournalRow, from_arrow
 
 
@@ -70,7 +70,7 @@ class JournalView(Protocol):
 class DeltaView:
     """The journal as it is now, on Delta. One that nobody has begun yet holds nothing."""
 
-    def __init__(self, journal: Path, control_topic: str) -> None:
+    def __init__(self, journal: Place, control_topic: str) -> None:
         self._path = str(journal)
         self._control_topic = control_topic
 

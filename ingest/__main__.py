@@ -62,7 +62,7 @@ class Shared:
 def main() -> None:
     configure_logging()
     try:
-        settings = load_settings()
+        settings = load_settings(reaches_lake=False)
         check(settings)
     except PayhookError as wrong:
         log.critical("%s", wrong)

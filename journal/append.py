@@ -2,8 +2,8 @@
 
 delta-rs keeps every file of a table in memory and goes through all of them at each commit: 13 ms with 200 files, 98
 with 1,200, on a table that gets three commits a second (docs/decisions/0018). An append needs none of them. It is one
-Parquet file, and one entry of the log put where none is yet; all else about the tables (making them, reading,
-checkpoints, compaction) is left to delta-rs and Spark.
+Parquet file, and one entry of the log put where none is yet (`journal.storage`); all else about the tables (making
+them, reading, checkpoints, compaction) is left to delta-rs and Spark.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import Schema
 
 from journal.checkpoints import Checkpoints
 from journal.demands import Demands, TableError, TableUnfit, demands_of
-from journal.files import now_ms, put_file, put_new, since_boot_s
+from journal.entries import last_checkpoint, place
+from journal.files import now_ms, since_boot_s
+from journal.lake import open_table
 from journal.statistics import statistics
+from journal.storage import Storage
+from journal.stores import open_storage
 
-LOG = "_delta_log"
 TRIES_MAX = 100
 """Commits of others in a row that an append steps over; each try takes a millisecond."""
 
@@ -62,13 +64,14 @@ class AppTransaction:
 
 @dataclass(slots=True)
 class Appender:
-    """One writer's place in a local Delta table's log: ``version`` is the last commit that it knows.
+    """One writer's place in a Delta table's log: ``version`` is the last commit that it knows.
 
     It isn't refreshed: whatever was committed after ``version`` is looked at by the next `append`, one entry after the
     other, and passed over only if it leaves rows and application ids alone (maintenance). Not thread-safe.
     """
 
-    path: Path
+    path: str
+    storage: Storage
     version: int
     checks: Mapping[str, Check]
     elapsed_s: Callable[[], float]
@@ -93,11 +96,11 @@ class Appender:
         :raises TableUnfit: see there
         :raises DeltaError, OSError: no table can be read there
         """
-        table = DeltaTable(path, version=version)
+        table = open_table(path, version)
         demands, known = demands_of(path, table), dict(checks or {})
         if strangers := sorted(demands.constraints - known.keys()):
             raise TableUnfit(path, f"it has the constraints {strangers}, which this code can't check")
-        return cls(Path(path), table.version(), known, elapsed_s or since_boot_s, demands)
+        return cls(path, open_storage(path), table.version(), known, elapsed_s or since_boot_s, demands)
 
     def append(
         self,
@@ -121,7 +124,7 @@ class Appender:
         except Overtaken:
             for add in adds:
                 with contextlib.suppress(OSError):
-                    (self.path / add["path"]).unlink()
+                    self.storage.delete(add["path"])
             raise
         self.checkpoints.committed(self.version)
         return self.version
@@ -133,7 +136,7 @@ class Appender:
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
         data = sink.getvalue()
-        put_file(self.path / name, data)
+        self.storage.put_file(name, data)
         return {
             "path": name,
             "partitionValues": {},
@@ -149,18 +152,18 @@ class Appender:
             self._fits = rows.schema
         for name in self.demands.never_null:
             if name not in rows.column_names or rows[name].null_count:
-                raise RowsRefused(str(self.path), f"{name} must not be NULL")
+                raise RowsRefused(self.path, f"{name} must not be NULL")
         for name in self.demands.constraints:
             if not pc.all(self.checks[name](rows), skip_nulls=False, min_count=0).as_py():
-                raise RowsRefused(str(self.path), f"rows break its constraint {name}")
+                raise RowsRefused(self.path, f"rows break its constraint {name}")
 
     def _check_types(self, schema: pa.Schema) -> None:
         types = self.demands.types
         if strangers := [name for name in schema.names if name not in types]:
-            raise RowsRefused(str(self.path), f"it has no columns {strangers}")
+            raise RowsRefused(self.path, f"it has no columns {strangers}")
         given = Schema.from_arrow(schema).fields
         if other := [f"{one.name} ({one.type})" for one in given if one.type != types[one.name]]:
-            raise RowsRefused(str(self.path), f"its columns have other types than {', '.join(other)}")
+            raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
 
     def _put(self, entry: bytes, app_id: str | None) -> int:
         looked_s = self.elapsed_s()
@@ -170,15 +173,15 @@ class Appender:
             try:
                 if number <= passed:
                     raise FileExistsError
-                put_new(self._place(number), entry)
+                self.storage.put_new(place(number), entry)
             except FileExistsError:
                 if not self._is_ours(number, entry, app_id):
                     number += 1
                     continue
             if self.elapsed_s() - looked_s > LOOK_HOLDS_S:
-                raise AppendUnknown(str(self.path), f"commit {number} took too long to be sure of its place")
+                raise AppendUnknown(self.path, f"commit {number} took too long to be sure of its place")
             return number
-        raise AppendUnknown(str(self.path), f"others committed {TRIES_MAX} times before this one could")
+        raise AppendUnknown(self.path, f"others committed {TRIES_MAX} times before this one could")
 
     def _is_ours(self, number: int, entry: bytes, app_id: str | None) -> bool:
         """Whether a commit that is there is this very one, whose success wasn't told; else it may be passed over.
@@ -186,31 +189,25 @@ class Appender:
         :raises Overtaken, AppendUnknown: it may not
         """
         try:
-            found = self._place(number).read_bytes()
+            found = self.storage.read(place(number))
             actions = [json.loads(line) for line in found.splitlines() if line]
         except (FileNotFoundError, ValueError) as gone:
-            raise AppendUnknown(str(self.path), f"commit {number} of somebody else can't be read ({gone})") from gone
+            raise AppendUnknown(self.path, f"commit {number} of somebody else can't be read ({gone})") from gone
         if found == entry:
             return True
         for action in actions:
             if "metaData" in action or "protocol" in action:
-                raise Overtaken(str(self.path), f"commit {number} changed the table's metadata or protocol")
+                raise Overtaken(self.path, f"commit {number} changed the table's metadata or protocol")
             if app_id is not None and action.get("txn", {}).get("appId") == app_id:
-                raise Overtaken(str(self.path), f"commit {number} is a concurrent transaction of {app_id}")
+                raise Overtaken(self.path, f"commit {number} is a concurrent transaction of {app_id}")
         return False
 
     def _last_checkpoint(self) -> int:
         """The version of the last checkpoint; entries before it may be gone. -1: there is none."""
         try:
-            found = (self.path / LOG / "_last_checkpoint").read_bytes()
-            return int(json.loads(found)["version"])
-        except FileNotFoundError:
-            return -1
-        except (ValueError, KeyError, TypeError) as torn:
-            raise AppendUnknown(str(self.path), f"its last checkpoint isn't told ({torn})") from torn
-
-    def _place(self, number: int) -> Path:
-        return self.path / LOG / f"{number:020}.json"
+            return last_checkpoint(self.storage)
+        except ValueError as torn:
+            raise AppendUnknown(self.path, str(torn)) from torn
 
 
 def _entry(adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str]) -> bytes:

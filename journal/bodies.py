@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from journal.append import Appender, AppendUnknown, Overtaken
 from journal.demands import TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
+from journal.lake import create_table, has_table, open_table
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
@@ -39,7 +39,7 @@ class BodyStore:
     def __init__(self, path: str, *, may_create: bool = True) -> None:
         self._path = path
         try:
-            if may_create and not DeltaTable.is_deltatable(path):
+            if may_create and not has_table(path):
                 _create(path)
             self._appender = Appender.open(path)
         except (DeltaError, OSError, TableUnfit) as failed:
@@ -83,7 +83,7 @@ class BodyStore:
 
     def _rows(self, wanted: set[str], columns: Sequence[str]) -> pa.Table:
         found = []
-        files = _newest_first(DeltaTable(self._path)) if wanted else iter(())
+        files = _newest_first(open_table(self._path)) if wanted else iter(())
         while wanted and (some := list(islice(files, FILES_PER_READ))):
             first = some[0]
             dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
@@ -105,10 +105,8 @@ def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
 
 
 def _create(path: str) -> None:
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(path, BODIES_SCHEMA, name="bodies", configuration=CONFIGURATION)
+        create_table(path, BODIES_SCHEMA, "bodies", CONFIGURATION)
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):
+        if not has_table(path):
             raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from pathlib import Path
 
-from deltalake import DeltaTable
+from journal.lake import open_table
+from journal.place import place_of
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _one_at_a_time = threading.Lock()
 class Checkpoints:
     """Of one table; told of every commit."""
 
-    def __init__(self, path: Path, version: int) -> None:
+    def __init__(self, path: str, version: int) -> None:
         self._path = path
         self._last = version
         self._not_before_s = 0.0
@@ -35,7 +35,7 @@ class Checkpoints:
         if busy or version // COMMITS == self._last // COMMITS or time.monotonic() < self._not_before_s:
             return
         self._last = version
-        self._thread = threading.Thread(target=self._make, name=f"checkpoint-{self._path.name}", daemon=True)
+        self._thread = threading.Thread(target=self._make, name=f"checkpoint-{place_of(self._path).name}", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Checkpoints:
         with _one_at_a_time:
             began_s = time.monotonic()
             try:
-                table = DeltaTable(self._path)
+                table = open_table(self._path)
                 table.create_checkpoint()
                 table.cleanup_metadata()
             except Exception as failed:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, PyFileSystem
-
 from core.clock import EPOCH
+from journal.entries import numbers
 from journal.errors import JournalBroken
 from journal.state import commit_info
-
-_ENTRY = re.compile(r"(\d{20})\.json")
+from journal.stores import open_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +39,12 @@ class _Log:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._files = PyFileSystem(DeltaStorageHandler(path))
         self._read: dict[int, dict[str, Any]] = {}
         try:
-            names = [entry.base_name for entry in self._files.get_file_info(FileSelector("_delta_log"))]
-        except (DeltaError, OSError) as failed:
+            self._storage = open_storage(path)
+            self._versions = numbers(self._storage)
+        except OSError as failed:
             raise JournalBroken(path, f"its log can't be listed: {failed}") from failed
-        self._versions = sorted(int(entry[1]) for name in names if (entry := _ENTRY.fullmatch(name)))
 
     def commit_of(self, batch_seq: int) -> Commit | None:
         low, high = 0, len(self._versions)
@@ -80,5 +74,5 @@ class _Log:
         """What an entry says of itself; nothing of one that has gone meanwhile."""
         version = self._versions[place]
         if version not in self._read:
-            self._read[version] = commit_info(self._path, self._files, version) or {}
+            self._read[version] = commit_info(self._path, self._storage, version) or {}
         return self._read[version]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
+from journal.lake import open_table
 from journal.scan import last_seq, pick, scan
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
@@ -25,7 +25,7 @@ class JournalReader:
 
     def __init__(self, path: str, version: int | None = None) -> None:
         self._path = path
-        self._table = DeltaTable(path, version=version)
+        self._table = open_table(path, version)
 
     @property
     def version(self) -> int:

@@ -17,13 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from journal.append import LOG, LOOK_HOLDS_S
+from journal.append import LOOK_HOLDS_S
 from journal.demands import TableUnfit, demands_of
-from journal.files import put_new, since_boot_s, sync
+from journal.entries import last_checkpoint, place
+from journal.files import since_boot_s
+from journal.lake import open_table
+from journal.place import Place
 from journal.statistics import RANGED, statistics
+from journal.storage import Storage
+from journal.stores import open_storage
 
 TRIES_MAX = 1_000
 """Commits of the writer in a row that a rewrite steps over; each try takes a millisecond or two."""
@@ -70,7 +74,7 @@ class DataFile:
 class Snapshot:
     """A table's files at a version. A file without statistics isn't among ``files``: it is left as it is."""
 
-    path: Path
+    path: Place
     version: int
     schema_json: str
     append_only: bool
@@ -84,13 +88,13 @@ class Snapshot:
         return sum(one.size for one in self.files)
 
 
-def snapshot(path: Path, ordered_by: str | None = None) -> Snapshot:
+def snapshot(path: Place, ordered_by: str | None = None) -> Snapshot:
     """
     :param ordered_by: a column of whole numbers whose range in each file is wanted
     :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain
     :raises DeltaError, OSError: no table can be read there
     """
-    table = DeltaTable(str(path))
+    table = open_table(str(path))
     demands = demands_of(str(path), table)
     if "deletionVectors" in (table.protocol().writer_features or ()):
         raise TableUnfit(str(path), "it has deletion vectors")
@@ -120,7 +124,8 @@ class Rewriter:
     """Replaces files of one table, as of a snapshot; may be used over and over. Not thread-safe."""
 
     def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = since_boot_s) -> None:
-        self._path = before.path
+        self._path = str(before.path)
+        self._storage = open_storage(before.path)
         self._version = before.version
         self._append_only = before.append_only
         self._ordered_by = before.ordered_by
@@ -132,8 +137,9 @@ class Rewriter:
     def replace(
         self, old: Sequence[DataFile], new: Sequence[Path], now_ms: int, *, drops_rows: bool = False
     ) -> list[DataFile]:
-        """Commits that ``new`` files, no part of the table yet, stand for ``old`` ones; returns what became of them.
+        """Commits that ``new`` files stand for ``old`` ones; returns what became of them.
 
+        ``new`` are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
         ``drops_rows``: not all rows of the old files are in the new ones.
 
         :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, or its log
@@ -142,69 +148,78 @@ class Rewriter:
         :raises OSError: it can't be written; the entry itself may have been
         """
         if drops_rows and self._append_only:
-            raise RewriteRefused(str(self._path), "it is append-only: no row may be dropped")
+            raise RewriteRefused(self._path, "it is append-only: no row may be dropped")
         if strangers := [one.name for one in old if one.name not in self._active]:
-            raise RewriteRefused(str(self._path), f"{len(strangers)} of the files are no part of it any more")
-        placed = [self._place_file(one) for one in new]
+            raise RewriteRefused(self._path, f"{len(strangers)} of the files are no part of it any more")
         at_ms = max((one.modified_ms for one in old), default=now_ms)
-        try:
-            told = [file_statistics(one, self._indexed) for one in placed]
-            adds = [_add(one, stats, at_ms, drops_rows) for one, stats in zip(placed, told, strict=True)]
-            removes = [_remove(one, now_ms, drops_rows) for one in old]
-        except BaseException:
-            _unlink(placed)
-            raise
+        told = [file_statistics(one, self._indexed) for one in new]
+        files = [self._data_file(one, stats, at_ms) for one, stats in zip(new, told, strict=True)]
+        adds = [_add(one, stats, drops_rows) for one, stats in zip(files, told, strict=True)]
+        removes = [_remove(one, now_ms, drops_rows) for one in old]
+        self._adopt(new, files)
         try:
             self._put([*removes, *adds], {one.name for one in old}, now_ms, "DELETE" if drops_rows else "OPTIMIZE")
         except RewriteRefused:
             # After anything else the entry may be there: it must never name files that are gone.
-            _unlink(placed)
+            self._delete(files)
             raise
         self._active.difference_update(one.name for one in old)
-        self._active.update(one.name for one in placed)
-        return [self._data_file(one, stats, at_ms) for one, stats in zip(placed, told, strict=True)]
+        self._active.update(one.name for one in files)
+        return files
 
-    def _data_file(self, file: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
+    def _data_file(self, staged: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
+        """A staged file under the name that it gets among the table's."""
         ends = [stats[which].get(self._ordered_by) for which in ("minValues", "maxValues")]
-        return DataFile(file.name, file.stat().st_size, stats["numRecords"], at_ms, *ends)
+        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        return DataFile(name, staged.stat().st_size, stats["numRecords"], at_ms, *ends)
 
-    def _place_file(self, staged: Path) -> Path:
-        """A staged file under a name of its own among the table's; it outlasts a loss of power."""
-        sync(staged)
-        place = self._path / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        staged.rename(place)
-        sync(self._path)
-        return place
+    def _adopt(self, staged: Sequence[Path], files: Sequence[DataFile]) -> None:
+        try:
+            for one, file in zip(staged, files, strict=True):
+                self._storage.adopt(one, file.name)
+        except BaseException:
+            self._delete(files)
+            raise
+
+    def _delete(self, files: Sequence[DataFile]) -> None:
+        for one in files:
+            with contextlib.suppress(OSError):
+                self._storage.delete(one.name)
 
     def _put(self, actions: Sequence[Mapping[str, Any]], old: Collection[str], now_ms: int, operation: str) -> None:
         for _ in range(TRIES_MAX):
             looked_s, passed = self._elapsed_s(), self._last_checkpoint()
             number = self._version + 1
-            if number > passed:
-                try:
-                    put_new(self._place(number), self._entry(actions, now_ms, operation))
-                except FileExistsError:
-                    pass
-                else:
-                    if self._elapsed_s() - looked_s > LOOK_HOLDS_S:
-                        raise RewriteUnknown(str(self._path), f"commit {number} took too long to be sure of its place")
-                    self._version = number
-                    return
+            if number > passed and self._put_entry(number, self._entry(actions, now_ms, operation)):
+                if self._elapsed_s() - looked_s > LOOK_HOLDS_S:
+                    raise RewriteUnknown(self._path, f"commit {number} took too long to be sure of its place")
+                self._version = number
+                return
             self._pass(number, old)
-        raise RewriteRefused(str(self._path), f"others committed {TRIES_MAX} times before this one could")
+        raise RewriteRefused(self._path, f"others committed {TRIES_MAX} times before this one could")
+
+    def _put_entry(self, number: int, entry: bytes) -> bool:
+        """Whether it is there now: put by this very call, though a file system may say that one was there before."""
+        try:
+            self._storage.put_new(place(number), entry)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                return self._storage.read(place(number)) == entry
+            return False
+        return True
 
     def _pass(self, number: int, old: Collection[str]) -> None:
         """Steps over somebody else's commit, if it leaves the old files and the table as they are."""
         try:
-            actions = _actions(self._place(number))
+            actions = _actions(self._storage, number)
         except (OSError, ValueError) as gone:
-            raise RewriteRefused(str(self._path), f"commit {number} can't be read ({gone})") from gone
+            raise RewriteRefused(self._path, f"commit {number} can't be read ({gone})") from gone
         for action in actions:
             if "metaData" in action or "protocol" in action:
-                raise RewriteRefused(str(self._path), f"commit {number} changed its metadata or protocol")
+                raise RewriteRefused(self._path, f"commit {number} changed its metadata or protocol")
             removed = action.get("remove", {}).get("path")
             if removed in old:
-                raise RewriteRefused(str(self._path), f"commit {number} removed a file that this one replaces")
+                raise RewriteRefused(self._path, f"commit {number} removed a file that this one replaces")
             self._active.discard(removed)
             self._carried = _told(action.get("commitInfo", {})) or self._carried
         self._version = number
@@ -227,11 +242,11 @@ class Rewriter:
         """What the last commit that says anything says, as far as the log goes back."""
         for number in range(version, -1, -1):
             try:
-                infos = [action["commitInfo"] for action in _actions(self._place(number)) if "commitInfo" in action]
+                infos = [action["commitInfo"] for action in _actions(self._storage, number) if "commitInfo" in action]
             except FileNotFoundError:
                 break
             except ValueError as torn:
-                raise RewriteRefused(str(self._path), f"commit {number} can't be read ({torn})") from torn
+                raise RewriteRefused(self._path, f"commit {number} can't be read ({torn})") from torn
             for told in map(_told, infos):
                 if told:
                     return told
@@ -239,20 +254,9 @@ class Rewriter:
 
     def _last_checkpoint(self) -> int:
         try:
-            return int(json.loads((self._path / LOG / "_last_checkpoint").read_bytes())["version"])
-        except FileNotFoundError:
-            return -1
-        except (ValueError, KeyError, TypeError) as torn:
-            raise RewriteRefused(str(self._path), f"its last checkpoint isn't told ({torn})") from torn
-
-    def _place(self, number: int) -> Path:
-        return self._path / LOG / f"{number:020}.json"
-
-
-def _unlink(files: Sequence[Path]) -> None:
-    for one in files:
-        with contextlib.suppress(OSError):
-            one.unlink()
+            return last_checkpoint(self._storage)
+        except ValueError as torn:
+            raise RewriteRefused(self._path, str(torn)) from torn
 
 
 def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
@@ -282,14 +286,14 @@ def _has_range(schema: pa.Schema, name: str) -> bool:
     return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
 
 
-def _add(file: Path, stats: Mapping[str, Any], at_ms: int, drops_rows: bool) -> dict[str, Any]:
-    """``at_ms`` is when the youngest of its rows came: readers of bodies begin with the newest files."""
+def _add(file: DataFile, stats: Mapping[str, Any], drops_rows: bool) -> dict[str, Any]:
+    """Its time is when the youngest of its rows came: readers of bodies begin with the newest files."""
     return {
         "add": {
             "path": file.name,
             "partitionValues": {},
-            "size": file.stat().st_size,
-            "modificationTime": at_ms,
+            "size": file.size,
+            "modificationTime": file.modified_ms,
             "dataChange": drops_rows,
             "stats": json.dumps(stats, ensure_ascii=False),
         }
@@ -313,5 +317,5 @@ def _told(info: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in info.items() if name.startswith(CARRIED) and name not in NOT_CARRIED}
 
 
-def _actions(place: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in place.read_bytes().splitlines() if line]
+def _actions(storage: Storage, number: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in storage.read(place(number)).splitlines() if line]

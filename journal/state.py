@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,22 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, PyFileSystem
 
 from journal.chain import ChainHead
+from journal.entries import last_checkpoint, numbers, place
 from journal.errors import JournalBroken
+from journal.lake import open_table
 from journal.marks import Marks, marks_from_json
 from journal.scan import scan
+from journal.storage import Storage
+from journal.stores import open_storage
 
 PREFIX = "payhook."
 STATE_NAMES = frozenset(
     {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"},
 )
 """What a commit says of itself under `PREFIX`; every other name there is a note."""
-
-_ENTRY = re.compile(r"\d{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,14 @@ def read_state(path: str, version: int) -> JournalState:
 
     :raises JournalBroken: the log doesn't tell it, and the rows can't
     """
-    log = PyFileSystem(DeltaStorageHandler(path))
+    storage = open_storage(path)
     for number in range(version, -1, -1):
-        commit = commit_info(path, log, number)
+        commit = commit_info(path, storage, number)
         if commit is None:
             break
         if "payhook.marks" in commit:
             return _from_commit(commit, version)
-    return _from_rows(DeltaTable(path, version=version), version)
+    return _from_rows(open_table(path, version), version)
 
 
 def check_log_end(path: str) -> None:
@@ -71,24 +69,29 @@ def check_log_end(path: str) -> None:
     :raises JournalBroken: it isn't whole
     """
     try:
-        log = PyFileSystem(DeltaStorageHandler(path))
-        entries = log.get_file_info(FileSelector("_delta_log", allow_not_found=True))
-    except (DeltaError, OSError):
+        storage = open_storage(path)
+        there = numbers(storage, _last_checkpoint(storage))
+    except OSError:
         return
-    numbers = [int(entry.base_name[:20]) for entry in entries if _ENTRY.fullmatch(entry.base_name)]
-    if numbers:
-        commit_info(path, log, max(numbers))
+    if there:
+        commit_info(path, storage, there[-1])
 
 
-def commit_info(path: str, log: PyFileSystem, version: int) -> dict[str, Any] | None:
+def _last_checkpoint(storage: Storage) -> int:
+    try:
+        return last_checkpoint(storage)
+    except ValueError:
+        return 0
+
+
+def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | None:
     """What a commit says of itself; None when the log no longer has it.
 
     :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows
     """
-    name = f"_delta_log/{version:020}.json"
+    name = place(version)
     try:
-        with log.open_input_file(name) as entry:
-            actions = [json.loads(line) for line in entry.read().splitlines() if line]
+        actions = [json.loads(line) for line in storage.read(name).splitlines() if line]
         return next(action["commitInfo"] for action in actions if "commitInfo" in action)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None

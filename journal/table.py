@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
+from journal import lake
 from journal.append import Check
 from journal.errors import JournalBroken
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS
@@ -65,13 +64,9 @@ def create_table(path: str, stream: str) -> None:
 
 
 def _table(path: str, stream: str) -> DeltaTable:
-    if not DeltaTable.is_deltatable(path):
-        if "://" not in path:
-            Path(path).mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
-            path, JOURNAL_SCHEMA, name=f"journal_{stream}", mode="error", configuration=CONFIGURATION
-        )
-    table = DeltaTable(path)
+    if not lake.has_table(path):
+        return lake.create_table(path, JOURNAL_SCHEMA, f"journal_{stream}", CONFIGURATION)
+    table = lake.open_table(path)
     _add_columns(path, table)
     return table
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.chain import commit_digest, extend
 from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
+from journal.lake import has_table
 from journal.marks import Marks, check_movement, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
@@ -82,13 +82,16 @@ class JournalWriter:
         A process whose ``tenure`` has begun never makes it: its journal is gone, not new.
 
         :raises JournalBroken: the table there isn't a journal, or its log ends half way
-        :raises StorageDown: the table that this process wrote isn't there now
+        :raises StorageDown: the place can't be reached, or the table that this process wrote isn't there now
         """
         check_log_end(path)
-        if tenure is None or tenure.epoch == 0:
-            create_table(path, stream)
-        elif not DeltaTable.is_deltatable(path):
-            raise StorageDown("the journal", path, "no table is there")
+        try:
+            if tenure is None or tenure.epoch == 0:
+                create_table(path, stream)
+            elif not has_table(path):
+                raise StorageDown("the journal", path, "no table is there")
+        except (DeltaError, OSError) as failed:
+            raise StorageDown("the journal", path, problem_of(failed)) from failed
         return cls(path, stream)
 
     def begin_epoch(self, starts: Marks, tenure: Tenure | None = None) -> JournalState:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from journal.bodies import BodyStore
+from journal.place import Place
 from journal.schema import JournalRow
 from ledger.redactions import ORDERED, Redactions
 
@@ -36,7 +36,7 @@ class BodyFate:
         return f"body {self.body_sha256}: kept"
 
 
-def fates(bodies: Path, redactions: Path, rows: Sequence[JournalRow]) -> list[BodyFate]:
+def fates(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[BodyFate]:
     """Of every body that rows refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -14,6 +13,7 @@ from core.errors import PayhookError
 from core.work import postings_from_json
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.demands import TableUnfit
+from journal.lake import create_table, has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP, JournalRow
 from ledger.accounts import merchant_of
@@ -117,9 +117,9 @@ class PostingsWriter:
         :raises PostingsRefused: it can't be reached or made now
         """
         try:
-            if not DeltaTable.is_deltatable(path):
+            if not has_table(path):
                 _create(path)
-            table = DeltaTable(path)
+            table = open_table(path)
             return cls(path, Appender.open(path, version=table.version()), mark_of(table))
         except (DeltaError, OSError, TableUnfit) as failed:
             raise PostingsRefused(path, str(failed)) from failed
@@ -186,10 +186,8 @@ def _lines(row: JournalRow) -> Iterator[tuple[object, ...]]:
 
 
 def _create(path: str) -> None:
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(path, POSTINGS_SCHEMA, name="postings", configuration=_TABLE_CONFIGURATION)
+        create_table(path, POSTINGS_SCHEMA, "postings", _TABLE_CONFIGURATION)
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):
+        if not has_table(path):
             raise

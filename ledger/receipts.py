@@ -6,18 +6,17 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from journal.append import Appender, AppTransaction
+from journal.lake import create_table, has_table, open_table
 from journal.schema import TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -98,16 +97,16 @@ class ReceiptsTable:
 
     def next_offset(self, partition: int) -> int | None:
         """The first offset that isn't here; None if none of the partition is."""
-        if not DeltaTable.is_deltatable(self.path):
+        if not has_table(self.path):
             return None
-        return DeltaTable(self.path).transaction_version(_app_id(partition))
+        return open_table(self.path).transaction_version(_app_id(partition))
 
     def append(self, partition: int, rows: pa.Table, next_offset: int) -> None:
         """Adds rows of one partition.
 
         :raises Overtaken: another collector is at it
         """
-        if not self._appenders and not DeltaTable.is_deltatable(self.path):
+        if not self._appenders and not has_table(self.path):
             _create(self.path)
         # One a partition: each looks at what was committed since its own last commit.
         appender = self._appenders.get(partition) or Appender.open(self.path)
@@ -181,12 +180,10 @@ def _app_id(partition: int) -> str:
 
 
 def _create(path: str) -> None:
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(path, RECEIPTS_SCHEMA, name="receipts", configuration=_CONFIGURATION)
+        create_table(path, RECEIPTS_SCHEMA, "receipts", _CONFIGURATION)
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):
+        if not has_table(path):
             raise
 
 

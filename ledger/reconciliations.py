@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from journal.place import Place, make_folder, place_of
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[
@@ -154,7 +154,7 @@ class Reconciliation:
 class Reconciliations:
     """The two tables of one ledger, made when they are first written to. What pages and commands read."""
 
-    def __init__(self, differences: Path, runs: Path) -> None:
+    def __init__(self, differences: Place, runs: Place) -> None:
         self._differences = str(differences)
         self._runs = str(runs)
 
@@ -234,10 +234,10 @@ def as_dict(run: Reconciliation) -> dict[str, Any]:
 def _create(path: str, schema: pa.Schema, partition_by: list[str]) -> None:
     if DeltaTable.is_deltatable(path):
         return
-    if "://" not in path:
-        Path(path).mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     try:
-        DeltaTable.create(path, schema, name=Path(path).name, partition_by=partition_by, configuration=_CONFIGURATION)
+        name = place_of(path).name
+        DeltaTable.create(path, schema, name=name, partition_by=partition_by, configuration=_CONFIGURATION)
     except DeltaError:
         if not DeltaTable.is_deltatable(path):
             raise

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS, extend
+from journal.place import Place, make_folder
 from journal.schema import TIMESTAMP
 
 REDACTIONS_SCHEMA = pa.schema(
@@ -79,7 +79,7 @@ class Redaction:
 class Redactions:
     """The table at ``path``, which is made with the first act."""
 
-    path: Path
+    path: Place
 
     def all(self) -> list[Redaction]:
         """Every act, oldest first.
@@ -126,10 +126,10 @@ def _redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
 
 
-def _make(path: Path) -> None:
+def _make(path: Place) -> None:
     if DeltaTable.is_deltatable(str(path)):
         return
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(str(path))
     try:
         DeltaTable.create(str(path), REDACTIONS_SCHEMA, name="redactions", configuration=CONFIGURATION)
     except DeltaError:

@@ -34,7 +34,6 @@ from processor.tell.telling import Telling
 from processor.wiring import Shared, Starter, Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
-from stack.layout import Layout
 from stack.processors import metrics_port
 from stack.settings import Settings, load_settings, streams_of
 
@@ -73,7 +72,7 @@ def main() -> int:
 
 
 def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> list[Wired]:
-    layout, sections = Layout(settings.data_dir), _sections(settings)
+    layout, sections = settings.layout, _sections(settings)
     return [wire(config, mode, layout.stream, sections) for config in configs]
 
 
@@ -81,9 +80,8 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
-    session = open_session(
-        "payhook", master, processor.driver_memory, spark_jars(), settings.data_dir, processor.jvm_options
-    )
+    jars = spark_jars(settings.layout.lake)
+    session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, processor.jvm_options)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
     return Shared(

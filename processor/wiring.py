@@ -26,6 +26,7 @@ from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
 from journal.index import Index
+from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState
@@ -76,9 +77,9 @@ class Places(Protocol):
     @property
     def stream(self) -> str: ...
     @property
-    def journal(self) -> Path: ...
+    def journal(self) -> Place: ...
     @property
-    def bodies(self) -> Path: ...
+    def bodies(self) -> Place: ...
     @property
     def index(self) -> Path: ...
     @property
@@ -87,7 +88,7 @@ class Places(Protocol):
     def status(self) -> Path: ...
     @property
     def trying(self) -> Path: ...
-    def derived(self, table: str) -> Path: ...
+    def derived(self, table: str) -> Place: ...
 
 
 class Derived(Protocol):
@@ -102,7 +103,7 @@ class Reads:
     """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
 
     stream: str
-    journal: Path
+    journal: Place
     feed: Feed
     receivers: Receivers
     since: FirstNamed = field(default_factory=FirstNamed)
@@ -376,7 +377,7 @@ def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: Pr
     )
 
 
-def _rows_of(journal: Path, seqs: Sequence[int]) -> dict[int, JournalRow]:
+def _rows_of(journal: Place, seqs: Sequence[int]) -> dict[int, JournalRow]:
     reader = JournalReader(str(journal))
     last_seq = reader.last_seq
     return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}

@@ -26,7 +26,6 @@ from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from ingest.metrics import SECONDS_BUCKETS
-from stack.layout import Layout
 from stack.processors import metrics_urls, status_files
 from stack.settings import Settings, load_settings
 
@@ -38,7 +37,7 @@ TURN_S = 5.0
 
 def places(settings: Settings) -> Places:
     """What is looked at: every stream of the traffic that is taken."""
-    layout, modes = Layout(settings.data_dir), settings.ingest.modes
+    layout, modes = settings.layout, settings.ingest.modes
     statuses = {name: file for mode in modes for name, file in status_files(settings, mode).items()}
     return Places(
         ready_url=f"{settings.console.ingest_url or f'http://127.0.0.1:{settings.ingest.port}'}/readyz",
@@ -84,7 +83,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
         start_http_server(alerts.metrics_port, alerts.metrics_host, metrics.registry)
     with httpx.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock)
-        watching = Watch(alerts, looking.look, receivers(alerts), Layout(settings.data_dir).alerts, clock)
+        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
         if not alerts.receivers:
             log.info("nobody is told: alerts.receivers names no one; `payhook alerts` shows what is firing")
         try:
@@ -118,7 +117,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     if settings.alerts.every_s:
-        with turn(Layout(settings.data_dir).alerts_lock, stop) as is_ours:
+        with turn(settings.layout.alerts_lock, stop) as is_ours:
             if is_ours:
                 watch(settings, stop)
     else:

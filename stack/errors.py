@@ -36,6 +36,16 @@ class JarsMissing(PayhookError):
         super().__init__(f"{folder} doesn't hold the jars of its lock: run `make setup`")
 
 
+class StoreJarsMissing(PayhookError):
+    """What Spark reads an object store with isn't installed."""
+
+    def __init__(self, lake: str) -> None:
+        self.lake = lake
+        super().__init__(
+            f"the lake is {lake}, and Spark has no jars to read an object store: run `make setup OBJECT_STORE=1`"
+        )
+
+
 class JarsUnresolved(PayhookError):
     """The resolver couldn't bring what the lock names."""
 

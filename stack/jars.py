@@ -1,6 +1,7 @@
 """JVM libraries: a locked list of coordinates, fetched by Spark's own resolver and checked by hash.
 
-``python -m stack.jars`` installs both lists under ``.payhook/jars``; it is a step of `make setup`.
+``python -m stack.jars`` installs the lists under ``.payhook/jars``; it is a step of `make setup`. By ``--object-store``
+it installs what Spark reads an object store with as well.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from core.errors import PayhookError
+from journal.place import LakeUrl, Place
 from stack import paths
-from stack.errors import JarsMissing, JarsUnresolved, JarTampered
+from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing
 from stack.java import find_java
 
 RESOLVER_MEMORY = "512m"
 END_TIMEOUT_S = 30.0
 LOG = "resolver.log"
+OBJECT_STORE = "--object-store"
 STAMP = ".lock.sha256"
 LISTS = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
 """Each lock, and the folder that its jars are installed into."""
+
+STORE_LIST = (paths.SPARK_STORE_LOCK, paths.JARS / "spark-store")
+"""Only for a lake on an object store."""
 
 Fetch: TypeAlias = Callable[[Sequence[str], Path], None]
 """Fetches coordinates into ``jars`` under a cache folder."""
@@ -60,12 +66,18 @@ def read_lock(lock: Path) -> list[Jar]:
     return jars
 
 
-def spark_jars() -> list[Path]:
-    """What Spark is given beside its own jars.
+def spark_jars(lake: Place | None = None) -> list[Path]:
+    """What Spark is given beside its own jars, to read a lake that is there.
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
+    :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't told
     """
-    return installed(paths.SPARK_LOCK, paths.JARS / "spark")
+    jars = installed(paths.SPARK_LOCK, paths.JARS / "spark")
+    if not isinstance(lake, LakeUrl):
+        return jars
+    if not is_installed(*STORE_LIST):
+        raise StoreJarsMissing(str(lake))
+    return [*jars, *installed(*STORE_LIST)]
 
 
 def kafka_jars() -> list[Path]:
@@ -170,8 +182,9 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def main() -> int:
-    wanted = [(lock, folder) for lock, folder in LISTS if not is_installed(lock, folder)]
+def main(arguments: Sequence[str] = ()) -> int:
+    lists = (*LISTS, STORE_LIST) if OBJECT_STORE in arguments else LISTS
+    wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]
     cache = paths.STATE / "resolver"
     try:
         with resolver(cache / LOG) as fetch:
@@ -186,4 +199,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

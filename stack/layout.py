@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.event import Mode
 from core.routing import base_of, mode_of, stream_of
+from journal.place import LakeUrl, Place
 
 LEDGER = "ledger"
 """The stream that finance's commands and `payhook verify` look at; its bodies are in a table without a suffix."""
@@ -14,22 +15,25 @@ LEDGER = "ledger"
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """What one work stream keeps. No two streams share a file, and live and test streams neither."""
+    """What one work stream keeps: tables in the lake, the rest under ``root``. No two streams share a file, and live
+    and test streams neither.
+    """
 
     root: Path
+    lake: Place
     stream: str
 
     @property
-    def journal(self) -> Path:
-        return self.root / "lake" / "journal" / self.stream
+    def journal(self) -> Place:
+        return self.lake / "journal" / self.stream
 
     @property
-    def bodies(self) -> Path:
+    def bodies(self) -> Place:
         base = base_of(self.stream)
         return self.derived("bodies" if base == LEDGER else f"bodies-{base}")
 
     @property
-    def postings(self) -> Path:
+    def postings(self) -> Place:
         return self.derived("postings")
 
     @property
@@ -61,9 +65,9 @@ class StreamLayout:
         """What the processor tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
-    def derived(self, table: str) -> Path:
+    def derived(self, table: str) -> Place:
         """A table of the lake beside the journals, in the stream's mode."""
-        return self.root / "lake" / stream_of(table, self._mode)
+        return self.lake / stream_of(table, self._mode)
 
     @property
     def _mode(self) -> Mode:
@@ -72,13 +76,21 @@ class StreamLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything under ``root``. The lake, Kafka's logs, secrets and merchants matter; the rest can be made again."""
+    """Everything under ``root``, and the lake, which may be elsewhere. The lake, Kafka's logs, secrets and merchants
+    matter; the rest can be made again.
+    """
 
     root: Path
+    lake_url: str = ""
+
+    @property
+    def lake(self) -> Place:
+        """The folder of all tables, which several machines may share."""
+        return LakeUrl(self.lake_url) if self.lake_url else self.root / "lake"
 
     def stream(self, name: str) -> StreamLayout:
         """A work stream's places: ``ledger``, or ``ledger-test``."""
-        return StreamLayout(self.root, name)
+        return StreamLayout(self.root, self.lake, name)
 
     def ledger(self, mode: Mode = "live") -> StreamLayout:
         """The ledger stream's places in a mode."""
@@ -123,9 +135,9 @@ class Layout:
         return self.root / "console" / "sessions.sqlite"
 
     @property
-    def acts(self) -> Path:
+    def acts(self) -> Place:
         """The record of what people did: of live and test traffic alike."""
-        return self.root / "lake" / "acts"
+        return self.lake / "acts"
 
     @property
     def run(self) -> Path:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from core.clock import SystemClock, from_rfc3339
 from core.log import configure_logging
-from stack.layout import Layout
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("maintenance")
@@ -42,7 +41,7 @@ def wait_s(last_report: Path, every_s: float, now: datetime) -> float:
 def stay(settings: Settings, stop: threading.Event) -> None:
     """Round after round until ``stop`` is set, which ends the one that is under way."""
     every_s = settings.ledger.maintain.every_s
-    while not stop.wait(wait_s(Layout(settings.data_dir).maintained, every_s, SystemClock().now())):
+    while not stop.wait(wait_s(settings.layout.maintained, every_s, SystemClock().now())):
         began_s = time.monotonic()
         code = _round(stop)
         if code is not None:

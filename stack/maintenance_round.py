@@ -21,7 +21,6 @@ from ledger.redactions import Redaction, Redactions
 from ledger.spark import open_read_session
 from stack.endpoints import write_whole
 from stack.jars import spark_jars
-from stack.layout import Layout
 from stack.settings import Settings, load_settings, streams_of
 
 log = logging.getLogger("maintenance")
@@ -35,7 +34,7 @@ LAID_OUT_FOR_ROWS = 10_000_000
 
 def stream_tables(settings: Settings) -> list[StreamTables]:
     """Every configured work stream's tables, of live traffic and of test traffic."""
-    layout, streams = Layout(settings.data_dir), streams_of(settings)
+    layout, streams = settings.layout, streams_of(settings)
     found = []
     for mode in MODES:
         for name, stream in streams.items():
@@ -59,7 +58,7 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
 
     :raises MaintenanceRunning: another process is at it
     """
-    clock, layout = SystemClock(), Layout(settings.data_dir)
+    clock, layout = SystemClock(), settings.layout
     with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
         report = maintain(
             stream_tables(settings), Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
@@ -74,7 +73,7 @@ def collect_receipts(settings: Settings) -> int:
 
     :raises ReceiptsUnread: Kafka doesn't answer; they stay there
     """
-    layout, rows = Layout(settings.data_dir), 0
+    layout, rows = settings.layout, 0
     for mode in settings.ingest.modes:
         topic = KafkaReceipts(settings.kafka.bootstrap_servers, topics_of(mode).receipts)
         try:
@@ -95,14 +94,15 @@ def redact_event(settings: Settings, stream: str, order: Order) -> list[Redactio
     assert tables.redactions is not None
     if not DeltaTable.is_deltatable(str(tables.journal)):
         raise EventUnknown(order.event_key)
-    with sole_maintenance(Layout(settings.data_dir).run, clock.now()):
+    with sole_maintenance(settings.layout.run, clock.now()):
         return redact(tables, Redactions(tables.redactions), order, clock)
 
 
 def _open(settings: Settings) -> SparkSession:
     chosen = settings.ledger.maintain
+    jars = spark_jars(settings.layout.lake)
     return open_read_session(
-        "payhook maintain", chosen.master, chosen.driver_memory, spark_jars(), settings.data_dir, LAID_OUT_FOR_ROWS
+        "payhook maintain", chosen.master, chosen.driver_memory, jars, settings.data_dir, LAID_OUT_FOR_ROWS
     )
 
 

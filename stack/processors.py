@@ -8,7 +8,6 @@ from pathlib import Path
 from core.event import Mode
 from core.routing import stream_of
 from processor.streams import taking
-from stack.layout import Layout
 from stack.settings import Settings, streams_of
 
 
@@ -52,6 +51,6 @@ def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int
 
 def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
     """Each stream's status file in a mode, by its name there (``ledger-test``)."""
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     names = [stream_of(stream.name, mode) for stream in taking(streams_of(settings), mode)]
     return {name: layout.stream(name).status for name in names}

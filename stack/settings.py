@@ -20,12 +20,14 @@ from dlq.alerts.settings import AlertsSettings
 from dlq.board.settings import BoardSettings
 from dlq.selection.settings import SelectionSettings
 from ingest.settings import IngestSettings
+from journal.settings import StorageSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
 from processor.settings import ProcessorSettings
 from processor.streams import StreamConfig, load_streams
 from providers.settings import ProvidersSettings
 from stack.layout import Layout
+from stack.object_store import equip
 from stack.paths import DEFAULT_DATA_DIR
 
 CONFIG_FILE = "payhook.toml"
@@ -82,6 +84,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(DEFAULT_DATA_DIR, description="folder that holds everything payhook writes")
+    storage: StorageSettings = Field(default_factory=lambda: StorageSettings(), description="where the lake is")
     kafka: KafkaSettings = Field(default_factory=lambda: KafkaSettings(), description="Kafka")
     redis: RedisSettings = Field(default_factory=lambda: RedisSettings(), description="Redis")
     topics: TopicsSettings = Field(default_factory=lambda: TopicsSettings(), description="Kafka's topics")
@@ -105,6 +108,11 @@ class Settings(BaseSettings):
     def _absolute(cls, folder: Path) -> Path:
         return folder.expanduser().absolute()
 
+    @property
+    def layout(self) -> Layout:
+        """Where everything is."""
+        return Layout(self.data_dir, self.storage.url)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -117,8 +125,10 @@ class Settings(BaseSettings):
         return env_settings, init_settings
 
 
-def load_settings(config: Path | None = None) -> Settings:
+def load_settings(config: Path | None = None, *, reaches_lake: bool = True) -> Settings:
     """The settings of this process: ``config``, else ``PAYHOOK_CONFIG``, else ./payhook.toml if it is there.
+
+    :param reaches_lake: whether this process opens tables: it is then told of an object store (`stack.object_store`)
 
     :raises SettingError: names the setting that is wrong, or the file that can't be read
     """
@@ -128,6 +138,8 @@ def load_settings(config: Path | None = None) -> Settings:
     except ValidationError as wrong:
         raise _named(wrong) from None
     streams_of(settings)
+    if reaches_lake:
+        equip(settings.storage, settings.layout.secrets)
     return settings
 
 
@@ -141,7 +153,7 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
 
 def _with_places(settings: Settings) -> Settings:
     """Files that live in the data folder unless they are named."""
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     merchants = settings.ledger.merchants_file or str(layout.merchants)
     secrets = settings.ingest.secrets_dir or str(layout.secrets)
     subscribers = settings.notify.subscribers_file or str(layout.subscribers)

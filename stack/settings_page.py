@@ -25,7 +25,8 @@ Made from the code by `make docs`; don't edit. A setting stands in `payhook.toml
 `streams.NAME.…` are the keys of a work stream: in a file of streams they stand under `[NAME]` (`processor/streams.toml`
 ships those there are, `processor.streams_file` names one's own), under `[defaults]` for all streams.
 
-Secrets aren't settings: they are files, one a provider, in `secrets/` of the data folder.
+Secrets aren't settings: they are files in `secrets/` of the data folder, one a provider, and one with the keys of an
+object store ([storage](storage.md)).
 
 | setting | default | what it is |
 |---|---|---|

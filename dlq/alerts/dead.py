@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, from_micros
 from core.decision import OPEN_DECISIONS, Decision
+from journal.place import Place
 from journal.reader import JournalReader
 
 READ_S_MAX = 5.0
@@ -32,7 +32,7 @@ class Dead:
 class DeadItems:
     """Follows one journal. Memory grows with the events that are dead or being replayed, 100 bytes each."""
 
-    def __init__(self, journal: Path, clock: Clock) -> None:
+    def __init__(self, journal: Place, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
         self._table_id: str | None = None

@@ -19,6 +19,7 @@ from dlq.alerts.dead import Dead, DeadItems
 from dlq.alerts.readings import WANTED, Seen
 from dlq.alerts.window import Series
 from journal.errors import JournalBroken
+from journal.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Places:
 
     ready_url: str
     statuses: Mapping[str, Path]
-    journals: Mapping[str, Path]
+    journals: Mapping[str, Place]
     metrics: Mapping[str, str]
 
 

@@ -19,6 +19,7 @@ from dlq.board.prices import Amounts, Prices
 from dlq.board.settings import BoardSettings
 from dlq.board.stats import Stats, read_stats
 from dlq.board.story import ItemStory
+from journal.place import Place
 
 PAGE_SIZE = 50
 
@@ -33,8 +34,8 @@ class Board:
     def __init__(
         self,
         folder: Path,
-        journal: Path,
-        bodies: Path,
+        journal: Place,
+        bodies: Place,
         clock: Clock,
         settings: BoardSettings | None = None,
         fates: Fates | None = None,

@@ -21,6 +21,7 @@ from dlq.commands import Target
 from dlq.selection.forecast import Facts
 from journal.bodies import BodyStore
 from journal.index_changes import EMPTY_SHA256
+from journal.place import Place
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class FactFinder:
     :param board: the folder of its board
     """
 
-    def __init__(self, board: Path, journal: Path, bodies: Path) -> None:
+    def __init__(self, board: Path, journal: Place, bodies: Place) -> None:
         self._board = BoardFile(board)
         self._journal = str(journal)
         self._bodies = str(bodies)

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from dlq.orders import command_entity
 from dlq.selection import runs
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
+from journal.place import Place
 from journal.reader import JournalReader
 
 COLUMNS = ("item_seq", "first", "topic", "offset", "decision", "cause_seq", "reason", "entity_key")
@@ -48,7 +48,7 @@ class Change:
 class Outcomes:
     """Follows one stream's journal on behalf of its runs. The journal alone decides what is written down here."""
 
-    def __init__(self, file: SelectionFile, journal: Path, control_topic: str) -> None:
+    def __init__(self, file: SelectionFile, journal: Place, control_topic: str) -> None:
         self._file = file
         self._journal = str(journal)
         self._control_topic = control_topic

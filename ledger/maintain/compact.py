@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from core.errors import PayhookError
+from journal.place import Place
 from journal.rewrite import DataFile, Snapshot
 
 STAGING = "_maintain"
@@ -27,7 +30,7 @@ CHECKED = ("rows", "sum")
 class RowsDiffer(PayhookError):
     """Rewritten files don't hold what the old ones held. They weren't made part of the table."""
 
-    def __init__(self, path: Path, wanted: object, found: object) -> None:
+    def __init__(self, path: Place, wanted: object, found: object) -> None:
         self.path = path
         self.wanted = wanted
         self.found = found
@@ -50,15 +53,16 @@ def rewrite(
     before: Snapshot,
     old: Sequence[DataFile],
     sorted_by: Sequence[str],
+    staging: Path,
     keep: Callable[[DataFrame], DataFrame] | None = None,
 ) -> Rewritten:
-    """One staged file with the rows of ``old``, or with those that ``keep`` leaves.
+    """One file in ``staging`` with the rows of ``old``, or with those that ``keep`` leaves.
 
     What was written is read again: the number of rows and a checksum over all columns are those of what was read.
 
     :raises RowsDiffer: see there
     """
-    staged = before.path / STAGING
+    staged = staging / "rows"
     shutil.rmtree(staged, ignore_errors=True)
     wanted = Observation()
     rows = read(session, before, old) if keep is None else keep(read(session, before, old))
@@ -79,9 +83,28 @@ def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> 
     return reader.parquet(*(str(before.path / one.name) for one in files))
 
 
-def clear(path: Path) -> None:
-    """Removes what a rewrite staged in a table's folder and didn't use."""
-    shutil.rmtree(path / STAGING, ignore_errors=True)
+@contextlib.contextmanager
+def staging(table: Place) -> Iterator[Path]:
+    """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
+
+    For a table on a disk it is in the table's own folder, so that a rename takes a file out of it.
+    """
+    if not isinstance(table, Path):
+        with tempfile.TemporaryDirectory(prefix="payhook-maintain-") as folder:
+            yield Path(folder)
+        return
+    clear(table)
+    try:
+        (table / STAGING).mkdir()
+        yield table / STAGING
+    finally:
+        clear(table)
+
+
+def clear(table: Place) -> None:
+    """Removes what a rewrite that was killed left in a table's folder."""
+    if isinstance(table, Path):
+        shutil.rmtree(table / STAGING, ignore_errors=True)
 
 
 def _checked(rows: DataFrame) -> tuple[Column, Column]:
@@ -89,7 +112,7 @@ def _checked(rows: DataFrame) -> tuple[Column, Column]:
     return fn.count(fn.lit(1)).alias("rows"), fn.sum(a_row).alias("sum")
 
 
-def _compare(path: Path, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
+def _compare(path: Place, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
     found = held.agg(*_checked(held)).collect()[0].asDict()
     if any(found[name] != wanted[name] for name in CHECKED):
         raise RowsDiffer(path, wanted, found)

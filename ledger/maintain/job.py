@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -18,9 +15,11 @@ from pyspark.errors import PySparkException
 
 from core.clock import Clock, to_micros
 from core.errors import PayhookError
-from journal.append import LOG
+from journal.entries import last_checkpoint, numbers
+from journal.place import Place
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from ledger.maintain.compact import clear, rewrite
+from journal.stores import open_storage
+from ledger.maintain.compact import clear, rewrite, staging
 from ledger.maintain.plan import PASSES_MAX, Limits, plan
 from ledger.maintain.redact import finish
 from ledger.maintain.report import Report, TableReport
@@ -35,7 +34,6 @@ log = logging.getLogger(__name__)
 
 PROBLEM_CHARS_MAX = 500
 FAILURES = (PayhookError, DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
-_ENTRY = re.compile(r"\d{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +123,35 @@ def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
     rewriter = Rewriter(before)
     files = {one.name: one for one in before.files}
     by_day = table.kind == "bodies"
-    try:
-        for _ in range(PASSES_MAX):
-            for group in plan(files.values(), job.limits, by_day=by_day):
-                new = _rewritten(table, before, rewriter, group, job)
-                for one in group:
-                    del files[one.name]
-                files |= {one.name: one for one in new}
-    finally:
-        clear(table.path)
+    for _ in range(PASSES_MAX):
+        for group in plan(files.values(), job.limits, by_day=by_day):
+            new = _rewritten(table, before, rewriter, group, job)
+            for one in group:
+                del files[one.name]
+            files |= {one.name: one for one in new}
 
 
 def _rewritten(
     table: LakeTable, before: Snapshot, rewriter: Rewriter, group: list[DataFile], job: Job
 ) -> list[DataFile]:
-    rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind])
-    return rewriter.replace(group, rewritten.files, job.now_ms)
+    with staging(table.path) as folder:
+        rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind], folder)
+        return rewriter.replace(group, rewritten.files, job.now_ms)
 
 
-def checkpoint(path: Path) -> None:
+def checkpoint(path: Place) -> None:
     """Readers begin with it. The log's entries stay: its writer removes them, once it has seen them."""
     DeltaTable(str(path)).create_checkpoint()
 
 
-def log_length(path: Path) -> int:
+def log_length(path: Place) -> int:
     """Commits since the last checkpoint: a reader that opens the table reads each."""
-    folder = path / LOG
+    storage = open_storage(path)
     try:
-        since = int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        since = last_checkpoint(storage)
+    except ValueError:
         since = -1
-    numbers = (int(one.name[:20]) for one in folder.iterdir() if _ENTRY.fullmatch(one.name))
-    return sum(number > since for number in numbers)
+    return len(numbers(storage, since + 1))
 
 
 def _kept_since(stream: StreamTables, table: LakeTable, job: Job) -> datetime:
@@ -180,7 +175,7 @@ def _foretold(
     )
 
 
-def _after(report: TableReport, path: Path) -> TableReport:
+def _after(report: TableReport, path: Place) -> TableReport:
     actions = pa.table(DeltaTable(str(path)).get_add_actions())
     size = sum(actions["size_bytes"].to_pylist())
     return replace(report, files_after=actions.num_rows, bytes_after=size, log_after=log_length(path))

@@ -11,16 +11,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.fs import FileSystem
 
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from journal.bodies import BODIES_SCHEMA
-from journal.files import sync
-from journal.rewrite import DataFile, Rewriter, snapshot
+from journal.place import Place
+from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
-from ledger.maintain.compact import STAGING, clear
+from journal.stores import file_system, open_storage
+from ledger.maintain.compact import staging
 from ledger.maintain.tables import StreamTables
+from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 
 ROWS_PER_READ = 2_000
@@ -97,65 +100,62 @@ def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     return len(acts)
 
 
-def purge(bodies: Path, hashes: Collection[str], clock: Clock) -> bool:
+def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
     Whoever is reading one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as
     long as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
     be about to be committed, and is left to the next run.
     """
-    before = snapshot(bodies)
-    rewriter = Rewriter(before)
-    replaced = [file for file in before.files if _holds(bodies / file.name, hashes)]
-    try:
-        for file in replaced:
-            rewriter.replace([file], _without(bodies, file, hashes), to_micros(clock.now()) // 1_000, drops_rows=True)
-    finally:
-        clear(bodies)
+    before, storage = snapshot(bodies), open_storage(bodies)
+    rewriter, files = Rewriter(before), file_system(bodies)
+    replaced = [file for file in before.files if _holds(files, file.name, hashes)]
     for file in replaced:
-        (bodies / file.name).unlink(missing_ok=True)
+        with staging(bodies) as folder:
+            others = _without(files, file.name, hashes, folder)
+            rewriter.replace([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
+    for file in replaced:
+        storage.delete(file.name)
     named = snapshot(bodies).names
-    left = [file for file in bodies.glob("*.parquet") if file.name not in named and _held(file, hashes)]
-    old = [file for file in left if clock.now().timestamp() - file.stat().st_mtime > IN_FLIGHT_S_MAX]
+    left = [file for file in data_files(bodies) if file.name not in named and _held(files, file.name, hashes)]
+    old = [file for file in left if (clock.now() - file.at).total_seconds() > IN_FLIGHT_S_MAX]
     for unnamed in old:
-        unnamed.unlink(missing_ok=True)
-    sync(bodies)
+        storage.delete(unnamed.name)
     return len(old) == len(left)
 
 
-def _held(file: Path, hashes: Collection[str]) -> bool:
+def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     """Of a file that the table doesn't name. What can't be read was left half written, or is just being written."""
     try:
-        return _holds(file, hashes)
+        return _holds(files, name, hashes)
     except (OSError, pa.ArrowException):
         return False
 
 
-def _holds(file: Path, hashes: Collection[str]) -> bool:
+def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     wanted = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
-    return bool(ds.dataset(file, format="parquet").count_rows(filter=wanted))
+    return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=wanted))
 
 
-def _without(bodies: Path, file: DataFile, hashes: Collection[str]) -> list[Path]:
+def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
     """A staged file with the other bodies of one; none where there is no other."""
-    staged = bodies / STAGING / file.name
-    staged.parent.mkdir(exist_ok=True)
+    staged = folder / name
     rows = 0
     with pq.ParquetWriter(staged, BODIES_SCHEMA, compression="zstd", store_schema=False) as writer:
-        for batch in _batches(bodies / file.name):
+        for batch in _batches(files, name):
             others = batch.filter(pc.invert(pc.is_in(batch["body_sha256"], pa.array(sorted(hashes), pa.string()))))
             writer.write_table(others)
             rows += others.num_rows
     return [staged] if rows else []
 
 
-def _batches(file: Path) -> Iterator[pa.Table]:
-    with pq.ParquetFile(file) as parquet:
+def _batches(files: FileSystem, name: str) -> Iterator[pa.Table]:
+    with files.open_input_file(name) as file, pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
             yield pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
 
 
-def _check_closed(journal: Path, event_key: str, hashes: Collection[str]) -> None:
+def _check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> None:
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
     """
@@ -170,5 +170,5 @@ def _check_closed(journal: Path, event_key: str, hashes: Collection[str]) -> Non
             raise EventOpen(event_key, item_seq, row.decision.value)
 
 
-def _rows(journal: Path, wanted: pc.Expression) -> list[JournalRow]:
+def _rows(journal: Place, wanted: pc.Expression) -> list[JournalRow]:
     return from_arrow(DeltaTable(str(journal)).to_pyarrow_dataset().to_table(filter=wanted).sort_by("seq"))

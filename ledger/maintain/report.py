@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from core.clock import to_rfc3339
+from journal.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TableReport:
 
     stream: str
     table: str
-    path: Path
+    path: Place
     files_before: int
     files_after: int
     bytes_before: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -13,7 +14,7 @@ from core.clock import to_micros
 from core.decision import Decision
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from ledger.maintain.compact import Rewritten, clear, read, rewrite
+from ledger.maintain.compact import Rewritten, read, rewrite, staging
 from ledger.maintain.plan import FILES_MAX
 from ledger.maintain.session import Session
 from ledger.maintain.tables import SORTED_BY, StreamTables
@@ -66,16 +67,16 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
     try:
         for group in _groups(expired.files, bytes_max):
             some = [one for one in group if expired.kept_of.get(one.name)]
-            kept = _kept(session, expired.bodies, some, needed)
-            rewriter.replace(group, kept.files, now_ms(), drops_rows=True)
+            with staging(expired.bodies.path) as folder:
+                kept = _kept(session, expired.bodies, some, needed, folder)
+                rewriter.replace(group, kept.files, now_ms(), drops_rows=True)
             dropped += sum(one.rows for one in group) - kept.rows
     finally:
-        clear(expired.bodies.path)
         needed.unpersist()
     return dropped
 
 
-def _kept(session: Session, bodies: Snapshot, files: Sequence[DataFile], needed: DataFrame) -> Rewritten:
+def _kept(session: Session, bodies: Snapshot, files: Sequence[DataFile], needed: DataFrame, folder: Path) -> Rewritten:
     if not files:
         return Rewritten([], 0)
     return rewrite(
@@ -83,6 +84,7 @@ def _kept(session: Session, bodies: Snapshot, files: Sequence[DataFile], needed:
         bodies,
         files,
         SORTED_BY["bodies"],
+        folder,
         lambda rows: rows.join(needed, "body_sha256", "left_semi"),
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from deltalake import DeltaTable
 
 from core.routing import JOURNAL_TOPIC
+from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 
@@ -33,7 +33,7 @@ class LakeTable:
 
     stream: str
     kind: Kind
-    path: Path
+    path: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class StreamTables:
     """
 
     stream: str
-    journal: Path
-    bodies: Path
-    postings: Path | None = None
-    readers: tuple[Path, ...] = ()
-    redactions: Path | None = None
+    journal: Place
+    bodies: Place
+    postings: Place | None = None
+    readers: tuple[Place, ...] = ()
+    redactions: Place | None = None
 
     def tables(self) -> Iterator[LakeTable]:
         """Those that are there."""
-        named: tuple[tuple[Kind, Path | None], ...] = (
+        named: tuple[tuple[Kind, Place | None], ...] = (
             ("journal", self.journal),
             ("bodies", self.bodies),
             ("postings", self.postings),
@@ -77,7 +77,7 @@ def behind_since(stream: StreamTables) -> datetime | None:
     return reader.rows_of([following])[0].decided_at
 
 
-def _until(journal: Path, read: str) -> int | None:
+def _until(journal: Place, read: str) -> int | None:
     """The first seq that the slowest receiver of a reading stream hasn't got."""
     if not DeltaTable.is_deltatable(str(journal)):
         return None

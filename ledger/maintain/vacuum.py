@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from core.clock import from_micros
+from journal.place import Place
+from journal.storage import StoredFile
+from journal.stores import open_storage
 from ledger.maintain.session import Session
 
 BEHIND_MAX = timedelta(days=7)
@@ -41,14 +41,15 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
     return since
 
 
-def unused(path: Path, since: datetime | None = None) -> Files:
+def unused(path: Place, since: datetime | None = None) -> Files:
     """Files in a table's folder that its latest version doesn't name; only those written before ``since``."""
     names = set(DeltaTable(str(path)).get_add_actions()["path"].to_pylist())
-    sizes = [size for name, size, at in _on_disk(path) if name not in names and (since is None or at < since)]
+    there = (one for one in data_files(path) if one.name not in names)
+    sizes = [one.size for one in there if since is None or one.at < since]
     return Files(len(sizes), sum(sizes))
 
 
-def vacuum(session: Session, path: Path, now: datetime, since: datetime) -> Files:
+def vacuum(session: Session, path: Place, now: datetime, since: datetime) -> Files:
     """What was taken off the disk: files that no version names and that were written before ``since``, and files that
     were replaced before it.
     """
@@ -60,14 +61,12 @@ def vacuum(session: Session, path: Path, now: datetime, since: datetime) -> File
     return before - unused(path)
 
 
-def _vacuum(session: SparkSession, path: Path, hours: int) -> None:
+def _vacuum(session: SparkSession, path: Place, hours: int) -> None:
     session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS").collect()
 
 
-def _on_disk(path: Path) -> Iterator[tuple[str, int, datetime]]:
-    """Name, size and age of a table's data files."""
-    with os.scandir(path) as found:
-        for one in found:
-            if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):
-                told = one.stat()
-                yield one.name, told.st_size, from_micros(told.st_mtime_ns // 1_000)
+def data_files(path: Place) -> Iterator[StoredFile]:
+    """A table's data files, whether it names them or not."""
+    for one in open_storage(path).files():
+        if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):
+            yield one

@@ -18,8 +18,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from journal.append import LOG, AppTransaction
+from journal.append import AppTransaction
 from journal.demands import demands_of
+from journal.entries import LOG
 from journal.files import put_new, sync
 from journal.rewrite import file_statistics
 

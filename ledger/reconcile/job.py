@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
+from journal.place import LakeUrl, Place
 from journal.reader import JournalReader
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
@@ -61,8 +62,8 @@ class Period:
 class Books:
     """Where the ledger is, and where what was found is kept."""
 
-    journal: Path
-    postings: Path
+    journal: Place
+    postings: Place
     found: Reconciliations
 
 
@@ -178,6 +179,9 @@ def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, _Pinned
 
 def _pin(books: Books) -> _Pinned:
     """The postings first, so that the journal has whatever they reflect."""
+    if isinstance(books.journal, LakeUrl):
+        # Spark writes what was found, and on a store its commits may replace one another (docs/storage.md).
+        raise ReconcileImpossible(f"the lake is {books.journal}; a report is compared where the lake is on a disk")
     if not DeltaTable.is_deltatable(str(books.journal)):
         raise ReconcileImpossible(f"there is no journal at {books.journal}: nothing has been decided yet")
     there = DeltaTable.is_deltatable(str(books.postings))
@@ -196,7 +200,7 @@ def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned)
         _table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
 
 
-def _table(session: SparkSession, path: Path, version: int) -> DataFrame:
+def _table(session: SparkSession, path: Place, version: int) -> DataFrame:
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
 

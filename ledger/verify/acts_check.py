@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -14,6 +13,7 @@ from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ChainWalk
 from journal.anchors import Anchor, AnchorInvalid
+from journal.place import Place
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 
@@ -32,7 +32,7 @@ class ActsChainWhole:
         return Finding(self.name, self.sentence, found, {"acts": walk.number, "anchored": anchored})
 
 
-def _rows(path: Path | None) -> Iterator[dict[str, Any]]:
+def _rows(path: Place | None) -> Iterator[dict[str, Any]]:
     if path is None or not DeltaTable.is_deltatable(str(path)):
         return
     for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by("number").to_batches():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
+from journal.place import Place
 from ledger.redactions import ORDERED, Redactions
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
@@ -20,8 +20,8 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 class BodiesWhole:
     """``bodies_days``: how long they are kept (`ledger.bodies_days`); 0: for ever."""
 
-    bodies: Path
-    redactions: Path
+    bodies: Place
+    redactions: Place
     bodies_days: int
     name: str = "bodies_whole"
     sentence: str = "Every body that is kept is what its hash says; one that is missing was redacted, or had its time."

@@ -20,6 +20,7 @@ from journal.anchors import AnchorKeys
 from journal.chain import GENESIS
 from journal.index import Entries, KnownEvent
 from journal.open_item import CONFLICT_CLASS, OpenItem
+from journal.place import Place
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
@@ -99,7 +100,7 @@ class Evidence:
     refund_awaits_s_max: float
     tables: Tables
     base: Base
-    acts: Path | None = None
+    acts: Place | None = None
     told: Told = lambda done, of: None
     salt: bytes = field(default_factory=lambda: os.urandom(SALT_BYTES))
     """Of the digests by which keys are compared."""

@@ -18,6 +18,7 @@ from core.routing import dlq_topic, mode_of, stream_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.index import Index
+from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 from ledger.settings import VerifySettings
@@ -114,21 +115,22 @@ class Lake:
     """Where one stream's journal and what is derived from it are."""
 
     stream: str
-    journal: Path
-    bodies: Path
-    postings: Path
+    journal: Place
+    bodies: Place
+    postings: Place
     index: Path
-    receipts: Path
+    receipts: Place
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
-    redactions: Path | None = None
+    redactions: Place | None = None
     """Where it is written down who had bodies removed; None: beside the bodies."""
-    acts: Path | None = None
+    acts: Place | None = None
     """The record of what people did; of all streams."""
 
     @classmethod
-    def under(cls, data_dir: Path, stream: str = "ledger") -> Lake:
-        lake, mode = data_dir / "lake", mode_of(stream)
+    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
+        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
+        lake, mode = lake or data_dir / "lake", mode_of(stream)
         bodies, postings, receipts = (lake / stream_of(table, mode) for table in ("bodies", "postings", "receipts"))
         return cls(
             stream,
@@ -152,11 +154,13 @@ def run(
     dead_letters: str = "",
     options: Options | None = None,
     watch: Watch | None = None,
+    lake: Place | None = None,
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :param watch: is told how far it is
+    :param lake: where the tables are; None: in the data folder
     :raises VerifyImpossible: there is no journal
     :raises SettingError: there are no keys of its anchors
     :raises KafkaUnreachable: Kafka doesn't answer
@@ -164,12 +168,12 @@ def run(
     settings = settings or VerifySettings()
     clock = clock or SystemClock()
     started = clock.monotonic()
-    lake = replace(Lake.under(data_dir, stream), dead_letters=dead_letters)
-    rows, anchor_keys = _last_seq(lake), AnchorKeys.read(anchor_key_file)
+    places = replace(Lake.under(data_dir, stream, lake), dead_letters=dead_letters)
+    rows, anchor_keys = _last_seq(places), AnchorKeys.read(anchor_key_file)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
         kafka, options = RealKafka(bootstrap), options or Options()
-        report = verify(session, lake, kafka, anchor_keys, settings, clock, options=options, watch=watch)
+        report = verify(session, places, kafka, anchor_keys, settings, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
     finally:
         session.stop()
@@ -302,7 +306,7 @@ def _gather(
     )
 
 
-def _rows(session: SparkSession, path: Path, version: int) -> DataFrame:
+def _rows(session: SparkSession, path: Place, version: int) -> DataFrame:
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
 

@@ -51,7 +51,7 @@ def measure_dlq(folder: Path, console: Console, items: int | None = None) -> dic
     shutil.rmtree(places.root, ignore_errors=True)
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(f"{count:,} dead items", total=count)
-        make_dead_items(places.journal, STREAM, count, lambda rows: progress.advance(task, rows))
+        make_dead_items(Path(places.journal), STREAM, count, lambda rows: progress.advance(task, rows))
     board = Board(
         places.board, places.journal, places.bodies, ManualClock(FIRST_AT + timedelta(hours=count / PER_HOUR + 1))
     )

@@ -123,7 +123,7 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
             said = _status(layout)
             forecast = forecast or said.get("catch_up", {}).get("forecast")
             seq = said.get("seq", 0)
-    commits = commit_times(layout.ledger().journal)
+    commits = commit_times(Path(layout.ledger().journal))
     if JournalReader(str(layout.ledger().journal)).last_seq != backlog:
         raise RuntimeError(f"the journal doesn't hold one row for each of {backlog} events")
     (first_seq, first_at), (last_seq, last_at) = commits[0], commits[-1]

@@ -89,7 +89,7 @@ def measure_maintenance(folder: Path, console: Console) -> dict[str, float]:
     """A journal of many small commits is read, maintained beside a writer that goes on, and read again."""
     journal = Layout(folder).ledger().journal
     create_table(str(journal), STREAM)
-    batches = Batches(journal)
+    batches = Batches(Path(journal))
     batches.fill(COMMITS_SHORT if is_short() else COMMITS, lambda done: console.print(f"{done:,} commits"))
     figures = {f"maintenance.{name}_before": value for name, value in _readers(batches, console).items()}
     stop = threading.Event()

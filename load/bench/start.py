@@ -76,7 +76,9 @@ def made_history(root: Path, rows: int, console: Console) -> Layout:
         places = layout.ledger()
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task(f"a journal of {rows:,} rows", total=rows)
-            make_history(places.journal, places.postings, STREAM, rows, lambda count: progress.advance(task, count))
+            make_history(
+                Path(places.journal), Path(places.postings), STREAM, rows, lambda count: progress.advance(task, count)
+            )
         BodyStore(str(places.bodies))
         done.touch()
     return layout

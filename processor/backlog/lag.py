@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from core.routing import is_sparse
 from journal.marks import Marks
+from journal.place import Place
 from journal.reader import JournalReader
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class KafkaEnds:
 class JournalEnds:
     """Another stream's journal: its offsets are seqs, and each receiver has all of them before it."""
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Place) -> None:
         self._journal = journal
 
     def __call__(self, marks: Marks) -> Ends:

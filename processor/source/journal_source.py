@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.routing import is_sparse
 from journal.marks import Marks
+from journal.place import Place
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from processor.source.feed import RECORD_SCHEMA, FeedRecords
@@ -57,7 +57,7 @@ class FirstNamed:
     def __init__(self) -> None:
         self._following: dict[str, int] = {}
 
-    def named(self, topics: Sequence[str], journal: Path) -> None:
+    def named(self, topics: Sequence[str], journal: Place) -> None:
         """Receivers, by their topics, that are named now."""
         if new := [topic for topic in topics if topic not in self._following]:
             following = last_seq(DeltaTable(str(journal))) + 1 if has_journal(journal) else 1
@@ -81,7 +81,7 @@ class JournalSource:
     def __init__(
         self,
         session: SparkSession,
-        journal: Path,
+        journal: Place,
         records: FeedRecords,
         control: KafkaSource,
         rows_per_batch_max: int,
@@ -153,6 +153,6 @@ class JournalSource:
         return min(marks[topic][0] for topic in self._records.topics)
 
 
-def has_journal(journal: Path) -> bool:
+def has_journal(journal: Place) -> bool:
     """Whether the source stream has begun its journal."""
     return DeltaTable.is_deltatable(str(journal))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol
 
 from deltalake import DeltaTable
@@ -108,16 +107,16 @@ class MemoryWriter:
 class DeltaJournal:
     """The real one."""
 
-    path: Path
+    path: str
 
     def writer(self) -> Writer:
-        return JournalWriter.create_or_open(str(self.path), "ledger")
+        return JournalWriter.create_or_open(self.path, "ledger")
 
     def rows(self) -> list[JournalRow]:
-        return [row for rows in JournalReader(str(self.path)).rows_after(0) for row in rows]
+        return [row for rows in JournalReader(self.path).rows_after(0) for row in rows]
 
     def state(self) -> JournalState:
-        return JournalReader(str(self.path)).state()
+        return JournalReader(self.path).state()
 
     def optimize(self) -> None:
-        DeltaTable(str(self.path)).optimize.compact()
+        DeltaTable(self.path).optimize.compact()

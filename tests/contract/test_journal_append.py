@@ -17,14 +17,18 @@ from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-import journal.append
+import journal.disk
 import journal.files
 from core.decision import Decision
 from journal.append import LOOK_HOLDS_S, Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.checkpoints import COMMITS
 from journal.demands import TableUnfit
+from journal.entries import last_checkpoint, numbers, place
+from journal.place import make_folder, place_of
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
+from journal.stores import open_storage
 from journal.table import CHECKS, create_table
+from tests.object_store.fixtures import EVERYWHERE, place_on
 from tests.unit.journal.rows import row
 
 SCHEMA = pa.schema(
@@ -39,14 +43,14 @@ AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return made(tmp_path / "table")
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return made(place_on(request, tmp_path))
 
 
-def made(folder: Path, **configuration: str) -> str:
-    folder.mkdir()
-    DeltaTable.create(str(folder), SCHEMA, configuration={"delta.appendOnly": "true"} | configuration)
-    return str(folder)
+def made(path: str) -> str:
+    make_folder(path)
+    DeltaTable.create(path, SCHEMA, configuration={"delta.appendOnly": "true"})
+    return path
 
 
 def rows(*numbers: int, **columns: list[Any]) -> pa.Table:
@@ -72,7 +76,7 @@ def test_rows_are_read_as_they_were_given(path: str) -> None:
 
 def test_a_commit_says_what_it_was_told_and_how_far_the_application_is(path: str) -> None:
     Appender.open(path).append(None, AppTransaction("app", 7), {"payhook.mark": "7"})
-    info, txn = map(json.loads, entry(path, 1).read_text("utf-8").splitlines())
+    info, txn = map(json.loads, open_storage(path).read(place(1)).splitlines())
     assert info["commitInfo"]["payhook.mark"] == "7"
     assert txn == {"txn": {"appId": "app", "version": 7}}
     assert DeltaTable(path).transaction_version("app") == 7
@@ -96,7 +100,7 @@ TIMES = st.none() | st.integers(-(10**15), 10**16).map(lambda micros: pa.scalar(
 def test_a_search_finds_every_row_whatever_files_say_of_themselves(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[Any, Any, Any]]]
 ) -> None:
-    path = made(tmp_path_factory.mktemp("search") / "table")
+    path = made(str(tmp_path_factory.mktemp("search") / "table"))
     appender = Appender.open(path)
     number = 0
     known: dict[int, tuple[Any, Any, Any]] = {}
@@ -199,8 +203,9 @@ def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
 # beside others
 
 
+@EVERYWHERE
 def test_of_appenders_that_race_each_commit_is_there_once(path: str) -> None:
-    count, each = 4, 25
+    count, each = 4, 25 if isinstance(place_of(path), Path) else 5
     together = threading.Barrier(count)
 
     def append(first: int) -> None:
@@ -215,6 +220,7 @@ def test_of_appenders_that_race_each_commit_is_there_once(path: str) -> None:
     assert read(path) == list(range(count * each))
 
 
+@EVERYWHERE
 def test_what_delta_commits_meanwhile_is_passed_over_and_appends_go_on(path: str) -> None:
     appender = Appender.open(path)
     for n in range(6):
@@ -225,6 +231,7 @@ def test_what_delta_commits_meanwhile_is_passed_over_and_appends_go_on(path: str
     assert read(path) == [0, 1, 2, 3, 4, 5, 101, 103, 105]
 
 
+@EVERYWHERE
 def test_a_change_of_the_table_ends_an_appender(path: str) -> None:
     appender = Appender.open(path)
     appender.append(rows(1))
@@ -233,9 +240,10 @@ def test_a_change_of_the_table_ends_an_appender(path: str) -> None:
         with pytest.raises(Overtaken, match="metadata"):
             appender.append(rows(11))
     assert read(path) == [1]
-    assert len(list(Path(path).glob("*.parquet"))) == 1, "the refused file is gone again"
+    assert len(list(open_storage(path).files())) == 1, "the refused file is gone again"
 
 
+@EVERYWHERE
 def test_the_same_application_elsewhere_ends_an_appender_another_one_does_not(path: str) -> None:
     one, other, third = (Appender.open(path) for _ in range(3))
     one.append(rows(1), AppTransaction("a", 1))
@@ -254,7 +262,7 @@ def test_a_commit_whose_success_was_not_told_is_known_again(path: str, monkeypat
         put_new(place, data)
 
     appender = Appender.open(path)
-    monkeypatch.setattr(journal.append, "put_new", twice)
+    monkeypatch.setattr(journal.disk, "put_new", twice)
     assert [appender.append(rows(n), AppTransaction("a", n)) for n in (1, 2)] == [1, 2]
     assert read(path) == [1, 2]
 
@@ -266,6 +274,7 @@ def test_a_torn_entry_of_somebody_else_is_not_passed_over(path: str) -> None:
         appender.append(rows(1))
 
 
+@EVERYWHERE
 def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
     """An append to a place before the last checkpoint would be there and be seen by nobody."""
     stale, live = Appender.open(path), Appender.open(path)
@@ -273,10 +282,10 @@ def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
         live.append(rows(n))
     DeltaTable(path).create_checkpoint()
     for version in range(3):
-        entry(path, version).unlink()
+        open_storage(path).delete(place(version))
     with pytest.raises(AppendUnknown, match="commit 1"):
         stale.append(rows(9))
-    assert not entry(path, 1).exists()
+    assert numbers(open_storage(path)) == [3]
     live.append(rows(3))
     assert read(path) == [0, 1, 2, 3]
 
@@ -313,10 +322,9 @@ def test_checkpoints_are_made_beside_and_readers_begin_with_them(path: str) -> N
     for n in range(COMMITS + 5):
         appender.append(rows(n), AppTransaction("a", n))
     appender.checkpoints.wait(30)
-    told = json.loads(Path(path, "_delta_log", "_last_checkpoint").read_text("utf-8"))
-    assert COMMITS <= told["version"] <= COMMITS + 5
+    assert COMMITS <= last_checkpoint(open_storage(path)) <= COMMITS + 5
     for version in range(COMMITS):
-        entry(path, version).unlink()
+        open_storage(path).delete(place(version))
     assert read(path) == list(range(COMMITS + 5))
     appender.append(rows(1_000), AppTransaction("a", 1_000))
     assert DeltaTable(path).transaction_version("a") == 1_000

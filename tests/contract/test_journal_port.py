@@ -10,12 +10,16 @@ import pytest
 from journal.chain import GENESIS, commit_digest, extend
 from journal.errors import BatchInvalid, Fenced
 from tests.contract.journals import DeltaJournal, Journal, MemoryJournal, Writer
+from tests.object_store.fixtures import place_on
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row
 
 
-@pytest.fixture(params=["memory", "delta"])
+@pytest.fixture(params=["memory", "disk"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Journal:
-    return MemoryJournal() if request.param == "memory" else DeltaJournal(tmp_path / "journal")
+    return MemoryJournal() if request.param == "memory" else DeltaJournal(place_on(request, tmp_path))
+
+
+EVERYWHERE = pytest.mark.parametrize("journal", ["memory", "disk", "object store"], indirect=True)
 
 
 def begun(journal: Journal) -> Writer:
@@ -28,6 +32,7 @@ def seqs(journal: Journal) -> list[int]:
     return [one.seq for one in journal.rows()]
 
 
+@EVERYWHERE
 def test_rows_come_back_as_they_were_committed_with_epoch_batch_and_hash(journal: Journal) -> None:
     writer = begun(journal)
     first, second, third = row(1, reason="größer\n"), row(2), row(3)
@@ -83,6 +88,7 @@ def test_a_note_is_carried_forward_until_another_of_its_name_replaces_it(journal
     assert state.notes == {"breakers": "{}", "pace": "[1]"} == journal.state().notes
 
 
+@EVERYWHERE
 def test_a_writer_is_refused_after_a_later_epoch_and_on_every_further_try(journal: Journal) -> None:
     stale = begun(journal)
     stale.commit([row(1)], marks(1), 0)
@@ -125,6 +131,7 @@ def test_maintenance_between_two_commits_changes_nothing_for_the_writer(journal:
     assert seqs(journal) == [1, 2, 3]
 
 
+@EVERYWHERE
 def test_maintenance_does_not_hide_a_later_epoch(journal: Journal) -> None:
     stale = begun(journal)
     stale.commit([row(1)], marks(1), 0)

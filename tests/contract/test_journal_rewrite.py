@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+import journal.disk
 import journal.files
 import journal.rewrite
 from journal.append import LOOK_HOLDS_S
 from journal.bodies import BodyStore
 from journal.demands import TableUnfit
+from journal.disk import DiskStorage
 from journal.errors import Fenced
 from journal.reader import JournalReader
 from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, file_statistics, snapshot
@@ -221,11 +223,28 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
         put_new(place, data)
         raise end
 
-    monkeypatch.setattr(journal.rewrite, "put_new", put_and_end)
-    with pytest.raises(end):
-        rewrite(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal.disk, "put_new", put_and_end)
+        with pytest.raises(end):
+            rewrite(path)
     commit(writer, 2)
     assert seqs(path) == [1, 2]
+
+
+def test_a_rewrite_whose_success_was_not_told_keeps_its_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own entry must not look like somebody else's, who removed the files: it names the new ones."""
+    commit(begun(path), 1)
+    put_new = journal.files.put_new
+
+    def twice(place: Path, data: bytes) -> None:
+        put_new(place, data)
+        put_new(place, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal.disk, "put_new", twice)
+        rewrite(path)
+    assert seqs(path) == [1]
+    assert len(entries(path)) == snapshot(path).version + 1
 
 
 def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
@@ -245,14 +264,15 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
     writer = begun(path)
     commit(writer, 1)
     before = snapshot(path, "seq")
-    put_new, seq = journal.files.put_new, iter(range(2, 100))
+    put_new, seq = DiskStorage.put_new, iter(range(2, 100))
 
-    def beaten(place: Path, data: bytes) -> None:
-        commit(writer, next(seq))
-        put_new(place, data)
+    class Beaten(DiskStorage):
+        def put_new(self, name: str, data: bytes) -> None:
+            commit(writer, next(seq))
+            put_new(self, name, data)
 
     monkeypatch.setattr(journal.rewrite, "TRIES_MAX", 5)
-    monkeypatch.setattr(journal.rewrite, "put_new", beaten)
+    monkeypatch.setattr(journal.rewrite, "open_storage", Beaten)
     with pytest.raises(RewriteRefused, match="5 times"):
         rewrite(path, before)
     assert seqs(path) == [1, 2, 3, 4, 5, 6]

@@ -102,7 +102,7 @@ def test_nothing_outside_of_tests_imports_tests() -> None:
 def test_test_only_packages_stay_in_tests() -> None:
     """The official SDKs and fakes are oracles, not dependencies."""
     oracles = {"stripe", "Adyen", "standardwebhooks", "braintree", "paddle_billing", "razorpay", "square"}
-    only_tests = oracles | {"fakeredis", "hypothesis", "pytest", "schemathesis"}
+    only_tests = oracles | {"boto3", "fakeredis", "hypothesis", "moto", "pytest", "schemathesis"}
     offending = [
         f"{path.relative_to(CHECKOUT)}:{line} imports {name}"
         for package in MAY_IMPORT

@@ -56,9 +56,13 @@ def there(lake: Lake) -> set[int]:
 
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
-    known = partial(fates, lake.tables.bodies, lake.tables.journal.parent / "redactions")
+    known = partial(fates, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
     board = Board(
-        lake.tables.journal.parent / "board", lake.tables.journal, lake.tables.bodies, ManualClock(NOW), fates=known
+        Path(lake.tables.journal).parent / "board",
+        lake.tables.journal,
+        lake.tables.bodies,
+        ManualClock(NOW),
+        fates=known,
     )
     return board.item(item_seq)
 
@@ -139,10 +143,10 @@ def test_the_writer_appends_all_the_while(spark: SparkSession, lake: Lake) -> No
 def test_dropped_bodies_leave_the_disk_with_the_next_vacuum(spark: SparkSession, lake: Lake) -> None:
     written(lake, OLD, 3)
     run(spark, lake, NOW - timedelta(hours=30))
-    for file in lake.tables.bodies.glob("*.parquet"):
+    for file in Path(lake.tables.bodies).glob("*.parquet"):
         os.utime(file, (OLD.timestamp(), OLD.timestamp()))
     assert run(spark, lake).freed_files == 3
-    assert not list(lake.tables.bodies.glob("*.parquet"))
+    assert not list(Path(lake.tables.bodies).glob("*.parquet"))
 
 
 # what asks for a body afterwards

@@ -26,7 +26,7 @@ from journal.reader import JournalReader
 from journal.rewrite import snapshot
 from journal.writer import JournalWriter
 from ledger.maintain import StreamTables, maintain
-from ledger.maintain.compact import STAGING, RowsDiffer, rewrite
+from ledger.maintain.compact import STAGING, RowsDiffer, rewrite, staging
 from ledger.maintain.job import log_length
 from ledger.maintain.vacuum import unused
 from ledger.queries import balances, event_story
@@ -162,7 +162,7 @@ def test_a_state_that_only_commits_tell_outlasts_maintenance_and_a_cleaned_log(s
     lake.commits(10)
     state = JournalReader(str(lake.tables.journal)).state()
     maintain([lake.tables], job(spark))
-    log = lake.tables.journal / "_delta_log"
+    log = Path(lake.tables.journal) / "_delta_log"
     for entry in log.glob("0*.json"):
         os.utime(entry, (0, 0))
     DeltaTable(str(lake.tables.journal)).cleanup_metadata()
@@ -211,7 +211,7 @@ def test_replaced_files_stay_for_readers_that_began_before_and_go_after_the_rete
     spark: SparkSession, lake: Lake
 ) -> None:
     lake.commits(10)
-    journal = lake.tables.journal
+    journal = Path(lake.tables.journal)
     pinned = JournalReader(str(journal))
     age(journal, 30)
     report = maintain([lake.tables], job(spark))
@@ -222,7 +222,7 @@ def test_replaced_files_stay_for_readers_that_began_before_and_go_after_the_rete
 
 def test_files_that_were_replaced_long_enough_ago_and_orphans_leave_the_disk(spark: SparkSession, lake: Lake) -> None:
     lake.commits(10)
-    journal = lake.tables.journal
+    journal = Path(lake.tables.journal)
     earlier = ManualClock(datetime.now(UTC) - timedelta(hours=25))
     maintain([lake.tables], job(spark, earlier))
     (journal / "part-00000-of-a-crash.parquet").write_bytes(b"torn")
@@ -239,7 +239,7 @@ def test_files_stay_for_a_reading_stream_that_is_behind(spark: SparkSession, lak
     lake.at = long_ago
     lake.commits(10)
     maintain([lake.tables], job(spark, ManualClock(long_ago + timedelta(hours=1))))
-    age(lake.tables.journal, 40)
+    age(Path(lake.tables.journal), 40)
     reading = reading_stream(tmp_path / "notify", taken=4)
     tables = StreamTables("ledger", lake.tables.journal, lake.tables.bodies, lake.tables.postings, (reading,))
     assert maintain([tables], job(spark)).tables[0].freed_files == 0
@@ -259,12 +259,12 @@ def reading_stream(path: Path, taken: int) -> Path:
 
 def test_what_is_wrong_with_one_table_costs_only_that_one(spark: SparkSession, lake: Lake) -> None:
     lake.commits(10)
-    next(iter(lake.tables.journal.glob("part-*.parquet"))).write_bytes(b"PAR1 torn")
+    next(iter(Path(lake.tables.journal).glob("part-*.parquet"))).write_bytes(b"PAR1 torn")
     report = maintain([lake.tables], job(spark))
     journal, bodies, postings = report.tables
     assert not report.ok and journal.problem is not None
     assert (bodies.problem, bodies.files_after, postings.problem, postings.files_after) == (None, 1, None, 1)
-    assert not list(lake.tables.journal.glob(STAGING))
+    assert not list(Path(lake.tables.journal).glob(STAGING))
 
 
 def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: SparkSession, lake: Lake) -> None:
@@ -273,9 +273,10 @@ def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: Spar
     lake.commit(count=5)
     before = snapshot(lake.tables.journal, "seq")
     *small, larger = sorted(before.files, key=lambda one: one.first or 0)
-    (before.path / small[0].name).write_bytes((before.path / larger.name).read_bytes())
-    with pytest.raises(RowsDiffer, match="by the log"):
-        rewrite(spark, before, small, ("seq",))
+    folder = Path(before.path)
+    (folder / small[0].name).write_bytes((folder / larger.name).read_bytes())
+    with pytest.raises(RowsDiffer, match="by the log"), staging(folder) as staged:
+        rewrite(spark, before, small, ("seq",), staged)
     assert maintain([lake.tables], job(spark)).tables[0].files_after == 9
 
 
@@ -305,12 +306,12 @@ def test_a_kill_leaves_every_table_whole_and_the_next_run_does_the_rest(
 
 def reached(moment: str, lake: Lake, version: int) -> bool:
     if moment == "between two commits":
-        return (lake.tables.journal / "_delta_log" / f"{version + 1:020}.json").exists()
-    return (lake.tables.journal / STAGING).exists()
+        return (Path(lake.tables.journal) / "_delta_log" / f"{version + 1:020}.json").exists()
+    return (Path(lake.tables.journal) / STAGING).exists()
 
 
 def test_what_a_killed_run_staged_is_removed_by_the_next_one_whatever_it_does(lake: Lake) -> None:
-    staged = lake.tables.journal / STAGING / "part-00000.parquet"
+    staged = Path(lake.tables.journal) / STAGING / "part-00000.parquet"
     lake.commit()
     staged.parent.mkdir()
     staged.write_bytes(b"half a file")

@@ -36,4 +36,4 @@ def journal(tmp_path: Path) -> Path:
         for seq in range(1, DEAD_ITEMS + 1)
     ]
     writer.commit(rows, {EVENTS: {0: DEAD_ITEMS}, CONTROL: {0: 0}}, 0)
-    return path
+    return Path(path)

@@ -19,6 +19,7 @@ from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
+from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
@@ -51,7 +52,10 @@ class Lake:
 
     @classmethod
     def under(cls, folder: Path) -> Lake:
-        lake = folder / "lake"
+        return cls.at_place(folder / "lake")
+
+    @classmethod
+    def at_place(cls, lake: Place) -> Lake:
         tables = StreamTables("ledger", lake / "journal" / "ledger", lake / "bodies", lake / "postings")
         writer = JournalWriter.create_or_open(str(tables.journal), "ledger")
         writer.begin_epoch(STARTS)

@@ -53,7 +53,7 @@ def acts(lake: Lake) -> Redactions:
 def settle(lake: Lake) -> None:
     """As minutes later: files are no more just being written."""
     at = time.time() - 3_600
-    for file in lake.tables.bodies.glob("*.parquet"):
+    for file in Path(lake.tables.bodies).glob("*.parquet"):
         os.utime(file, (at, at))
 
 
@@ -61,7 +61,9 @@ def held_on_disk(lake: Lake, offset: int) -> list[str]:
     """Every file in the folder, named by the table or not, that has the bytes."""
     wanted = f"body {offset}".encode()
     return [
-        file.name for file in lake.tables.bodies.glob("*.parquet") if wanted in pq.read_table(file)["body"].to_pylist()
+        file.name
+        for file in Path(lake.tables.bodies).glob("*.parquet")
+        if wanted in pq.read_table(file)["body"].to_pylist()
     ]
 
 
@@ -118,7 +120,7 @@ def test_an_event_that_nobody_knows_is_refused(lake: Lake) -> None:
 
 def test_what_was_written_down_and_not_done_is_done_by_the_next_maintenance(spark: SparkSession, lake: Lake) -> None:
     """The process died, or the disk failed, between the two."""
-    bodies = lake.tables.bodies
+    bodies = Path(lake.tables.bodies)
     away = bodies.with_name("away")
     (bodies / "_delta_log").rename(away)
     (bodies / "_delta_log").mkdir()

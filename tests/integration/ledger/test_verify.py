@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -392,7 +393,7 @@ def test_a_dead_letter_that_retention_took_is_no_offence(report: Verify, world: 
 
 def test_a_check_that_cannot_be_run_is_not_passed(report: Verify, world: World) -> None:
     """A file is gone: what rests on it may not come out as held."""
-    next(world.lake.postings.glob("*.parquet")).unlink()
+    next(Path(world.lake.postings).glob("*.parquet")).unlink()
     assert "could not be run" in problems(only(report(), "postings_equal_journal"))
 
 

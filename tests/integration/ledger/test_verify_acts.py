@@ -38,7 +38,7 @@ def acts(world: World) -> Path:
         done = record.record(Act(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=what))
         if number == 4:
             anchor(world, done.number, done.chain)
-    return world.lake.acts
+    return Path(world.lake.acts)
 
 
 @pytest.fixture

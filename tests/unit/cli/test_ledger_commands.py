@@ -265,7 +265,7 @@ def test_the_test_ledger_is_another_one(words: list[str], said: str, ledger: Sma
 def test_a_damaged_ledger_is_one_sentence_and_exit_1(words: list[str], ledger: SmallLedger) -> None:
     layout = Layout(ledger.data).ledger()
     for table in (layout.journal, layout.postings):
-        for file in table.glob("*.parquet"):
+        for file in Path(table).glob("*.parquet"):
             file.write_bytes(b"no Parquet")
     said = payhook(ledger, *words)
     assert said.exit_code == 1

@@ -71,7 +71,7 @@ def test_a_second_one_says_that_the_first_is_at_it(folder: Path) -> None:
 
 def test_a_table_that_cannot_be_maintained_is_named_and_the_exit_is_1(folder: Path) -> None:
     checkpoint = Layout(folder).ledger().journal / "_delta_log" / f"{0:020}.json"
-    checkpoint.write_text("torn", "utf-8")
+    Path(checkpoint).write_text("torn", "utf-8")
     answer = payhook(folder, "ledger", "maintain")
     assert answer.exit_code == 1
     assert "ledger, journal: " in answer.output and "not all was done" in answer.output

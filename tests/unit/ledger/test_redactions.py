@@ -57,7 +57,7 @@ def test_a_row_that_was_put_in_by_hand_is_found(redactions: Redactions, change: 
     rows = DeltaTable(str(redactions.path)).to_pyarrow_dataset().to_table().sort_by("number").to_pylist()
     table = DeltaTable(str(redactions.path)).to_pyarrow_dataset().to_table()
     forged = table.schema.empty_table().from_pylist([rows[0], {**rows[1], **change}], schema=table.schema)
-    other = Redactions(redactions.path.with_name("forged"))
+    other = Redactions(Path(redactions.path).with_name("forged"))
     write_deltalake(str(other.path), forged)
     with pytest.raises(RedactionsBroken):
         other.all()

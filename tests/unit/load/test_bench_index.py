@@ -15,7 +15,7 @@ ROWS = 1_000
 
 def test_a_made_history_is_whole_to_the_processor_that_starts_on_it(tmp_path: Path):
     places = Layout(tmp_path).ledger()
-    make_history(places.journal, places.postings, STREAM, ROWS)
+    make_history(Path(places.journal), Path(places.postings), STREAM, ROWS)
     state = JournalWriter.create_or_open(str(places.journal), STREAM).begin_epoch({})
     check_whole(str(places.journal), JournalReader(str(places.journal), state.version), state, 0)
     assert state.next_seq == ROWS + 1
@@ -23,7 +23,7 @@ def test_a_made_history_is_whole_to_the_processor_that_starts_on_it(tmp_path: Pa
 
 def test_new_events_are_applied_and_those_of_the_history_are_duplicates(tmp_path: Path):
     places = Layout(tmp_path).ledger()
-    make_history(places.journal, None, STREAM, ROWS)
+    make_history(Path(places.journal), None, STREAM, ROWS)
     engine = _Engine(places)
     assert engine.batch_s(0.0, ROWS) > 0
     assert engine.batch_s(0.1, ROWS) > 0

@@ -7,6 +7,7 @@ import html
 import io
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_an_export_of_what_is_not_there_says_so(own_desk: Desk) -> None:
 
 
 def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_desk: Desk) -> None:
-    for file in own_desk.letters.layout.postings.glob("*.parquet"):
+    for file in Path(own_desk.letters.layout.postings).glob("*.parquet"):
         file.unlink()
     answer = own_desk.browser("fay").get("/ledger")
     assert answer.status_code == 503 and "payhook verify" in answer.text

@@ -207,7 +207,7 @@ def test_reading_a_story_makes_no_store_of_bodies(items: DeadItems) -> None:
     items.dead()
     items.commit()
     items.followed().item(1)
-    assert not items.layout.bodies.exists()
+    assert not Path(items.layout.bodies).exists()
 
 
 @pytest.mark.parametrize(

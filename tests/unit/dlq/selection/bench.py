@@ -113,7 +113,7 @@ class SelectionBench:
         self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
         self._written = 0
         self.finder = FactFinder(places.board, places.journal, places.bodies)
-        self.bodies = Bodies(places.bodies, self.engine)
+        self.bodies = Bodies(Path(places.bodies), self.engine)
         self.kafka = EngineKafka(self.engine)
         self.load = Told()
         self.board = Board(places.board, places.journal, places.bodies, self.engine.clock)

@@ -1,0 +1,51 @@
+"""Tables on a disk of this machine, or on a mount that has hard links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from core.clock import from_micros
+from journal.files import put_file, put_new, sync
+from journal.storage import StoredFile
+
+
+class DiskStorage:
+    """A table's folder. A file is put where none is by a link to a whole one: it fails if the name is taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put_new(self, name: str, data: bytes) -> None:
+        put_new(self._folder / name, data)
+
+    def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
+        put_file(self._folder / name, data)
+
+    def adopt(self, staged: Path, name: str) -> None:
+        """``staged`` is on the same disk."""
+        sync(staged)
+        staged.rename(self._folder / name)
+        sync(self._folder)
+
+    def read(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        file = self._folder / name
+        file.unlink(missing_ok=True)
+        sync(file.parent)
+
+    def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
+        try:
+            found = os.scandir(self._folder / folder)
+        except FileNotFoundError:
+            return
+        with found:
+            for one in found:
+                if one.name > after and one.is_file():
+                    told = one.stat()
+                    yield StoredFile(one.name, told.st_size, from_micros(told.st_mtime_ns // 1_000))

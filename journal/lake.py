@@ -1,0 +1,46 @@
+"""Opens Delta tables for those who write them: a store that doesn't answer is said in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from journal.place import is_url, make_folder
+
+STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
+"""delta-rs itself tries ten times within three minutes. A stream that can't reach its store says so at once, pauses,
+and tries again by itself; a person who waits for an answer would rather have it."""
+
+
+def options(path: str) -> dict[str, str] | None:
+    """How delta-rs asks the store of a table; the store's address and keys are the process's own variables."""
+    return STORE_OPTIONS if is_url(path) else None
+
+
+def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> DeltaTable:
+    """Makes a table where none is.
+
+    :raises DeltaError, OSError: somebody else made one first, or it can't be made
+    """
+    make_folder(path)
+    return DeltaTable.create(
+        path, schema, mode="error", name=name, configuration=configuration, storage_options=options(path)
+    )
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable:
+    """A table at ``version``, the latest unless told.
+
+    :raises DeltaError, OSError: none can be read there
+    """
+    return DeltaTable(path, version=version, storage_options=options(path))
+
+
+def has_table(path: str) -> bool:
+    """Whether a table is there.
+
+    :raises OSError: the place can't be reached
+    """
+    return DeltaTable.is_deltatable(path, options(path))

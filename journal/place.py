@@ -1,0 +1,55 @@
+"""Where a table is: a folder on this machine, or a URL on an object store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+OBJECT_SCHEMES = ("s3://", "s3a://")
+"""Stores whose put can be made to fail where something is: what commits rest on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LakeUrl:
+    """A place on an object store: written as a `Path` is, with ``/``, ``name``, ``str`` and ``os.fspath``. Nothing that
+    looks at a disk is here, so that nobody looks for it there.
+    """
+
+    url: str
+
+    def __truediv__(self, name: str) -> LakeUrl:
+        return LakeUrl(f"{self.url.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __fspath__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    @property
+    def parent(self) -> LakeUrl:
+        return LakeUrl(self.url.rstrip("/").rpartition("/")[0])
+
+
+Place: TypeAlias = Path | LakeUrl
+
+
+def place_of(text: str) -> Place:
+    """The place that a text names."""
+    return LakeUrl(text) if is_url(text) else Path(text)
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names a place on an object store."""
+    return text.startswith(OBJECT_SCHEMES)
+
+
+def make_folder(path: str) -> None:
+    """Makes the folder of a table; an object store has none."""
+    if not is_url(path):
+        Path(path).mkdir(parents=True, exist_ok=True)

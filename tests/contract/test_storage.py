@@ -1,0 +1,167 @@
+"""What tables ask of the place where their files are: on a disk, and on a real S3-compatible server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from journal.disk import DiskStorage
+from journal.objects import ObjectStorage
+from journal.place import LakeUrl, make_folder, place_of
+from journal.storage import Storage, StoreFailed
+from journal.stores import file_system, open_storage
+from tests.object_store import ObjectStore, Relay
+from tests.object_store.fixtures import reach
+
+RACERS, ROUNDS = 4, 25
+
+
+@pytest.fixture
+def storage(place: str) -> Storage:
+    make_folder(f"{place}/_delta_log")
+    return open_storage(place)
+
+
+def test_a_place_has_the_storage_of_its_kind(storage: Storage, place: str) -> None:
+    assert isinstance(storage, ObjectStorage if isinstance(place_of(place), LakeUrl) else DiskStorage)
+
+
+def test_what_is_put_is_read_again(storage: Storage) -> None:
+    storage.put_new("_delta_log/1.json", b"entry")
+    storage.put_file("part.parquet", pa.py_buffer(b"rows"))
+    assert (storage.read("_delta_log/1.json"), storage.read("part.parquet")) == (b"entry", b"rows")
+    with pytest.raises(FileNotFoundError):
+        storage.read("_delta_log/2.json")
+
+
+def test_where_a_file_is_no_other_is_put(storage: Storage) -> None:
+    storage.put_new("_delta_log/1.json", b"first")
+    for _ in range(2):
+        with pytest.raises(FileExistsError):
+            storage.put_new("_delta_log/1.json", b"second")
+    assert storage.read("_delta_log/1.json") == b"first"
+
+
+def test_of_writers_that_race_exactly_one_wins_each_round_and_the_others_are_told(storage: Storage, place: str) -> None:
+    together = threading.Barrier(RACERS)
+
+    def race(racer: int) -> list[int]:
+        own, won = open_storage(place), []
+        for number in range(ROUNDS):
+            together.wait(30)
+            try:
+                own.put_new(f"_delta_log/{number}.json", f"{racer}".encode())
+            except FileExistsError:
+                continue
+            won.append(number)
+        return won
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        won = list(pool.map(race, range(RACERS)))
+    assert Counter(number for rounds in won for number in rounds) == Counter(range(ROUNDS))
+    for racer, rounds in enumerate(won):
+        assert all(storage.read(f"_delta_log/{number}.json") == f"{racer}".encode() for number in rounds)
+
+
+def test_a_listing_tells_a_folders_own_files(storage: Storage) -> None:
+    names = [f"{number:03}.json" for number in range(7)]
+    for name in names:
+        storage.put_file(f"_delta_log/{name}", name.encode())
+    storage.put_file("part.parquet", b"rows")
+    assert sorted(one.name for one in storage.files("_delta_log")) == names
+    assert sorted(one.name for one in storage.files("_delta_log", after="003.json")) == names[4:]
+    [part] = storage.files()
+    assert (part.name, part.size) == ("part.parquet", 4)
+    assert abs(datetime.now(UTC) - part.at) < timedelta(minutes=5)
+    assert list(storage.files("_other")) == []
+
+
+def test_a_deleted_file_is_gone_and_another_may_take_its_place(storage: Storage) -> None:
+    storage.put_new("_delta_log/1.json", b"first")
+    for _ in range(2):
+        storage.delete("_delta_log/1.json")
+    assert list(storage.files("_delta_log")) == []
+    storage.put_new("_delta_log/1.json", b"second")
+    assert storage.read("_delta_log/1.json") == b"second"
+
+
+def test_a_large_file_is_taken_in_whole(storage: Storage, place: str, tmp_path: Path) -> None:
+    """More than one part of an upload."""
+    data = bytes(range(256)) * (90 << 10)
+    staged = tmp_path / "table" / "_maintain.parquet"
+    staged.parent.mkdir(exist_ok=True)
+    staged.write_bytes(data)
+    storage.adopt(staged, "part.parquet")
+    assert not staged.exists()
+    assert storage.read("part.parquet") == data
+    with file_system(place).open_input_file("part.parquet") as file:
+        assert file.size() == len(data)
+        file.seek(len(data) - 3)
+        assert file.read() == data[-3:]
+
+
+# a network that fails
+
+
+@pytest.fixture
+def relay(object_store: ObjectStore) -> Relay:
+    return Relay(object_store.port)
+
+
+def test_a_put_whose_answer_was_lost_is_known_to_be_there(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
+) -> None:
+    with relay:
+        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint))
+        relay.lose(1)
+        storage.put_new("_delta_log/1.json", b"entry")
+        assert relay.to_be_lost == 0
+        assert storage.read("_delta_log/1.json") == b"entry"
+
+
+def test_a_lost_answer_that_was_no_is_no(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
+) -> None:
+    with relay:
+        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint))
+        storage.put_new("_delta_log/1.json", b"of somebody else")
+        relay.lose(1)
+        with pytest.raises(FileExistsError):
+            storage.put_new("_delta_log/1.json", b"entry")
+        assert relay.to_be_lost == 0
+
+
+def test_a_store_that_cannot_be_reached_is_said_in_time_and_nothing_is_claimed(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
+) -> None:
+    with relay:
+        folder = reach(object_store, monkeypatch, relay.endpoint, connect_timeout_s=5.0, timeout_s=5.0)
+        storage = open_storage(folder)
+        relay.cut()
+        began_s = time.monotonic()
+        for act in (
+            lambda: storage.put_new("_delta_log/1.json", b"entry"),
+            lambda: storage.put_file("part.parquet", b"rows"),
+            lambda: storage.read("_delta_log/1.json"),
+            lambda: list(storage.files("_delta_log")),
+        ):
+            with pytest.raises(StoreFailed, match=f"{folder}/"):
+                act()
+        assert time.monotonic() - began_s < 60
+        relay.open()
+        assert list(storage.files("_delta_log")) == []
+
+
+def test_keys_that_the_store_refuses_are_no_reason_to_try_again(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = reach(object_store, monkeypatch)
+    with pytest.raises(StoreFailed):
+        open_storage(folder.replace("payhook", "no-such-bucket", 1)).put_new("1.json", b"entry")

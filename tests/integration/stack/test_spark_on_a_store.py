@@ -1,0 +1,35 @@
+"""Spark on a lake that is on a real object store: maintenance beside the writer, verification, a reading stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stack.jars import STORE_LIST, is_installed
+from tests.object_store.fixtures import object_store, store_folder
+
+__all__ = ["object_store", "store_folder"]
+
+CHECKOUT = Path(__file__).parents[3]
+END_S = 240.0
+
+
+@pytest.mark.skipif(not is_installed(*STORE_LIST), reason="no jars for an object store: make setup OBJECT_STORE=1")
+def test_spark_maintains_verifies_and_streams_a_lake_on_an_object_store(store_folder: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.integration.ledger.on_a_store", store_folder, str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=dict(os.environ), capture_output=True, text=True, timeout=END_S, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["problems"] == []
+    assert all(before >= 12 and after < before for before, after in told["tables"].values()), told
+    assert set(told["tables"]) == {"journal", "bodies", "postings"}
+    assert told["committed_meanwhile"] > 0
+    assert told["same_rows"] and told["verified"]
+    assert told["streamed"] == told["last_seq"]

@@ -1,0 +1,53 @@
+"""Fixtures for tests on an object store; a conftest imports them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.object_store import variables
+from tests.object_store.server import ObjectStore, object_store_server
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A real server, shared by the run."""
+    with object_store_server(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@pytest.fixture
+def store_folder(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder, which this process reaches."""
+    return reach(object_store, monkeypatch)
+
+
+def reach(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, endpoint: str | None = None, **other: float) -> str:
+    """Tells this process of the store, by way of ``endpoint`` if one is given; returns the URL of an empty folder."""
+    for variable in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    settings = store.settings(uuid.uuid4().hex, endpoint, **other)
+    for name, value in {**variables(settings), **store.variables()}.items():
+        monkeypatch.setenv(name, value)
+    return settings.url
+
+
+@pytest.fixture(params=["disk", "object store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a table may be: a folder of a disk, and one of an object store."""
+    return place_on(request, tmp_path)
+
+
+def place_on(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The place that a fixture's parameter names; a disk without one."""
+    if getattr(request, "param", "disk") == "disk":
+        return str(tmp_path / "table")
+    return f"{request.getfixturevalue('store_folder')}/table"
+
+
+EVERYWHERE = pytest.mark.parametrize("path", ["disk", "object store"], indirect=True)
+"""For a test whose ``path`` comes from `place_on`."""
