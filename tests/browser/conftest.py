@@ -87,7 +87,8 @@ class Stage:
         return page, seen
 
 
-@pytest.fixture(scope="session")
+# Of a module: Playwright keeps an event loop going in this thread, and other tests begin loops of their own.
+@pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Eight of one cause that apply when they are replayed, and one that stays stuck with a follower behind it."""
     data = tmp_path_factory.mktemp("stage") / "data"
