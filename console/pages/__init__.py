@@ -9,6 +9,7 @@ from console.pages.dlq_audit import add_audit
 from console.pages.dlq_dry_run import add_dry_run
 from console.pages.dlq_pages import add_item, add_list, add_overview
 from console.pages.dlq_place import DlqPlace, WorkStream
+from console.pages.dlq_report import add_report
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger_balances import add_balances
 from console.pages.ledger_export import add_export
@@ -35,7 +36,7 @@ def _ledger(place: Place) -> APIRouter:
 
 def _dlq(place: DlqPlace, acts: Acts) -> APIRouter:
     router = APIRouter()
-    for add in (add_overview, add_list, add_item, add_selections, add_dry_run):
+    for add in (add_overview, add_list, add_item, add_selections, add_dry_run, add_report):
         add(router, place)
     add_audit(router, place, acts)
     return router

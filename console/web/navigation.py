@@ -20,6 +20,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Overview", "/", Role.VIEWER),
     Link("Dead letters", "/dlq", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
+    Link("Week", "/dlq/report", Role.VIEWER),
     Link("Acts", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
 )

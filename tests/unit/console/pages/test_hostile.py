@@ -69,7 +69,15 @@ def test_there_is_a_hostile_item_for_each_text(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "/dlq", "/dlq?view=items", "/dlq?view=items&sort=newest", "/dlq/selections", "/dlq/audit"),
+        *(
+            "/",
+            "/dlq",
+            "/dlq?view=items",
+            "/dlq?view=items&sort=newest",
+            "/dlq/selections",
+            "/dlq/audit",
+            "/dlq/report",
+        ),
         *("/ledger", "/ledger/search?text=hostile", "/ledger/search?decision=dead", "/ledger/reconciliations"),
         *("/ledger/reversals", "/ledger/export"),
     ],
@@ -114,7 +122,7 @@ def test_pages_of_events_and_entities_by_their_keys(desk: Desk) -> None:
             "/dlq?view=items&after={}",
             "/dlq?kind={}",
         ),
-        *("/?stream={}", "/dlq/selections?before={}", "/dlq/audit?before={}"),
+        *("/?stream={}", "/dlq/selections?before={}", "/dlq/audit?before={}", "/dlq/report?week={}"),
     ],
 )
 def test_what_an_address_holds(desk: Desk, template: str) -> None:

@@ -155,3 +155,13 @@ def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
 def test_a_replayer_may_not_purge(desk: Desk) -> None:
     assert Forms(desk.browser("bob")).post("/dlq/selections/1/purge", reason="x")[0] == 403
     assert desk.browser("eve").get("/dlq/selections/1").status_code == 404
+
+
+def test_the_week_says_what_died_of_what(desk: Desk) -> None:
+    browser = desk.browser("eve")
+    page = text(browser.get("/dlq/report?week=2026-W05").text)
+    for words in ("Week 2026-W05", "Died 14", "ZeroDivisionError NRE division by zero", "3 3 3 stripe"):
+        assert words in page, words
+    assert "Nothing died" in browser.get("/dlq/report?week=2025-W50").text
+    wrong = browser.get("/dlq/report?week=soon")
+    assert wrong.status_code == 422 and "write 2026-W47" in wrong.text

@@ -1,0 +1,42 @@
+"""``/dlq/report``: one week of a stream's dead letters, what caused them, and what became of them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Request, Response
+from markupsafe import Markup
+
+from console.access import Role, require
+from console.pages.dlq_place import DlqPlace
+from console.pages.fields import Fields
+from console.plots import Steps, bars_plot, steps_plot
+from dlq.report import Week, WeeklyReport, weekly
+
+CAUSES_PLOTTED = 8
+NAMED_MAX = 20
+"""Items that are named one by one; a breach of thousands is read in the list."""
+
+
+def add_report(router: APIRouter, place: DlqPlace) -> None:
+    @router.get("/dlq/report", dependencies=[Depends(require(Role.VIEWER))])
+    async def report(request: Request) -> Response:
+        fields, now = Fields(request.query_params), place.clock.now()
+        week = fields.read("week", Week.named) or Week.of(now)
+        if fields.problems:
+            return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
+        stream = place.stream(request)
+        told = await place.asking.ask(weekly, stream.name, str(stream.files.journal), week, now)
+        context = {"report": told, "plots": plots(told), "week": week, "named_max": NAMED_MAX}
+        return place.show(request, "dlq/report.html", fields=fields, **context)
+
+
+def plots(told: WeeklyReport) -> list[tuple[str, Markup]]:
+    """Depth by day, and the greatest causes."""
+    depths = [(depth.at, depth.items) for depth in told.depths]
+    begin, most, end = told.depths[0].items, told.deepest.items, told.depths[-1].items
+    words = f"{begin:,} at its beginning, {most:,} at most, {end:,} at its end."
+    causes = [(cause.error_class, cause.items) for cause in told.causes[:CAUSES_PLOTTED]]
+    listed = ", ".join(f"{name}: {items:,}" for name, items in causes) or "none"
+    return [
+        ("Dead, by day", steps_plot("Dead events in the week", words, [Steps("dead", depths)], told.until)),
+        ("Items by cause", bars_plot("Items that died, by cause", listed, causes)),
+    ]
