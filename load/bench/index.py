@@ -137,6 +137,8 @@ class _NoDeadLetters:
     """Nothing dies here."""
 
     published_upto = 0
+    unacknowledged = 0
+    waiting_s = 0.0
 
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
         assert not rows

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.decision import Decision
 from core.work import postings_from_json, postings_to_json, reversed_postings
+from journal import files
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
@@ -63,7 +64,7 @@ def reverse(lake: Lake, booked: JournalRow) -> None:
 
 
 def path(lake: Lake) -> Path:
-    assert lake.tables.postings is not None
+    assert isinstance(lake.tables.postings, Path)
     return lake.tables.postings
 
 
@@ -77,6 +78,7 @@ def booked(lake: Lake) -> pa.Table:
 
 
 def rebuilt(spark: SparkSession, lake: Lake) -> Rebuilt:
+    assert isinstance(lake.tables.journal, Path)
     return rebuild(spark, lake.tables.journal, path(lake), SystemClock())
 
 
@@ -119,7 +121,7 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its commit comes between the look at the table and the replacement: the replacement looks again."""
-    put_new, busy = replacing.put_new, [True]
+    put_new, busy = files.put_new, [True]
 
     def late(place: Path, data: bytes) -> None:
         if busy.pop() if busy else False:

@@ -79,6 +79,7 @@ def test_a_body_that_had_its_time_is_accounted_for(look: Look, world: World) -> 
 
 
 def test_bodies_that_are_gone_as_a_whole_are_said_plainly(look: Look, world: World, tmp_path: Path) -> None:
+    assert isinstance(world.lake.bodies, Path)
     world.lake.bodies.rename(tmp_path / "moved")
     (offender,) = look().offenders
     assert "there is no table of bodies" in offender["problem"]

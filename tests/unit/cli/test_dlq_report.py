@@ -21,6 +21,7 @@ def run(folder: Path, *words: str) -> Result:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     places = Layout(tmp_path).ledger()
+    assert isinstance(places.journal, Path)
     places.journal.parent.mkdir(parents=True)
     journal = Journal(places.journal)
     journal.dies(1)

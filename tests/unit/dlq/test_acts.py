@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -93,8 +94,8 @@ def writes(path: Path, name: str, count: int) -> None:
 
 def test_processes_and_threads_that_write_at_once_lose_nothing_and_never_fork_the_chain(path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=writes, args=(path, "process", 16))]
-    threads = [threading.Thread(target=writes, args=(path, f"thread {n}", 8)) for n in range(2)]
+    processes: list[Any] = [spawn.Process(target=writes, args=(path, "process", 16))]
+    threads: list[Any] = [threading.Thread(target=writes, args=(path, f"thread {n}", 8)) for n in range(2)]
     for one in (*processes, *threads):
         one.start()
     for one in (*processes, *threads):

@@ -61,16 +61,20 @@ OTHER: dict[str, Any] = {
 
 
 def _changed(row: JournalRow, name: str) -> JournalRow:
-    value = getattr(row, name)
+    changed: dict[str, Any] = {name: _other_than(getattr(row, name), name)}
+    return replace(row, **changed)
+
+
+def _other_than(value: Any, name: str) -> Any:
     if name in OTHER:
-        return replace(row, **{name: OTHER[name]})
+        return OTHER[name]
     if isinstance(value, int):
-        return replace(row, **{name: value + 1})
+        return value + 1
     if name.endswith("_at"):
-        return replace(row, **{name: (value or AT) + timedelta(microseconds=1)})
+        return (value or AT) + timedelta(microseconds=1)
     if name in {"content_version", "cause_seq"}:
-        return replace(row, **{name: 7})
-    return replace(row, **{name: f"{value or ''}x"})
+        return 7
+    return f"{value or ''}x"
 
 
 @pytest.mark.parametrize("name", [name for name in (*HASHED_COLUMNS, *LATER_COLUMNS) if name != "error_kind"])
@@ -229,8 +233,8 @@ def test_what_is_not_in_order_is_doubted(ledger: Ledger, at: int, change: dict[s
 
 
 def test_a_duplicate_after_its_copy_and_a_conflict_are_in_order(ledger: Ledger) -> None:
-    copy_of = {"event_key": "stripe:evt_1:charge", "postings": None, "fact_key": None}
-    refused = {"error_class": "EventConflict", "handler_version": None}
+    copy_of: dict[str, Any] = {"event_key": "stripe:evt_1:charge", "postings": None, "fact_key": None}
+    refused: dict[str, Any] = {"error_class": "EventConflict", "handler_version": None}
     ledger.rows[4] = replace(ledger.rows[4], decision=Decision.DUPLICATE, **copy_of)
     ledger.rows[5] = replace(ledger.rows[5], decision=Decision.DEAD, **copy_of, **refused)
     ledger.lines = [line for line in ledger.lines if line["seq"] not in (5, 6)]
@@ -240,7 +244,12 @@ def test_a_duplicate_after_its_copy_and_a_conflict_are_in_order(ledger: Ledger) 
 
 
 def test_a_duplicate_before_its_copy_is_doubted(ledger: Ledger) -> None:
-    early = {"decision": Decision.DUPLICATE, "event_key": "stripe:evt_9:charge", "postings": None, "fact_key": None}
+    early: dict[str, Any] = {
+        "decision": Decision.DUPLICATE,
+        "event_key": "stripe:evt_9:charge",
+        "postings": None,
+        "fact_key": None,
+    }
     ledger.rows[4] = replace(ledger.rows[4], **early)
     assert Doubt.EVENTS in ledger.survey().doubts
 
