@@ -64,7 +64,7 @@ class Beside:
         self._thread.join()
 
     def _commit_on(self) -> None:
-        while not self._stop.wait(0.5):
+        while not self._stop.wait(1.0):
             self._lake.commit()
             self.commits += 1
 
