@@ -22,6 +22,7 @@ test: setup
 	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
 	@$(PYTEST) tests/browser tests/integration tests/e2e --ignore=tests/integration/ledger -q --timeout=300
 
+test-faults: export OBJECT_STORE = 1
 test-faults: setup
 	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600
 

@@ -21,7 +21,7 @@ END_S = 240.0
 
 @pytest.mark.skipif(not is_installed(*STORE_LIST), reason="no jars for an object store: make setup OBJECT_STORE=1")
 def test_spark_maintains_verifies_and_streams_a_lake_on_an_object_store(store_folder: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.integration.ledger.on_a_store", store_folder, str(tmp_path)]
+    command = [sys.executable, "-m", "tests.faults.ledger.on_a_store", store_folder, str(tmp_path)]
     done = subprocess.run(
         command, cwd=CHECKOUT, env=dict(os.environ), capture_output=True, text=True, timeout=END_S, check=False
     )

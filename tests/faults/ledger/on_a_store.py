@@ -1,4 +1,4 @@
-"""``python -m tests.integration.ledger.on_a_store URL FOLDER``: maintains and verifies a lake on an object store.
+"""``python -m tests.faults.ledger.on_a_store URL FOLDER``: maintains and verifies a lake on an object store.
 
 In a process of its own, because a JVM finds the jars for it at its start or never. Prints what came of it, as JSON.
 """
