@@ -96,9 +96,10 @@ def test_processes_and_threads_that_write_at_once_lose_nothing_and_never_fork_th
     spawn = multiprocessing.get_context("spawn")
     processes: list[Any] = [spawn.Process(target=writes, args=(path, "process", 16))]
     threads: list[Any] = [threading.Thread(target=writes, args=(path, f"thread {n}", 8)) for n in range(2)]
-    for one in (*processes, *threads):
+    writers: list[Any] = [*processes, *threads]
+    for one in writers:
         one.start()
-    for one in (*processes, *threads):
+    for one in writers:
         one.join()
     assert [one.exitcode for one in processes] == [0]
     kept = rows(path)
