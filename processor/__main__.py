@@ -24,6 +24,7 @@ from core.log import configure_logging
 from core.routing import MODES
 from journal.anchors import AnchorKeys
 from processor.application import Application
+from processor.opening import Shared, Starter
 from processor.run.collector import calm
 from processor.spark import open_session, with_slots
 from processor.streams import StreamConfig, taking
@@ -31,7 +32,7 @@ from processor.tell.exposition import by_stream
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
-from processor.wiring import Shared, Starter, Wired, wire
+from processor.wiring import Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
 from stack.processors import metrics_port

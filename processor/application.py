@@ -25,7 +25,7 @@ STEP_S = 0.2
 
 
 class Startable(Protocol):
-    """One stream as it is started, over and over (`processor.wiring.Starter`)."""
+    """One stream as it is started, over and over (`processor.opening.Starter`)."""
 
     @property
     def name(self) -> str: ...

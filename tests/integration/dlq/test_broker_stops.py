@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from core.decision import Decision
-from processor.wiring import _producer
+from processor.opening import _producer
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Running, Server

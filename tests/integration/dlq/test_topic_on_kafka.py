@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from dlq.settings import DlqSettings
 from dlq.topic import DlqTopicRefused
-from processor.wiring import _check_dead_letters
+from processor.opening import _check_dead_letters
 from stack.topics import Topic, make_topics
 
 SOURCE = {"payments.events": dict.fromkeys(range(3), (0, 0)), "payments.control": {0: (0, 0)}}

@@ -22,11 +22,12 @@ from journal.anchors import AnchorKeys
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.application import Application
+from processor.opening import Shared, Starter
 from processor.streams import load_streams, taking
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
-from processor.wiring import Shared, Starter, wire
+from processor.wiring import wire
 from stack.layout import Layout
 from stack.topics import Topic, make_topics
 

@@ -12,8 +12,9 @@ from core.clock import SystemClock
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
+from processor.opening import Shared, open_source
 from processor.streams import load_streams
-from processor.wiring import Shared, Wired, open_source, wire
+from processor.wiring import Wired, wire
 from stack.layout import Layout
 from tests.unit.notify.place import item
 
