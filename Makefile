@@ -20,7 +20,8 @@ down: setup
 test: setup
 	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n auto --maxprocesses=4
 	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
-	@$(PYTEST) tests/browser tests/integration tests/e2e --ignore=tests/integration/ledger -q --timeout=300
+	@$(PYTEST) tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
+	@$(PYTEST) tests/e2e -q --timeout=300
 
 test-faults: export OBJECT_STORE = 1
 test-faults: setup
