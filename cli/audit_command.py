@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.place import Place, with_place
 from cli.tables import row
@@ -42,9 +43,16 @@ def _as_dict(one: RecordedAct) -> dict[str, Any]:
 
 
 def _print(found: list[RecordedAct]) -> None:
-    table = Table("no.", "when", "who", "by", "act", "on", "outcome", "why", "before", "after")
+    """Five columns, which fit 80 characters; what an act changed stands below it."""
+    table = Table("no.", "when", "who", "outcome", Column("act", overflow="fold"))
     for one in found:
         when = one.at.isoformat(" ", "seconds").removesuffix("+00:00")
-        about = (one.channel, one.action, one.what, one.outcome.value, one.reason, one.before, one.after)
-        row(table, one.number, when, one.actor, *about)
+        row(table, one.number, when, f"{one.actor} ({one.channel})", one.outcome.value, "\n".join(_told(one)))
     Console(soft_wrap=True).print(table)
+
+
+def _told(one: RecordedAct) -> Iterator[str]:
+    yield f"{one.action} {one.what}".strip()
+    for name, value in (("why", one.reason), ("before", one.before), ("after", one.after)):
+        if value:
+            yield f"{name}: {value}"

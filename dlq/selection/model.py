@@ -105,6 +105,17 @@ class Run:
     force: bool = False
     propose: bool = False
 
+    @property
+    def said(self) -> str:
+        """How it is done, where it isn't done as usual, for people: ``, with_followers, 50 a second``."""
+        how = [
+            *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
+            *([f"{self.per_s:g} a second"] if self.per_s is not None else []),
+            *(word for word, is_so in (("in place", self.in_place), ("forced", self.force)) if is_so),
+            *(["two people"] if self.propose else []),
+        ]
+        return "".join(f", {one}" for one in how)
+
 
 @dataclass(frozen=True, slots=True)
 class Approval:

@@ -142,7 +142,7 @@ class Selections:
                 kept = self._new(selection, run, actor)
                 runs.insert(db, kept, upto)
                 runs.line_up(db, number, lines)
-                done(self._name(number), f"{selection.count} items, {kept.state.value}, {run}")
+                done(self._name(number), f"{selection.count} items, {kept.state.value}{run.said}")
                 return Started(kept, again=False)
 
     def _lines(self, number: int, run: Run) -> list[tuple[int, int, int]]:

@@ -155,6 +155,8 @@ def test_the_record_is_shown_newest_first_and_in_pages() -> None:
         payhook("users", "roles", "ada", "--role", role)
     table = payhook("dlq", "audit", "--limit", "2").stdout
     assert "operator" in table and "user_roles" in table and "user_add" not in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert "after:" in table
     numbers = [row["number"] for row in json.loads(payhook("dlq", "audit", "--json", "--before", "3").stdout)]
     assert numbers == [2, 1]
 
