@@ -149,7 +149,8 @@ def test_without_users_and_acts_it_says_so() -> None:
     assert audit() == []
 
 
-def test_the_record_is_shown_newest_first_and_in_pages() -> None:
+def test_the_record_is_shown_newest_first_and_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     add()
     for role in ("viewer", "finance", "replayer"):
         payhook("users", "roles", "ada", "--role", role)
