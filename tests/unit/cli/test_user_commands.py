@@ -29,8 +29,8 @@ def users(tmp_path: Path) -> Users:
     return Users(Layout(tmp_path / "data").users)
 
 
-def payhook(*words: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(main, words, input=stdin, env={"COLUMNS": "250"})
+def payhook(*words: str, stdin: str | None = None, columns: int = 250) -> Result:
+    return CliRunner().invoke(main, words, input=stdin, env={"COLUMNS": str(columns)})
 
 
 def add(name: str = "ada", *roles: str, password: str = PASSWORD) -> Result:
@@ -149,12 +149,11 @@ def test_without_users_and_acts_it_says_so() -> None:
     assert audit() == []
 
 
-def test_the_record_is_shown_newest_first_and_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_the_record_is_shown_newest_first_and_in_pages() -> None:
     add()
     for role in ("viewer", "finance", "replayer"):
         payhook("users", "roles", "ada", "--role", role)
-    table = payhook("dlq", "audit", "--limit", "2").stdout
+    table = payhook("dlq", "audit", "--limit", "2", columns=80).stdout
     assert "operator" in table and "user_roles" in table and "user_add" not in table
     assert max(map(len, table.splitlines())) <= 80
     assert "after:" in table
