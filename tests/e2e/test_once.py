@@ -1,12 +1,10 @@
-"""One effect an event, on the whole stack: storms, dead servers, lost state, second processors."""
+"""One effect an event, on the whole stack: storms, dead servers, lost state, bookings taken back."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 import redis
@@ -16,7 +14,6 @@ from load.embedded import payhook
 from tests.e2e.conftest import Stack, assert_once
 
 BACK_S = 60.0
-ENDS_S = 120.0
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -29,14 +26,6 @@ def stop(stack: Stack, name: str) -> int:
     pid = int(stack.endpoints["pids"][name])
     os.kill(pid, signal.SIGSTOP)
     return pid
-
-
-def processor_log(stack: Stack) -> str:
-    return (stack.data_dir / "run" / "logs" / "processor.log").read_text("utf-8")
-
-
-def last_words(stack: Stack) -> str:
-    return f"the processor must end; its log does: {processor_log(stack)[-4_000:]}"
 
 
 def test_a_storm_of_one_id_from_50_connections_has_one_effect(stack: Stack) -> None:
@@ -134,37 +123,3 @@ def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: S
     assert_once(stack, [*before, *after])
     said = stack.verify()
     assert "postings" in said and "anchors_hold" in said
-
-
-def test_a_processor_paused_before_its_successors_epoch_wakes_fenced(stack: Stack) -> None:
-    paused = stop(stack, "processor")
-    epoch = stack.processor_status()["epoch"]
-    second = start_second(stack)
-    try:
-        back(stack, epoch)
-        webhooks = stack.captures(10, "paused")
-        stack.post(*webhooks)
-        assert_once(stack, webhooks)
-        os.kill(paused, signal.SIGCONT)
-        more = stack.captures(10, "woken")
-        stack.post(*more)
-        assert wait_for(lambda: stack.endpoints["pids"].get("processor") != paused, ENDS_S), last_words(stack)
-        assert_once(stack, [*webhooks, *more])
-    finally:
-        second.terminate()
-        second.wait(60)
-    said = processor_log(stack)
-    # Its commit is refused; a batch without one ends it too, as its successor took its Spark checkpoint.
-    assert "refused" in said or "checkpoints/ledger/offsets does not exist" in said
-
-
-def start_second(stack: Stack) -> subprocess.Popen[bytes]:
-    """Another processor on the same data, as someone would start by mistake."""
-    environment = {
-        **os.environ,
-        "PAYHOOK_DATA_DIR": str(stack.data_dir),
-        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": stack.endpoints["kafka"],
-        "PAYHOOK_REDIS__URL": stack.endpoints["redis"],
-    }
-    log = (stack.data_dir / "second.log").open("ab")
-    return subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
