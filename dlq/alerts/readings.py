@@ -101,23 +101,32 @@ class Readings:
         name = "payhook_redis_claim_seconds"
         claims = [one for one in seen.samples if one[0] == f"{name}_count"]
         quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and self._is_edge(one)]
-        return Reading("redis_slow", "", self._share(quick, claims, others=True) if quick else None)
+        least = self._settings.redis_claims_min
+        return Reading("redis_slow", "", self._share(quick, claims, counted_min=least, others=True) if quick else None)
 
     def _is_edge(self, series: Series) -> bool:
         return float(_label(series, "le") or "nan") == self._settings.redis_s_max
 
     def _share(
-        self, some: list[Series], every: list[Series], seconds: float | None = None, *, others: bool = False
+        self,
+        some: list[Series],
+        every: list[Series],
+        seconds: float | None = None,
+        *,
+        counted_min: int | None = None,
+        others: bool = False,
     ) -> float | None:
         """Of what was counted, ``some`` or all ``others``; 0 where too little was, None where that isn't known."""
+        least = self._settings.counted_min if counted_min is None else counted_min
         over_s = self._settings.window_s if seconds is None else seconds
         if not every:
             return None
         counted = self._window.gained(every, every, over_s)
-        if counted < self._settings.counted_min:
+        if counted < least:
             return 0.0 if self._window.spans(self._settings.window_s) else None
-        share = self._window.gained(some, every, over_s) / counted
-        return max(0.0, 1.0 - share) if others else share
+        found = self._window.gained(some, every, over_s)
+        # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
+        return max(0.0, counted - found) / counted if others else found / counted
 
 
 def _age_s(dead: Dead, now: datetime) -> float:

@@ -12,6 +12,9 @@ SECONDS_AN_HOUR = 3_600.0
 SLOW_SHARE_MAX = 0.01
 """Of the claims: the 99th percentile is above an edge when more than this share is."""
 
+SLOW_WINDOWS = 2
+"""A burst of slow claims is in the share for one window; a share that stays for two has been fed again since."""
+
 Says = Callable[[str, float], str]
 """A sentence of a subject and its value."""
 
@@ -115,7 +118,11 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             lambda of, x: f"{x:.1%} of the tries of {of} end in a retry",
         ),
         amount(
-            "redis_slow", warning, SLOW_SHARE_MAX, lambda _, x: f"{x:.1%} of the claims take more than {redis_ms:g} ms"
+            "redis_slow",
+            warning,
+            SLOW_SHARE_MAX,
+            lambda _, x: f"{x:.1%} of the claims take more than {redis_ms:g} ms",
+            SLOW_WINDOWS * settings.window_s,
         ),
         amount(
             "slo_burn", critical, settings.late_share_max, lambda of, x: f"{x:.2%} of the events of {of} missed the 5 s"

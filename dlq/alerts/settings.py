@@ -106,7 +106,10 @@ class AlertsSettings(BaseModel):
         description="share of events not answered well within 5 s, over the window and over an hour: 14.4 times what "
         "99.9 % allows, which uses up a month's in two days",
     )
-    counted_min: int = Field(100, ge=1, description="fewer tries, claims or events in the window make no share")
+    counted_min: int = Field(100, ge=1, description="fewer tries or events in the window make no share")
+    redis_claims_min: int = Field(
+        1_000, ge=100, description="fewer claims in the window make no share: of 100, a single slow one is 1 %"
+    )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the alerts' own metrics bind")
     metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who is told, by name")

@@ -120,6 +120,13 @@ def test_both_have_the_same_threshold(name: str, expression: str, threshold: flo
     assert OWN[name].threshold == pytest.approx(threshold)
 
 
+def test_slow_claims_are_as_many_and_last_as_long_in_both() -> None:
+    alike, own = ALERTS[PROMETHEUS["redis_slow"]], AlertsSettings()
+    assert re.search(rf">= {own.redis_claims_min}(?!\d)", alike["expr"])
+    assert alike["for"] == f"{OWN['redis_slow'].for_s / 60:g}m"
+    assert own.window_s == 300, "the rule's shares are over [5m]"
+
+
 def test_every_alert_fires_in_a_test() -> None:
     firing = {
         case["alertname"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dlq.alerts.dead import Dead
+from dlq.alerts.engine import Engine
+from dlq.alerts.notice import Kind
 from dlq.alerts.readings import RECEIVER, Readings, Seen
+from dlq.alerts.rules import SLOW_SHARE_MAX, rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.window import Series, Window
 from ingest.metrics import SECONDS_BUCKETS
@@ -126,10 +129,54 @@ def test_a_label_that_comes_up_late_is_counted_from_zero() -> None:
 
 
 def test_claims_are_slow_by_the_share_above_the_bound() -> None:
-    looks = Looks(window_s=60, counted_min=100)
+    looks = Looks(window_s=60)
     looks.samples(claims(1_000, 1_000))
     assert looks.samples(claims(1_970, 2_000))["redis_slow", ""] == pytest.approx(0.03)
     assert looks.samples(claims(1_970, 9_000), after_s=600)["redis_slow", ""] == pytest.approx(1.0)
+
+
+def test_ten_slow_claims_of_a_thousand_are_one_in_a_hundred_and_no_more() -> None:
+    looks = Looks(window_s=60)
+    looks.samples(claims(0, 0))
+    assert looks.samples(claims(990, 1_000))["redis_slow", ""] == SLOW_SHARE_MAX
+
+
+def test_claims_are_no_share_where_they_are_few() -> None:
+    looks = Looks(window_s=60, redis_claims_min=1_000)
+    for every in range(0, 1_000, 199):
+        found = looks.samples(claims(0, every))
+    assert found["redis_slow", ""] == 0.0
+    assert looks.samples(claims(0, 1_995))["redis_slow", ""] == 1.0
+
+
+def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: int) -> list[tuple[int, Kind]]:
+    """What is told of Redis over so many looks, of which all claims are slow in some and none in the others."""
+    settings = AlertsSettings()
+    readings, told, quick = Readings(settings), [], 0
+    engine = Engine(rules(settings), clear_s=settings.clear_s, repeat_s=settings.repeat_s)
+    for look in range(looks):
+        at_s = look * settings.every_s
+        now = NOW + timedelta(seconds=at_s)
+        quick += 0 if look in slow_looks else claims_a_look
+        found = readings.of(Seen(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
+        told += [(look, notice.kind) for notice in engine.look(found, now) if notice.rule == "redis_slow"]
+    return told
+
+
+@pytest.mark.parametrize("slow_looks", [{100}, set(range(100, 118))], ids=["15 s", "270 s"])
+def test_one_burst_of_slow_claims_is_no_alert(slow_looks: set[int]) -> None:
+    assert slow_redis_notices(slow_looks, 300, 1_000) == []
+
+
+def test_slow_claims_are_an_alert_once_two_windows_are_full_of_them_and_over_a_window_later() -> None:
+    """20 looks are a window; the first slow share is seen at look 100."""
+    fired, over = slow_redis_notices(range(100, 160), 300, 1_000)
+    assert fired == (140, Kind.FIRING)
+    assert over[1] is Kind.RECOVERED and 160 + 20 <= over[0] <= 160 + 20 + 10
+
+
+def test_slow_claims_are_no_alert_where_there_are_few_of_them() -> None:
+    assert slow_redis_notices(range(100, 200), 300, 40) == []
 
 
 def test_a_bound_that_is_no_edge_says_nothing() -> None:
