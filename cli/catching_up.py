@@ -29,7 +29,7 @@ def _until_gone(told: Mapping[str, Any]) -> str:
 
 
 def _wanted(told: Mapping[str, Any]) -> str:
-    if told["driver_bound"]:
-        return "the driver is what is slow: split the stream, more executors won't help"
     executors, partitions = told["recommended_executors"], told["recommended_partitions"]
+    if told["driver_bound"]:
+        return f"the driver is what is slow: split the stream, executors beyond {executors} won't help"
     return f"the load asks for {executors} executors on {partitions} partitions"

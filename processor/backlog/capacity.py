@@ -31,6 +31,9 @@ HOLD_S = 600.0
 
 EXECUTORS_MAX = 1_024
 
+DRIVER_LIMIT_SHARE = 0.8
+"""Of the rate that the driver alone would reach. Nearer to it each further executor brings next to nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -206,7 +209,7 @@ class Advisor:
 
 
 def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> tuple[int, bool]:
-    """Executors for the rate that is needed, and whether the driver alone is too slow for it.
+    """Executors for the rate that is needed, and whether the driver alone is too slow for it: then so many as help.
 
     A batch of n records takes n ÷ drain seconds, ``driver_share`` of them on the driver; the rest shrinks with the
     number of executors.
@@ -214,7 +217,9 @@ def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, dri
     needed_per_s = max(arrival_per_s / UTILISATION_MAX, arrival_per_s + lag / RECOVER_S_WANTED)
     if needed_per_s <= 0:
         return 1, False
+    driver_bound = driver_share * needed_per_s > DRIVER_LIMIT_SHARE * drain_per_s
+    if driver_bound:
+        needed_per_s = DRIVER_LIMIT_SHARE * drain_per_s / driver_share
     room = drain_per_s / needed_per_s - driver_share
-    if room <= 0:
-        return max(1, now), True
-    return min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room))), False
+    wanted = min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room)))
+    return (max(now, wanted) if driver_bound else wanted), driver_bound

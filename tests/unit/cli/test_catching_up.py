@@ -47,7 +47,10 @@ def test_what_the_load_asks_for_is_shown_when_it_is_more_than_there_is():
 
 
 def test_a_driver_that_is_too_slow_is_named():
-    assert "driver" in dict(catching_up({**BEHIND, "driver_bound": True}))["capacity"]
+    told = {**BEHIND, "driver_bound": True, "recommended_executors": 3}
+    assert dict(catching_up(told))["capacity"] == (
+        "the driver is what is slow: split the stream, executors beyond 3 won't help"
+    )
 
 
 def test_a_stream_that_says_nothing_shows_nothing():
