@@ -2,136 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core.clock import ManualClock
-from core.decision import Decision
 from dlq.publisher import DlqPublisher, Tally
-from dlq.settings import DlqSettings
 from journal.schema import JournalRow
-
-BODY = b'{"id": "evt_1"}'
-SMALL = DlqSettings(in_memory_max=4)
-
-
-def dead_row(seq: int, decision: Decision = Decision.DEAD, partition: int = 0) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic="payments.events",
-        partition=partition,
-        offset=seq - 1,
-        decision=decision,
-        decided_at=datetime(2026, 1, 31, tzinfo=UTC),
-        body_sha256=hashlib.sha256(BODY).hexdigest(),
-    )
-
-
-class Landed:
-    """A record as Kafka holds it."""
-
-    def __init__(self, partition: int, offset: int) -> None:
-        self._partition, self._offset = partition, offset
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-
-class FakeProducer:
-    """Queues records; the test says what becomes of each. ``queue_max`` models librdkafka's full queue."""
-
-    def __init__(self, queue_max: int = 100) -> None:
-        self.queue: list[tuple[dict[str, Any], Any]] = []
-        self.landed: list[int] = []
-        self.values: list[bytes | None] = []
-        self.partitions: list[int] = []
-        self._queue_max = queue_max
-        self.refuse_locally: Callable[[dict[str, Any]], KafkaError | None] = lambda record: None
-        self.on_poll: Callable[[], None] = lambda: None
-        self.purged = False
-
-    def produce(self, topic: str, **record: Any) -> None:
-        assert topic == "dlq.ledger"
-        refused = self.refuse_locally(record)
-        if refused is not None:
-            raise KafkaException(refused)
-        if len(self.queue) >= self._queue_max:
-            raise BufferError("queue full")
-        self.queue.append((record, record["on_delivery"]))
-
-    def poll(self, timeout: float) -> int:
-        assert timeout == 0
-        self.on_poll()
-        return 0
-
-    def flush(self, timeout: float) -> int:
-        self.deliver(len(self.queue))
-        return 0
-
-    def purge(self) -> None:
-        self.purged = True
-        self.fail(len(self.queue), KafkaError(KafkaError._PURGE_QUEUE))
-
-    def deliver(self, count: int = 1, at: int = 0) -> None:
-        for _ in range(min(count, len(self.queue))):
-            record, callback = self.queue.pop(min(at, len(self.queue) - 1))
-            self.landed.append(int(dict(record["headers"])["payhook.seq"]))
-            self.values.append(record["value"])
-            self.partitions.append(record["partition"])
-            callback(None, Landed(record["partition"], len(self.landed) - 1))
-
-    def fail(self, count: int, error: KafkaError) -> None:
-        for _ in range(min(count, len(self.queue))):
-            _, callback = self.queue.pop(0)
-            callback(error, None)
-
-
-class FakeJournal:
-    """Rows by seq, and their bodies, as the reader and the store of bodies give them."""
-
-    def __init__(self, rows: Sequence[JournalRow] = ()) -> None:
-        self.rows = list(rows)
-
-    def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]:
-        found = [row for row in self.rows if row.seq > seq]
-        for at in range(0, len(found), 3):
-            yield found[at : at + 3]
-
-    def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]:
-        return dict.fromkeys(hashes, BODY)
-
-
-def publisher(producer: FakeProducer, clock: ManualClock | None = None, limits: DlqSettings = SMALL) -> DlqPublisher:
-    clock = clock or ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    return DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=limits, clock=clock)
-
-
-def live_row(seq: int) -> JournalRow:
-    return dead_row(seq, decision=Decision.APPLIED)
-
-
-def batch(*seqs: int) -> list[tuple[JournalRow, bytes]]:
-    return [(dead_row(seq), BODY) for seq in seqs]
-
-
-def wait_for(condition: Callable[[], bool], step: Callable[[], None]) -> None:
-    until = time.monotonic() + 5
-    while not condition() and time.monotonic() < until:
-        step()
-    assert condition()
+from tests.unit.dlq.publishing import (
+    BODY,
+    SMALL,
+    FakeJournal,
+    FakeProducer,
+    batch,
+    dead_row,
+    live_row,
+    publisher,
+    wait_for,
+)
 
 
 def test_published_upto_moves_with_acknowledgements_only() -> None:
@@ -305,61 +193,6 @@ def test_the_partition_is_the_origins() -> None:
     dlq.publish([(dead_row(1, partition=3), BODY)])
     producer.deliver()
     assert producer.partitions == [3]
-
-
-class PublisherMachine(RuleBasedStateMachine):
-    """Rows, acknowledgements, failures and overflow in any order, against what really landed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-        self.producer = FakeProducer(queue_max=3)
-        self.journal = FakeJournal()
-        self.dlq = publisher(self.producer, self.clock)
-        self.dlq.catch_up(self.journal, self.journal, lambda: FakeJournal(self.journal.rows))
-
-    @rule(dead=st.lists(st.booleans(), min_size=1, max_size=4))
-    def a_batch(self, dead: list[bool]) -> None:
-        seq = len(self.journal.rows)
-        rows = [dead_row(seq + n) if one else live_row(seq + n) for n, one in enumerate(dead, 1)]
-        self.journal.rows += rows
-        self.dlq.publish([(row, BODY) for row in rows if row.decision is Decision.DEAD])
-        self.dlq.passed(rows[-1].seq)
-
-    @rule(count=st.integers(1, 3), at=st.integers(0, 2))
-    def kafka_acknowledges(self, count: int, at: int) -> None:
-        self.producer.deliver(count, at)
-
-    @rule(count=st.integers(1, 3), code=st.sampled_from([KafkaError._MSG_TIMED_OUT, KafkaError.MSG_SIZE_TOO_LARGE]))
-    def kafka_refuses(self, count: int, code: int) -> None:
-        self.producer.fail(count, KafkaError(code))
-
-    @rule(seconds=st.sampled_from([0.0, 1.0, 60.0]))
-    def time_passes(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.dlq.poll()
-
-    @invariant()
-    def nothing_is_claimed_that_did_not_land(self) -> None:
-        landed = set(self.producer.landed)
-        claimed = self.dlq.published_upto
-        assert all(
-            row.seq in landed for row in self.journal.rows if row.decision is Decision.DEAD and row.seq <= claimed
-        )
-        assert self.dlq.unacknowledged <= SMALL.in_memory_max
-
-    def teardown(self) -> None:
-        def step() -> None:
-            self.clock.advance(60)
-            self.dlq.poll()
-            self.producer.deliver(9)
-
-        wait_for(lambda: self.dlq.published_upto == len(self.journal.rows), step)
-        self.dlq.close(0)
-
-
-TestPublisherMachine = PublisherMachine.TestCase
-TestPublisherMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 class Watching:

@@ -15,9 +15,9 @@ from core.work import Applied, Ignored
 from notify.delivery import BODY_BYTES_MAX
 from notify.errors import AddressRefused, NotTaken, Unreachable
 from notify.settings import Allowance
+from tests.unit.notify.calls import Calls
 from tests.unit.notify.place import HOST, FixedResolver, Place, item, row
 from tests.unit.notify.receiver import OK, Authority, Receiver, receiving, status
-from tests.unit.notify.test_handler import Calls
 
 METADATA = "169.254.169.254"
 

@@ -1,4 +1,4 @@
-"""A stream's hook, as `test_classify` names it."""
+"""A stream's hook, as `test_error_rules` names it."""
 
 from __future__ import annotations
 

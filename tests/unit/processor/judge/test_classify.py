@@ -3,89 +3,36 @@
 from __future__ import annotations
 
 import http.client
-import pickle
 import socket
 import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from core.decision import ErrorKind
-from core.errors import OfKind, SettingError
-from core.work import DownstreamHeld, MissingPredecessor, WorkItem
-from processor.judge.classify import LINKS_MAX, MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, STACK_CHARS_MAX, Classifier
+from core.errors import OfKind
+from core.work import DownstreamHeld, MissingPredecessor
+from processor.judge.classify import LINKS_MAX, Classifier
 from processor.judge.error_rules import Rules
-from processor.streams import StreamConfig, StreamInvalid, load_streams
-from tests.unit.processor.hook_of_kinds import Odd
-
-NRE, SLE, SNBE, SBE = ErrorKind.NRE, ErrorKind.SLE, ErrorKind.SNBE, ErrorKind.SBE
-
-
-class Busy(Exception):
-    kind = SLE
-
-
-class Closed(Exception):
-    kind = NRE
-
-
-class DriverError(Exception):
-    """As a database driver has them: one class for all, told apart by text and code."""
-
-    def __init__(self, text: str, sqlstate: str | None = None, orig: Exception | None = None) -> None:
-        self.sqlstate = sqlstate
-        self.orig = orig
-        super().__init__(text)
-
-
-class OperationalDriverError(DriverError):
-    pass
-
-
-class Refused(Exception):
-    def __init__(self, status_code: int) -> None:
-        self.response = httpx.Response(status_code)
-        super().__init__(f"answered {status_code}")
-
-
-class Grpc(Enum):
-    UNAVAILABLE = (14, "unavailable")
-
-
-def raised(error: BaseException, *, over: BaseException | None = None, cause: BaseException | None = None) -> Any:
-    """``error`` as it is after it was raised: while ``over`` was handled, from ``cause``."""
-    try:
-        try:
-            if over is not None:
-                raise over
-        finally:
-            if cause is not None:
-                raise error from cause
-            raise error
-    except BaseException as caught:
-        return caught
-
-
-def hidden(error: BaseException, over: BaseException) -> BaseException:
-    """``raise error from None`` while ``over`` was handled."""
-    try:
-        try:
-            raise over
-        except BaseException:
-            raise error from None
-    except BaseException as caught:
-        return caught
-
-
-def with_code(name: str, code: object) -> Exception:
-    error = ValueError("with a code")
-    setattr(error, name, code)
-    return error
+from tests.unit.processor.judge.failing import (
+    NRE,
+    SBE,
+    SLE,
+    SNBE,
+    Busy,
+    Closed,
+    DriverError,
+    Grpc,
+    OperationalDriverError,
+    Refused,
+    hidden,
+    raised,
+    rule,
+    with_code,
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +43,7 @@ class Case:
     kind: ErrorKind
 
 
-def rule(**one: Any) -> dict[str, Any]:
-    return {"rules": {"one": one}}
-
-
 TIMED_OUT = {"kind": "SBE", "error": "DriverError", "message": "statement timeout|connection attempt failed"}
-
 CASES = [
     # what nobody configured
     Case("an unknown error is a handler's bug", {}, lambda: ZeroDivisionError(), NRE),
@@ -211,186 +153,3 @@ def test_an_endless_chain_is_looked_at_for_so_long_only() -> None:
 
     assert Classifier().kind(chain(LINKS_MAX - 1)) is SLE
     assert Classifier().kind(chain(LINKS_MAX)) is NRE
-
-
-# the hook
-
-HOOKED = Rules.model_validate(
-    {"hook": "tests.unit.processor.hook_of_kinds:decide", "kinds": {"LookupError": "SLE", "Odd": "SNBE"}}
-)
-
-
-def item(provider: str) -> WorkItem:
-    return WorkItem(1, "k", "e", provider, "acct", "t", b"{}", None, 0)
-
-
-@pytest.mark.parametrize(
-    ("error", "provider", "kind"),
-    [
-        (KeyError("all of it"), "any", SBE),
-        (KeyError("a"), "slow", SNBE),
-        (KeyError("a"), "any", SLE),
-        (Closed("all of it"), "any", SBE),
-    ],
-)
-def test_a_hook_is_asked_first_and_may_leave_it_to_the_rules(error: Exception, provider: str, kind: ErrorKind) -> None:
-    assert Classifier(HOOKED).failure(error, item=item(provider)).kind is kind
-
-
-@pytest.mark.parametrize(
-    ("error", "told"), [(Odd("x"), "the hook's own bug"), (ValueError("no such kind"), "'XYZ' is not a valid")]
-)
-def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Exception, told: str) -> None:
-    failure = Classifier(HOOKED).failure(error, "a line of the handler's", item("any"))
-    assert failure.kind is (SNBE if isinstance(error, Odd) else NRE)
-    assert failure.log_lines is not None and failure.log_lines.startswith("a line of the handler's\nthe hook")
-    assert told in failure.log_lines
-
-
-@pytest.mark.parametrize(
-    ("hook", "told"),
-    [
-        ("tests.unit.processor.no_such:decide", "no module"),
-        ("tests.unit.processor.hook_of_kinds:no_such", "has no no_such"),
-        ("tests.unit.processor.hook_of_kinds:NOT_A_FUNCTION", "isn't a function"),
-    ],
-)
-def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, told: str) -> None:
-    with pytest.raises(SettingError, match=told) as refused:
-        Classifier(Rules(hook=hook), setting="[ledger] errors")
-    assert refused.value.setting == "[ledger] errors.hook"
-
-
-def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
-    travelled = pickle.loads(pickle.dumps(Classifier(HOOKED)))
-    assert travelled.kind(KeyError("all of it")) is SBE
-    assert travelled.kind(KeyError("a")) is SLE
-
-
-# what is wrong with rules
-
-
-@pytest.mark.parametrize(
-    ("errors", "key", "told"),
-    [
-        ({"rules": {"gone": {"kind": "SBE"}}}, "errors.rules.gone", "error, message or code is wanted"),
-        ({"rules": {"ok": {"kind": "SBE", "code": "1"}, "gone": {"kind": "BSE", "code": "1"}}},
-         "errors.rules.gone.kind", "'BSE' isn't a kind: NRE, SLE, SNBE, SBE"),
-        ({"rules": {"gone": {"kind": "SBE", "message": "(a"}}}, "errors.rules.gone.message", "missing )"),
-        ({"rules": {"gone": {"kind": "SBE", "message": ""}}}, "errors.rules.gone.message", "1 to 500 characters"),
-        ({"rules": {"gone": {"kind": "SBE", "error": "no class"}}}, "errors.rules.gone.error", "'no class' isn't"),
-        ({"rules": {"gone": {"kind": "SBE", "error": "Exception"}}}, "errors.rules.gone.error", "set `default`"),
-        ({"rules": {"gone": {"kind": "SBE", "code": [""]}}}, "errors.rules.gone.code.0", "at least 1"),
-        ({"rules": {"gone": {"kind": "SBE", "codes": "1"}}}, "errors.rules.gone.codes", "no such key"),
-        ({"kinds": {"KeyError": "SBE", "LookupError": "sbe"}}, "errors.kinds.LookupError", "'sbe' isn't a kind"),
-        ({"kinds": {"Key Error": "SBE"}}, "errors.kinds.Key Error", "isn't a class's name"),
-        ({"hook": "decide"}, "errors.hook", "match pattern"),
-        ({"default": "never"}, "errors.default", "isn't a kind"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_told_with_the_rule_it_stands_in(errors: dict[str, Any], key: str, told: str) -> None:
-    with pytest.raises(StreamInvalid) as refused:
-        load_streams(settings={"ledger": {"errors": errors}})
-    assert refused.value.key.startswith(key)
-    assert told in str(refused.value)
-
-
-GLOBAL_AND_OWN = """
-[defaults.errors]
-default = "SNBE"
-kinds = { KeyError = "SLE", ValueError = "NRE" }
-rules.gone = { kind = "SNBE", message = "gone" }
-rules.code = { kind = "SLE", code = "40001" }
-
-[ledger.errors]
-kinds = { ValueError = "SBE" }
-rules.gone = { kind = "SBE", message = "all gone" }
-rules.mine = { kind = "NRE", code = "40*" }
-
-[other]
-handler = "shop.handler:build"
-source = "kafka:orders"
-"""
-
-
-def test_a_streams_own_rules_are_over_the_global_ones(tmp_path: Path) -> None:
-    file = tmp_path / "streams.toml"
-    file.write_text(GLOBAL_AND_OWN, "utf-8")
-    streams = load_streams(str(file))
-    errors = [
-        ZeroDivisionError(),
-        KeyError(),
-        ValueError(),
-        OSError("all gone"),
-        OSError("gone"),
-        DriverError("", "40001"),
-    ]
-
-    def kinds(stream: StreamConfig) -> list[ErrorKind]:
-        return [Classifier(stream.errors).kind(error) for error in errors]
-
-    assert kinds(streams["other"]) == [SNBE, SLE, NRE, SNBE, SNBE, SLE]
-    assert kinds(streams["ledger"]) == [SNBE, SLE, SBE, SBE, SNBE, NRE]
-
-
-# what is written down
-
-
-def test_texts_are_bounded_and_always_valid() -> None:
-    failure = Classifier().failure(ValueError("\ud800\x00" + "x" * 100_000))
-    failure.message.encode("utf-8")
-    assert "\x00" not in failure.message
-    assert len(failure.message) <= MESSAGE_CHARS_MAX + 20
-    assert len(failure.stack) <= STACK_CHARS_MAX + 20
-
-
-def test_a_text_that_is_made_to_be_slow_to_match_is_not() -> None:
-    """Backtracking would take longer than the universe is old."""
-    rules = Rules.model_validate(rule(kind="SBE", message="^(a|aa)+$"))
-    assert Classifier(rules).kind(ValueError("a" * 1_900 + "!")) is NRE
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise TypeError("not a string")
-
-    @property
-    def response(self) -> object:
-        raise RuntimeError("no answer came")
-
-
-def test_an_error_whose_own_code_fails_is_judged_all_the_same() -> None:
-    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).failure(Unprintable())
-    assert (failure.kind, failure.error_code) == (SLE, None)
-    assert "TypeError" in failure.message
-
-
-def test_what_from_none_hides_can_be_read_in_the_stack() -> None:
-    failure = Classifier().failure(hidden(RuntimeError("it failed"), TimeoutError("slow database")))
-    assert (failure.kind, failure.error_class) == (SNBE, "RuntimeError")
-    assert "TimeoutError: slow database" in failure.stack
-
-
-def test_the_class_behind_an_error_that_only_names_a_kind_is_written_down() -> None:
-    assert Classifier().failure(raised(OfKind(SNBE, "a"), cause=KeyError("b"))).error_class == "KeyError"
-    assert Classifier().failure(OfKind(SNBE, "a")).error_class == "OfKind"
-
-
-def test_the_code_is_the_outermost_one() -> None:
-    inner = raised(RuntimeError("a"), cause=DriverError("b", "08006"))
-    assert Classifier().failure(inner).error_code == "08006"
-    assert Classifier().failure(raised(DriverError("a", "40001"), cause=inner)).error_code == "40001"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"), [(7, 7.0), (0, None), (-1, None), ("7", None), (float("nan"), None), (1e9, RETRY_AFTER_S_MAX)]
-)
-def test_a_retry_is_not_earlier_than_any_error_within_it_asks_for(wanted: object, told: float | None) -> None:
-    error = ValueError("later")
-    error.retry_after_s = wanted  # type: ignore[attr-defined]
-    assert Classifier().failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == told
-
-
-def test_kinds_travel_between_processes() -> None:
-    back = pickle.loads(pickle.dumps(OfKind(SNBE, "not there yet")))
-    assert (back.kind, str(back)) == (SNBE, "not there yet")

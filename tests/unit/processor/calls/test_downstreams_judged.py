@@ -1,0 +1,133 @@
+"""What the driver makes of a batch's reports: breakers, probes, the note in the journal, the metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.clock import ManualClock
+from core.decision import ErrorKind
+from core.work import Held, Outcome
+from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
+from processor.calls.budget import Report
+from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
+from processor.judge.classify import Failure
+from processor.tell.metrics import ProcessorMetrics
+from tests.unit.processor.harness import NOW
+from tests.unit.processor.served import SETTINGS
+
+
+def failure(name: str) -> Failure:
+    return Failure(ErrorKind.SNBE, "Unreachable", None, "", "", downstream=name)
+
+
+def test_many_names_are_bounded_and_those_at_rest_go_first() -> None:
+    subject = Downstreams({"*": SETTINGS}, ManualClock(NOW))
+    subject.judge({1: failure("bad")}, {"bad": Report(calls=3, failed=3, failed_in_a_row=3)})
+    for number in range(NAMES_MAX + 50):
+        subject.judge({}, {f"subscriber:{number}": Report(calls=1)})
+    told = subject.status()
+    assert len(told) == NAMES_MAX
+    assert told["bad"]["state"] == OPEN
+
+
+def test_the_note_fits_whatever_is_open_and_can_be_read_again() -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"*": SETTINGS}, clock)
+    for number in range(900):
+        subject.judge({}, {f"subscriber:{number:040}": Report(calls=3, failed=3, failed_in_a_row=3)})
+    note = subject.notes()
+    assert len(note[NOTE]) <= NOTE_CHARS_MAX
+    later = Downstreams({"*": SETTINGS}, clock, notes=note).status()
+    assert len(later) > 100
+    assert {one["state"] for one in later.values()} == {OPEN}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"merchants": 7}', "null"])
+def test_a_note_that_cannot_be_read_leaves_breakers_closed(text: str) -> None:
+    assert Downstreams(notes={NOTE: text}).status() == {}
+
+
+def test_every_round_is_told_to_the_metrics() -> None:
+    told: list[tuple[str, str, int]] = []
+    clock = ManualClock(NOW)
+    subject = Downstreams(
+        {"*": SETTINGS}, clock, on_round=lambda name, state, at_once, report: told.append((name, state, report.calls))
+    )
+    subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(11)
+    subject.judge({1: Held("merchants", 0.0)}, {})
+    subject.judge({}, {})
+    assert told == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
+
+
+def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"merchants": SETTINGS}, clock)
+    subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(10)
+    assert subject.budgets().by_name["merchants"].calls == 2
+    subject.judge({}, {"merchants": Report(out=2)})
+    assert subject.budgets().by_name["merchants"].calls == 0
+    subject.judge({}, {"merchants": Report(calls=1, late=1)})
+    assert subject.budgets().by_name["merchants"].calls == 0
+    clock.advance(10)
+    assert subject.budgets().by_name["merchants"].calls == 1
+
+
+@pytest.mark.parametrize(("failed", "excused"), [(2, True), (1, False)])
+def test_a_failed_probe_is_its_events_own_where_another_probe_was_good(failed: int, excused: bool) -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"*": SETTINGS}, clock)
+    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(10)
+    results: dict[int, Outcome | Failure] = {1: failure("slow")}
+    subject.judge(results, {"slow": Report(calls=2, failed=failed, failed_in_a_row=1)})
+    assert subject.status()["slow"]["state"] == OPEN
+    assert isinstance(results[1], Held) == excused
+
+
+@pytest.mark.parametrize(("since_good_s", "excused"), [(30, False), (61, True)])
+def test_a_failure_told_late_and_alone_is_excused_unless_the_downstream_was_alive_lately(
+    since_good_s: float, excused: bool
+) -> None:
+    clock = ManualClock(NOW)
+    subject = Downstreams({"*": SETTINGS.model_copy(update={"reset_s": 600.0})}, clock)
+    subject.judge({}, {"slow": Report(calls=1)})
+    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    clock.advance(since_good_s)
+    results: dict[int, Outcome | Failure] = {1: failure("slow")}
+    subject.judge(results, {})
+    assert isinstance(results[1], Held) == excused
+
+
+@pytest.mark.parametrize(("tries", "failures"), [(2, 2), (3, 3), (9, 3), (None, 3)])
+def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, failures: int) -> None:
+    subject = Downstreams({"merchants": SETTINGS}, ManualClock(NOW), tries=tries)
+    for _ in range(failures):
+        assert subject.status().get("merchants", {}).get("state", CLOSED) == CLOSED
+        subject.judge({}, {"merchants": Report(calls=1, failed=1, failed_in_a_row=1)})
+    assert subject.status()["merchants"]["state"] == OPEN
+
+
+def test_settings_hold_their_order() -> None:
+    with pytest.raises(ValueError, match="concurrency_min"):
+        DownstreamSettings(concurrency_min=9, concurrency_start=8)
+
+
+def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() -> None:
+    clock = ManualClock(NOW)
+    metrics = ProcessorMetrics(clock)
+    subject = Downstreams({"*": SETTINGS}, clock, on_round=metrics.downstream)
+    report = Report(calls=5, failed=3, failed_in_a_row=3, retries=2, held=7)
+    subject.judge({}, {"merchants": report})
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"payhook_downstream_{name}", {"downstream": "merchants", **labels})
+
+    assert value("state") == 2
+    assert value("calls_total", outcome="good") == 2
+    assert value("calls_total", outcome="failed") == 3
+    assert value("retries_total") == 2
+    assert value("held_total") == 7
+    assert value("concurrency_limit") == SETTINGS.concurrency_start // 2
