@@ -19,7 +19,7 @@ from dlq.board.item import COLUMNS, Entry
 log = logging.getLogger(__name__)
 
 LAYOUT = 2
-"""Of the tables and of what is written to them: a file of an older one is made anew."""
+"""Of the tables and of what is written to them, fingerprints too: a file of an older one is made anew."""
 
 BUSY_S = 30.0
 CACHE_KIB = 65_536

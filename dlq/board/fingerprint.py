@@ -3,6 +3,9 @@
 A message is masked from its clearest parts to its least clear ones. What has a digit in it is taken for an id or a
 number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
 Quoted text is data, so it goes too, except in errors that quote names of the code itself.
+
+Fingerprints are kept in the board's file: a change here that gives an error another one is a change of
+`dlq.board.file.LAYOUT` too, which has every such file made anew. A test binds the two.
 """
 
 from __future__ import annotations

@@ -59,6 +59,11 @@ def of_older_layout(items: DeadItems) -> None:
     sql(items, "DROP TABLE items", "CREATE TABLE items (other TEXT)", "CREATE TABLE old (x)", "PRAGMA user_version = 0")
 
 
+def with_fingerprints_of_older_masks(items: DeadItems) -> None:
+    sql(items, "UPDATE items SET fingerprint = 'older'", "UPDATE cube SET fingerprint = 'older' WHERE fingerprint != ''")
+    sql(items, "UPDATE causes SET fingerprint = 'older'", f"PRAGMA user_version = {LAYOUT - 1}")
+
+
 def deleted(items: DeadItems) -> None:
     file_of(items).unlink()
 
@@ -94,7 +99,7 @@ def of_another_journal(items: DeadItems) -> None:
     "damage",
     [
         *(cut, overwritten, no_sqlite, of_older_layout, deleted, folder_deleted, deleted_but_for_its_log),
-        *(with_another_row, further_than_the_journal, of_another_journal),
+        *(with_fingerprints_of_older_masks, with_another_row, further_than_the_journal, of_another_journal),
     ],
 )
 def test_it_is_made_anew(items: DeadItems, damage: Callable[[DeadItems], None]) -> None:

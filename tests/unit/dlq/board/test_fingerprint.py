@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+import re
 import string
 import time
 import uuid
@@ -11,6 +13,8 @@ from itertools import combinations
 
 import pytest
 
+from dlq.board import fingerprint
+from dlq.board.file import LAYOUT
 from dlq.board.fingerprint import SHAPE_CHARS_MAX, cause_of, place_of, shape_of
 
 
@@ -117,6 +121,18 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
 def test_different_causes_are_different_groups(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert cause_of(*one).fingerprint != cause_of(*other).fingerprint
+
+
+def test_other_masks_are_another_layout_of_the_boards_file() -> None:
+    """The file keeps fingerprints. Whoever changes one of them counts `LAYOUT` up, so that every file is made anew,
+    and mends this: else what died before and after the change would stand in two groups.
+    """
+    rules = {name: one.pattern for name, one in vars(fingerprint).items() if isinstance(one, re.Pattern)}
+    sizes = [fingerprint.SHAPE_CHARS_MAX, fingerprint.READ_CHARS_MAX, fingerprint.WORD_CHARS_MAX]
+    made = [cause_of("Wrong", None, message(7), None).fingerprint for message in SAME.values()]
+    made += [cause_of(*one).fingerprint for one in DIFFERENT]
+    told = json.dumps([rules, sizes, sorted(fingerprint.CODE_NAMING), made], sort_keys=True)
+    assert (LAYOUT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (2, "b4981e4c881ee587")
 
 
 def test_a_key_error_of_data_is_one_cause() -> None:
