@@ -1,0 +1,67 @@
+"""Every page's relative links lead somewhere: to a file of the checkout, and to a heading of it where they name one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+NOT_OURS = {".git", ".venv", ".payhook", "build", "node_modules"}
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def pages() -> list[Path]:
+    return sorted(path for path in CHECKOUT.rglob("*.md") if not NOT_OURS & set(path.relative_to(CHECKOUT).parts))
+
+
+def links(text: str) -> Iterator[str]:
+    for found in LINK.finditer(FENCE.sub("", text)):
+        target = found[1] or found[2]
+        if not ELSEWHERE.match(target):
+            yield target
+
+
+def anchors(text: str) -> set[str]:
+    """The headings as the forges name them: lower case, without punctuation, spaces as hyphens."""
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(FENCE.sub("", text))]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+def broken(page: Path) -> list[str]:
+    text = page.read_text("utf-8")
+    found = []
+    for link in links(text):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.is_relative_to(CHECKOUT) or not target.exists():
+            found.append(f"{link}: nothing is there")
+        elif anchor and anchor not in anchors(target.read_text("utf-8")):
+            found.append(f"{link}: it has no such heading")
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.CHECKOUT", tmp_path)
+    (tmp_path / "there.md").write_text("# What it's for\n```\n# no heading\n```\n")
+    (tmp_path / "page.md").write_text(
+        "[a](there.md) [b](there.md#what-its-for) [c](https://example.com/x) [d](gone.md) [e](there.md#no-heading)\n"
+        "[f](#here) [g](../outside)\n```\n[h](not/a/link)\n```\n[i]: also/gone\n"
+    )
+    assert [link.split(":")[0] for link in broken(tmp_path / "page.md")] == [
+        *("gone.md", "there.md#no-heading", "#here", "../outside", "also/gone"),
+    ]
+
+
+def test_there_are_pages_with_links() -> None:
+    assert sum(len(list(links(page.read_text("utf-8")))) for page in pages()) > 50
