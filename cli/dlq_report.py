@@ -15,8 +15,6 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from dlq.report import Week, WeeklyReport, weekly
 from dlq.report.markdown import markdown
-from providers.registry import build_adapters
-from stack.layout import LEDGER
 
 
 class ReportUnwritten(PayhookError):
@@ -36,13 +34,11 @@ class ReportUnwritten(PayhookError):
 def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> None:
     """Report a week: what died of what, how long it took, replays that failed again, and what to do next.
 
-    Read from the journal alone, so that any week can be reported at any time; amounts of providers' bugs need bodies.
+    Read from the journal alone, so that any week can be reported at any time.
     """
     now = SystemClock().now()
     wanted = Week.named(week) if week is not None else Week.of(now).before()
-    at, is_ledger = place.looked_at, place.stream == LEDGER
-    adapters = build_adapters(place.settings.providers) if is_ledger else None
-    made = weekly(at.stream, str(at.journal), wanted, now, str(at.bodies), adapters)
+    made = weekly(place.looked_at.stream, str(place.looked_at.journal), wanted, now)
     text = _json(made) if as_json else markdown(made)
     if out is None:
         click.echo(text, nl=False)

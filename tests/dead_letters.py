@@ -102,8 +102,9 @@ class DeadLetters(Engine):
         payment: str | None = None,
         body: bytes | None = None,
         headers: Sequence[tuple[str, bytes]] = (),
+        fact: str | None = None,
     ) -> str:
-        """An event in Kafka; returns its key."""
+        """An event in Kafka, of a money movement where ``fact`` names one; returns its key."""
         payment = payment or f"pi_{event_id}"
         if body is None:
             body = json.dumps({"id": event_id, "type": event_type, "payment": payment}).encode()
@@ -118,6 +119,8 @@ class DeadLetters(Engine):
             body=body,
             mode="live",
             account="acct_1",
+            fact_key=None if fact is None else f"{provider}:{fact}",
+            fact_sha256=None if fact is None else hashlib.sha256(fact.encode()).hexdigest(),
         )
         told = to_headers(event, self.clock.now(), Dedupe.CLAIMED)
         self.send(EVENTS, body, [*told, ("ce_source", f"/webhooks/{provider}".encode()), *headers])

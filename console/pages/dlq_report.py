@@ -9,7 +9,7 @@ from console.access import Role, require
 from console.pages.dlq_place import DlqPlace
 from console.pages.fields import Fields
 from console.plots import Steps, bars_plot, steps_plot
-from dlq.report import Week, WeeklyReport, weekly
+from dlq.report import Week, WeeklyReport, steps, weekly
 
 CAUSES_PLOTTED = 8
 NAMED_MAX = 20
@@ -25,7 +25,7 @@ def add_report(router: APIRouter, place: DlqPlace) -> None:
             return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
         stream = place.stream(request)
         told = await place.asking.ask(weekly, stream.name, str(stream.files.journal), week, now)
-        context = {"report": told, "plots": plots(told), "week": week, "named_max": NAMED_MAX}
+        context = {"report": told, "steps": steps(told), "plots": plots(told), "week": week, "named_max": NAMED_MAX}
         return place.show(request, "dlq/report.html", fields=fields, **context)
 
 

@@ -2,6 +2,7 @@
 
 from dlq.report.build import weekly
 from dlq.report.model import WeeklyReport
+from dlq.report.steps import steps
 from dlq.report.week import Week, WeekInvalid
 
-__all__ = ["Week", "WeekInvalid", "WeeklyReport", "weekly"]
+__all__ = ["Week", "WeekInvalid", "WeeklyReport", "steps", "weekly"]

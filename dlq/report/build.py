@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from core.decision import Decision
+from core.routing import base_of
 from dlq.board.fingerprint import Cause, cause_of
 from dlq.report.advice import advice
 from dlq.report.history import History, Life, deaths, history
 from dlq.report.model import Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, WeeklyReport
 from dlq.report.week import DAYS, Week
 from journal.schema import JournalRow
-from ledger.provider_bugs import EXPLAINED, ProviderBug, ReadsMoney, provider_bugs
+from ledger.provider_bugs import EXPLAINED, ProviderBug, counted_bugs
 
+LEDGER = "ledger"
 CAUSES_MAX = 50
 NAMED_MAX = 10
 """Providers and types of one cause that are named, the most frequent first."""
@@ -24,18 +26,8 @@ NAMED_MAX = 10
 SLA, ESCALATION = timedelta(hours=24), timedelta(hours=48)
 
 
-def weekly(
-    stream: str,
-    journal: str,
-    week: Week,
-    now: datetime,
-    bodies: str = "",
-    adapters: Mapping[str, ReadsMoney] | None = None,
-) -> WeeklyReport:
-    """One stream's week, up to ``now`` where it isn't over.
-
-    :param bodies: the stream's bodies; with them and ``adapters`` provider bugs are counted too, of a ledger's stream
-    """
+def weekly(stream: str, journal: str, week: Week, now: datetime) -> WeeklyReport:
+    """One stream's week, up to ``now`` where it isn't over. What providers told twice is a ledger's to know."""
     until = min(week.end, max(week.start, now))
     past = history(journal, until)
     lives = list(past.lives.values())
@@ -52,7 +44,7 @@ def weekly(
         resolution=_resolution(closed),
         replays=_replays(lives, week),
         breaches=_breaches(lives, week, until),
-        bugs=None if adapters is None else _bugs(provider_bugs(journal, bodies, adapters, since=week.start), until),
+        bugs=_bugs(counted_bugs(journal, since=week.start), until) if base_of(stream) == LEDGER else None,
     )
 
 

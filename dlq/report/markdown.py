@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from dlq.report.model import CauseOfWeek, WeeklyReport
+from dlq.report.steps import Part, few, steps
 
 CAUSES_SHOWN_MAX = 10
-ITEMS_SHOWN_MAX = 10
 _MEANT = "\\`*_{}[]<>#|~"
 """What Markdown, or HTML within it, would take for more than text."""
 
@@ -56,23 +56,19 @@ def _head(report: WeeklyReport) -> list[str]:
 
 def _first(report: WeeklyReport) -> list[str]:
     """What pays most to do, the most urgent first."""
-    steps = list(_steps(report)) or ["Nothing died and nothing is left: there is nothing to do."]
-    return ["## What to do next", "", *(f"{number}. {step}" for number, step in enumerate(steps, 1))]
+    told = ["".join(_part(part) for part in step) for step in steps(report)]
+    told = told or ["Nothing died and nothing is left: there is nothing to do."]
+    return ["## What to do next", "", *(f"{number}. {step}" for number, step in enumerate(told, 1))]
 
 
-def _steps(report: WeeklyReport) -> Iterator[str]:
-    open_ones = [cause for cause in report.causes if cause.open]
-    if report.breaches.waiting:
-        items = _items(report.breaches.waiting)
-        yield f"Decide about what is older than 48 hours and still open: {items} (`payhook dlq show ID`)."
-    for cause in open_ones[:3]:
-        yield f"{cause.open:,} × {_named(cause)}: {cause.advice}."
-    for cause in (cause for cause in report.causes if cause.again):
-        yield f"Don't replay {_named(cause)} again before its cause is mended: {cause.again:,} replays died of it anew."
-        break
-    for bug in (report.bugs or ())[:1]:
-        told = f"{plain(bug.provider)} {bug.cases:,} cases of {bug.explained}"
-        yield f"Send {told}: `payhook ledger provider-bugs --provider {plain(bug.provider)} --csv` has the evidence."
+def _part(part: Part) -> str:
+    match part.kind:
+        case "name":
+            return f"**{plain(part.text)}**"
+        case "command":
+            return f"`{part.text.replace('`', '')}`"
+        case "text":
+            return part.text
 
 
 def _causes(causes: Sequence[CauseOfWeek]) -> list[str]:
@@ -110,9 +106,9 @@ def _late(report: WeeklyReport) -> list[str]:
     return [
         "## Past their time",
         "",
-        f"Came to be older than 24 hours: {_items(report.breaches.over_24h)}.",
-        f"Came to be older than 48 hours: {_items(report.breaches.over_48h)}.",
-        f"Older than 48 hours and open at the end: {_items(report.breaches.waiting)}.",
+        f"Came to be older than 24 hours: {few(report.breaches.over_24h)}.",
+        f"Came to be older than 48 hours: {few(report.breaches.over_48h)}.",
+        f"Older than 48 hours and open at the end: {few(report.breaches.waiting)}.",
     ]
 
 
@@ -130,12 +126,6 @@ def _bugs(report: WeeklyReport) -> list[str]:
 
 def _named(cause: CauseOfWeek) -> str:
     return f"**{plain(cause.error_class)}**"
-
-
-def _items(items: Iterable[int]) -> str:
-    named = [str(item) for item in items]
-    more = len(named) - ITEMS_SHOWN_MAX
-    return (", ".join(named[:ITEMS_SHOWN_MAX]) or "none") + (f" and {more:,} more" if more > 0 else "")
 
 
 def _moment(at: datetime) -> str:

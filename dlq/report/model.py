@@ -92,7 +92,7 @@ class BugCount:
 class WeeklyReport:
     """One stream's week. ``died``: items that died for the first time in it; ``depths``: at its beginning and at the
     end of each day, as far as it has gone; ``until``: what was known, the week's end or earlier. ``bugs``: None where
-    nobody looked for them.
+    no money is booked: there nobody tells it twice.
     """
 
     stream: str

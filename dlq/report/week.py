@@ -60,3 +60,6 @@ class Week:
 
     def before(self) -> Week:
         return Week(self.start - timedelta(days=DAYS))
+
+    def after(self) -> Week:
+        return Week(self.end)

@@ -165,3 +165,21 @@ def test_the_week_says_what_died_of_what(desk: Desk) -> None:
     assert "Nothing died" in browser.get("/dlq/report?week=2025-W50").text
     wrong = browser.get("/dlq/report?week=soon")
     assert wrong.status_code == 422 and "write 2026-W47" in wrong.text
+
+
+def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_desk: Desk) -> None:
+    letters, browser = own_desk.letters, own_desk.browser("eve")
+    letters.books(letters.receive("evt_told", payment="pi_told", fact="re_1"), 500, "EUR")
+    letters.receive("evt_told_again", payment="pi_told", fact="re_1")
+    letters.batch()
+    letters.advance(60)
+    page = browser.get("/dlq/report").text
+    told = text(page)
+    assert "stripe one movement of money under several event ids 1 stripe:evt_told_again:charge.captured" in told
+    assert "Send stripe the evidence of 1 case of one movement of money under several event ids" in told
+    assert "payhook ledger provider-bugs --provider stripe --csv" in told
+    assert '/ledger/events/stripe:evt_told_again:charge.captured"' in page
+    assert "the week after" not in told
+    before = text(browser.get("/dlq/report?week=2025-W50").text)
+    assert "No provider told anything twice" in before and "the week after" in before
+    assert "there is nothing to do" in before

@@ -54,7 +54,9 @@ def test_nothing_has_happened_before_there_is_a_journal(tmp_path: Path) -> None:
     assert (made.died, made.causes, made.resolution.closed, made.replays.given) == (0, [], 0, 0)
     assert {depth.items for depth in made.depths} == {0} and len(made.depths) == 8
     assert "there is nothing to do" in markdown(made)
-    assert made.bugs is None and "Providers" not in markdown(made), "nobody looked for any"
+    assert made.bugs == [] and "No provider told anything twice" in markdown(made)
+    elsewhere = weekly("notify", str(tmp_path / "none"), WEEK, LATER)
+    assert elsewhere.bugs is None and "Providers" not in markdown(elsewhere), "a stream that books nothing"
 
 
 def test_what_died_in_the_week_counts_and_what_died_before_or_after_does_not(journal: Journal) -> None:
@@ -158,9 +160,41 @@ def test_the_report_says_what_to_do_next_the_most_urgent_first(journal: Journal)
     assert section.split("\n")[2:5] == [
         "1. Decide about what is older than 48 hours and still open: 1, 2, 3 (`payhook dlq show ID`).",
         f"2. 3 × **MerchantUnknown**: {advice('MerchantUnknown', None)}.",
-        "3. Don't replay **MerchantUnknown** again before its cause is mended: 1 replays died of it anew.",
+        "3. Don't replay **MerchantUnknown** again before its cause is mended: 1 replay died of it anew.",
     ]
     assert "| replays that failed again | 1 of 1 |" in text
+
+
+def told_again(journal: Journal, at_h: float, fact: str, number: int, provider: str = "stripe") -> None:
+    """One fact, booked and told again an hour later under another event id."""
+    for decision, later_h in ((Decision.APPLIED, 0), (Decision.DUPLICATE_FACT, 1)):
+        received = WEEK.start + (at_h + later_h) * HOUR
+        event = f"{provider}:evt_{number}_{later_h}:x"
+        journal.new(at_h + later_h, decision, fact_key=fact, event_key=event, received_at=received, provider=provider)
+
+
+def test_providers_bugs_of_the_week_are_counted_by_provider_and_kind_the_most_frequent_first(journal: Journal) -> None:
+    told_again(journal, -2, "stripe:before", 0)
+    told_again(journal, 1, "adyen:psp_1", 1, provider="adyen")
+    for number in (2, 3, 4):
+        told_again(journal, number * 10, f"stripe:ch_{number}", number)
+    journal.dies(
+        60, "two amounts", error_class="FactConflict", event_key="stripe:evt_9:x", received_at=WEEK.start + 60 * HOUR
+    )
+    told_again(journal, 168, "stripe:after", 5)
+    bugs = report(journal).bugs
+    assert bugs is not None
+    assert [(bug.provider, bug.kind, bug.cases, bug.example) for bug in bugs] == [
+        ("stripe", "fact_repeated", 3, "stripe:evt_4_1:x"),
+        ("adyen", "fact_repeated", 1, "adyen:evt_1_1:x"),
+        ("stripe", "fact_conflict", 1, "stripe:evt_9:x"),
+    ]
+    text = markdown(report(journal))
+    assert "| adyen | 1 | one movement of money under several event ids | adyen:evt\\_1\\_1:x |" in text
+    assert (
+        "Send **stripe** the evidence of 3 cases of one movement of money under several event ids: "
+        "`payhook ledger provider-bugs --provider stripe --csv`." in text
+    )
 
 
 def test_words_of_strangers_stay_words(journal: Journal) -> None:
