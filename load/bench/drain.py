@@ -26,7 +26,7 @@ from load.client import NotInTime
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
-from stack.first_files import make_merchants
+from stack.first_files import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
 from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
@@ -111,6 +111,7 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
     :raises NotInTime: it wasn't through in time
     """
     layout = Layout(data_dir)
+    make_anchor_key(layout.anchor_keys)
     make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
     forecast: dict[str, Any] | None = None
     with running(processor_server(layout, kafka_port)):

@@ -33,7 +33,7 @@ from load.webhooks import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.first_files import make_merchants
+from stack.first_files import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
 from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
@@ -101,38 +101,40 @@ class _Place:
     def prepare(self) -> None:
         settings = load_settings(SAMPLE_CONFIG)
         make_topics(self.bootstrap, topics(settings.topics, ("live",)), 1)
-        merchants = self.layout.merchants
-        if not merchants.exists():
-            make_merchants(merchants, build_adapters(ProvidersSettings()))
+        make_anchor_key(self.layout.anchor_keys)
+        make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))
 
     def first_decision_s(self, event_id: str) -> float:
         """Starts a processor on an event that waits; returns the seconds until that is decided, and stops it.
 
         :raises NotInTime: it isn't decided within `DECIDED_S_MAX`
+        :raises RuntimeError: the processor ended
         """
         journal = self.layout.ledger().journal
         before = JournalReader(str(journal)).last_seq
         self._post(event_id)
         began = time.monotonic()
-        with self._processor():
+        with self._processor() as process:
             while JournalReader(str(journal)).last_seq == before:
+                if process.poll() is not None:
+                    raise RuntimeError(f"the processor ended with code {process.returncode}: see {self._log}")
                 if time.monotonic() - began > DECIDED_S_MAX:
                     raise NotInTime("the first decision", DECIDED_S_MAX)
                 time.sleep(POLL_S)
             return time.monotonic() - began
 
     @contextlib.contextmanager
-    def _processor(self) -> Iterator[None]:
+    def _processor(self) -> Iterator[subprocess.Popen[bytes]]:
         environment = {
             **os.environ,
             "PAYHOOK_CONFIG": str(SAMPLE_CONFIG),
             "PAYHOOK_DATA_DIR": str(self.layout.root),
             "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
         }
-        with (self.layout.root / "processor.log").open("ab") as log:
+        with self._log.open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
         try:
-            yield
+            yield process
         finally:
             process.terminate()
             try:
@@ -140,6 +142,10 @@ class _Place:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    @property
+    def _log(self) -> Path:
+        return self.layout.root / "processor.log"
 
     def _post(self, event_id: str) -> None:
         body = stripe_event(
