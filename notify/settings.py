@@ -14,7 +14,10 @@ TIMEOUT_S_MAX = 30.0
 
 
 class Allowance(BaseModel):
-    """What one subscriber may be that others may not. Set by whoever runs payhook, not by who edits subscribers."""
+    """What one of those who are told over HTTP may be that others may not: a subscriber, a receiver of alerts.
+
+    Set by whoever runs payhook, not by who edits subscribers.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +19,6 @@ from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
 from notify.delivery import Deliveries, Target
 from notify.errors import AddressRefused, Unreachable
-from notify.settings import Allowance
 
 SAID_CHARS_MAX = 200
 STDERR_BYTES_MAX = 4_096
@@ -85,11 +83,10 @@ class Webhook:
 
     def _target(self) -> Target:
         settings = self._settings
-        allowance = Allowance(networks=settings.networks, ports=settings.ports, http=settings.http)
         return Target(
             name=self._name,
-            place=place_of(settings.url, allowance),
-            allowed=tuple(ip_network(text) for text in settings.networks),
+            place=place_of(settings.url, settings),
+            allowed=settings.parsed(),
             connect_timeout_s=settings.timeout_s,
             read_timeout_s=settings.timeout_s,
             timeout_s=settings.timeout_s,

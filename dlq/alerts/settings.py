@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from notify.settings import Allowance
 
 RECEIVERS_MAX = 16
 TIMEOUT_S_MAX = 60.0
 
 
-class ReceiverSettings(BaseModel):
-    """One receiver: a webhook (``url``) or a command (``command``), never both."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class ReceiverSettings(Allowance):
+    """One receiver: a webhook (``url``), and what it may be that others may not; or a command. Never both."""
 
     url: str = Field("", description="webhook that gets each notice as a JSON POST; https unless http is set")
     command: tuple[str, ...] = Field(
@@ -26,26 +25,6 @@ class ReceiverSettings(BaseModel):
         10.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for an answer or the command's end"
     )
     token_file: str = Field("", description="file with a bearer token for the webhook; empty: none")
-    networks: tuple[str, ...] = Field(
-        (), description="networks (CIDR) that aren't public and may be reached all the same, such as 127.0.0.0/8"
-    )
-    ports: tuple[int, ...] = Field((), description="ports beside 443 (and 80 with http)")
-    http: bool = Field(False, description="plain HTTP: what is sent can be read on the way")
-
-    @field_validator("networks")
-    @classmethod
-    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
-        for text in networks:
-            ip_network(text)
-        return networks
-
-    @field_validator("ports")
-    @classmethod
-    def _are_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
-        for port in ports:
-            if not 1 <= port <= 65_535:
-                raise ValueError(f"{port} isn't a port; 1 to 65535 are")
-        return ports
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
