@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from core.jvm import jars_conf
+from core.spark import open_spark
 
 SMALL_ROWS_MAX = 200_000
 """Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
@@ -24,46 +22,27 @@ def open_read_session(
 
     ``work_dir`` takes Spark's scratch files.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    scratch = work_dir / "spark-read"
-    scratch.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**jars_conf(jars, master), **_conf(driver_memory, scratch, rows)}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-def _conf(driver_memory: str, scratch: Path, rows: int) -> dict[str, str]:
     small = rows <= SMALL_ROWS_MAX
-    jvm = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}"
+    jvm_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else ""
+    scratch = work_dir / "spark-read"
+    return open_spark(name, master, driver_memory, jars, scratch, _conf(rows, small=small), jvm_options)
+
+
+def _conf(rows: int, *, small: bool) -> dict[str, str]:
     return {
-        "spark.driver.memory": driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{jvm} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else jvm,
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Every query reads nearly all files: picking them by their statistics would cost a job each.
         "spark.databricks.delta.stats.skipping": "false",
         "spark.databricks.delta.snapshotPartitions": "1" if small else "8",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         # Kept for a UI that nobody sees: plans of queries over all columns would fill the heap.
         "spark.sql.ui.retainedExecutions": "5",
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",
         "spark.ui.retainedTasks": "200",
-        "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
         "spark.sql.shuffle.partitions": str(max(2, rows // ROWS_PER_SHUFFLE_PARTITION)),
         # A journal has one small file a batch: reading them must not cost a task each.
         "spark.sql.files.openCostInBytes": str(256 << 10),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
