@@ -20,6 +20,7 @@ from core.errors import PayhookError
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.chain import GENESIS
+from journal.dataset import dataset_of
 from journal.demands import TableError
 from journal.entries import last_number
 from journal.place import Place, make_folder
@@ -97,7 +98,7 @@ class Acts:
         table = DeltaTable(str(self._path))
         end = min(_last(table) + 1, before if before is not None else _last(table) + 1)
         number = pc.field("number")
-        rows = table.to_pyarrow_dataset().to_table(filter=(number < end) & (number >= end - limit))
+        rows = dataset_of(table).to_table(filter=(number < end) & (number >= end - limit))
         return [recorded(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
 
     def head(self) -> Head:
@@ -146,13 +147,13 @@ class Acts:
         number = _last(table)
         if number == 0:
             return Head(0, GENESIS)
-        rows = table.to_pyarrow_dataset().to_table(["chain"], filter=pc.field("number") == number)
+        rows = dataset_of(table).to_table(["chain"], filter=pc.field("number") == number)
         if rows.num_rows != 1:
             raise ActsBroken(str(self._path), number)
         return Head(number, rows["chain"][0].as_py())
 
     def _holds(self, row: RecordedAct) -> bool:
-        dataset = DeltaTable(str(self._path)).to_pyarrow_dataset()
+        dataset = dataset_of(DeltaTable(str(self._path)))
         found = dataset.to_table(["act_id"], filter=pc.field("number") == row.number)
         return row.act_id in found["act_id"].to_pylist()
 

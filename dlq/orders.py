@@ -14,6 +14,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from dlq.commands import Command, Producer, Sent, Target, send
+from journal.dataset import dataset_of
 from journal.place import Place
 from journal.schema import JournalRow, from_arrow
 
@@ -87,7 +88,7 @@ class DeltaView:
     def _rows(self, wanted: pc.Expression) -> list[JournalRow]:
         if not DeltaTable.is_deltatable(self._path):
             return []
-        return from_arrow(DeltaTable(self._path).to_pyarrow_dataset().to_table(filter=wanted))
+        return from_arrow(dataset_of(DeltaTable(self._path)).to_table(filter=wanted))
 
 
 class OrderDesk:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from journal.append import Appender, AppendUnknown, Overtaken
+from journal.dataset import dataset_of
 from journal.demands import TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
 from journal.lake import create_table, has_table, open_table
@@ -99,7 +100,7 @@ class BodyStore:
 
 def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
     actions = pa.table(table.get_add_actions(flatten=True))
-    fragments = {fragment.path: fragment for fragment in table.to_pyarrow_dataset().get_fragments()}
+    fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
     newest = actions.sort_by([("modification_time", "descending")])["path"].to_pylist()
     return (fragments[path] for path in newest)
 

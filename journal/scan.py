@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 
 ROWS_PER_WINDOW = 50_000
@@ -48,7 +49,7 @@ def pick(table: DeltaTable, seqs: Sequence[int], columns: Sequence[str] | None =
     wanted = pa.array(seqs, pa.int64())
     named = None if columns is None else list(dict.fromkeys(["seq", *columns]))
     try:
-        files = table.to_pyarrow_dataset(file_pruning_predicate=f"seq >= {seqs[0]} AND seq <= {seqs[-1]}")
+        files = dataset_of(table, file_pruning_predicate=f"seq >= {seqs[0]} AND seq <= {seqs[-1]}")
         rows = files.to_table(columns=named, filter=pc.field("seq").isin(wanted)).sort_by("seq")
     except (OSError, DeltaError, pa.ArrowException) as unreadable:
         raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
@@ -64,11 +65,11 @@ def last_seq(table: DeltaTable) -> int:
         return 0
     if "max.seq" in actions.column_names and actions["max.seq"].null_count == 0:
         return int(pc.max(actions["max.seq"]).as_py())
-    return int(pc.max(table.to_pyarrow_dataset().to_table(columns=["seq"])["seq"]).as_py())
+    return int(pc.max(dataset_of(table).to_table(columns=["seq"])["seq"]).as_py())
 
 
 def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
-    files = table.to_pyarrow_dataset(file_pruning_predicate=f"seq >= {since} AND seq < {until}")
+    files = dataset_of(table, file_pruning_predicate=f"seq >= {since} AND seq < {until}")
     seq = pc.field("seq")
     return files.to_table(columns=columns, filter=(seq >= since) & (seq < until)).sort_by("seq")
 

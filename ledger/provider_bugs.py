@@ -21,6 +21,7 @@ from core.decision import Decision
 from core.errors import Unparseable
 from core.money import MoneyFact, MoneyInvalid
 from journal.bodies import BodyStore
+from journal.dataset import dataset_of
 from journal.schema import JournalRow, from_arrow
 from providers.reconciled import reader_of
 
@@ -111,7 +112,7 @@ def provider_bugs(
     """
     if not DeltaTable.is_deltatable(journal):
         return []
-    table = DeltaTable(journal).to_pyarrow_dataset()
+    table = dataset_of(DeltaTable(journal))
     read = functools.partial(_rows, table)
     again = _one_a_delivery(read(_set_aside(provider, since)))
     firsts = _Firsts(read(_holders(again)))

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from journal.dataset import dataset_of
 from journal.place import Place, make_folder, place_of
 from journal.schema import TIMESTAMP
 
@@ -184,7 +185,7 @@ class Reconciliations:
         """All runs, the newest first."""
         if not DeltaTable.is_deltatable(self._runs):
             return []
-        table = DeltaTable(self._runs).to_pyarrow_dataset().to_table()
+        table = dataset_of(DeltaTable(self._runs)).to_table()
         return [_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
 
     def run(self, run_id: str) -> Reconciliation:
@@ -210,7 +211,7 @@ class Reconciliations:
 
     def _dataset(self, run_id: str) -> pa.dataset.Dataset:
         """The files of the run's partition alone."""
-        return DeltaTable(self._differences).to_pyarrow_dataset(file_pruning_predicate=[("run_id", "=", run_id)])
+        return dataset_of(DeltaTable(self._differences), file_pruning_predicate=[("run_id", "=", run_id)])
 
 
 _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]

@@ -16,6 +16,7 @@ from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS, extend
+from journal.dataset import dataset_of
 from journal.place import Place, make_folder
 from journal.schema import TIMESTAMP
 
@@ -88,7 +89,7 @@ class Redactions:
         """
         if not DeltaTable.is_deltatable(str(self.path)):
             return []
-        rows = DeltaTable(str(self.path)).to_pyarrow_dataset().to_table().sort_by("number")
+        rows = dataset_of(DeltaTable(str(self.path))).to_table().sort_by("number")
         found = [_redaction(one) for one in rows.to_pylist()]
         head = GENESIS
         for number, one in enumerate(found, 1):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
+from journal.dataset import dataset_of
 
 POLL_S = 0.2
 
@@ -57,7 +58,7 @@ class RunningStack:
         """Journal rows in seq order."""
         wanted = [*dict.fromkeys([*columns, "seq"])]
         where = None if topic is None else pc.field("topic") == topic
-        table = DeltaTable(self.journal).to_pyarrow_dataset().to_table(columns=wanted, filter=where)
+        table = dataset_of(DeltaTable(self.journal)).to_table(columns=wanted, filter=where)
         rows: list[dict[str, Any]] = table.sort_by("seq").to_pylist()
         return rows
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from journal.dataset import dataset_of
+
 COLUMNS = ["seq", "batch_seq", "first", "topic", "offset", "decision", "event_key", "entity_key", "received_at"]
 
 
@@ -33,7 +35,7 @@ def first_decisions(journal: Path, topic: str, after_seq: int = 0) -> list[Decid
     """First decisions of a topic's events with seq above ``after_seq``, read from a journal on local disk."""
     table = DeltaTable(journal)
     committed = _commit_times(journal)
-    rows = table.to_pyarrow_dataset().to_table(
+    rows = dataset_of(table).to_table(
         columns=COLUMNS, filter=(pc.field("seq") > after_seq) & pc.field("first") & (pc.field("topic") == topic)
     )
     return [

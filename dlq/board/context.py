@@ -16,6 +16,7 @@ from dlq.board.follow import records
 from dlq.board.item import COLUMNS, Entry, Item, ItemState, item_of
 from dlq.board.payload import Payloads
 from dlq.board.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
+from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 from journal.schema import JournalRow, from_arrow, to_arrow
 
@@ -107,7 +108,7 @@ class Context:
 
     def _read(self, wanted: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         try:
-            dataset = DeltaTable(self._journal).to_pyarrow_dataset()
+            dataset = dataset_of(DeltaTable(self._journal))
             return dataset.to_table(columns=None if columns is None else list(columns), filter=wanted)
         except (OSError, DeltaError, pa.ArrowException) as unreadable:
             raise JournalBroken(self._journal, f"it can't be read: {unreadable}") from unreadable

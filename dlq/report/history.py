@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.decision import OPEN_DECISIONS, Decision
+from journal.dataset import dataset_of
 from journal.schema import TIMESTAMP, JournalRow, from_arrow
 
 _LIFE = ["item_seq", "seq", "decision", "decided_at"]
@@ -79,7 +80,7 @@ def deaths(journal: str, since: datetime, until: datetime) -> list[JournalRow]:
         return []
     at = pc.field("decided_at")
     wanted = (pc.field("decision") == Decision.DEAD.value) & (at >= _moment(since)) & (at < _moment(until))
-    return from_arrow(DeltaTable(journal).to_pyarrow_dataset().to_table(columns=_DEATH, filter=wanted).sort_by("seq"))
+    return from_arrow(dataset_of(DeltaTable(journal)).to_table(columns=_DEATH, filter=wanted).sort_by("seq"))
 
 
 def _moved_on(life: Life, decision: Decision, at: datetime, steps: list[tuple[datetime, int]]) -> None:
@@ -96,7 +97,7 @@ def _events(journal: str, until: datetime) -> Iterator[tuple[int, Decision, date
     """Rows of items that ever died, in seq order."""
     if not DeltaTable.is_deltatable(journal):
         return
-    dataset = DeltaTable(journal).to_pyarrow_dataset()
+    dataset = dataset_of(DeltaTable(journal))
     died = pc.field("decision") == Decision.DEAD.value
     before = pc.field("decided_at") < _moment(until)
     told = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))

@@ -20,6 +20,7 @@ from dlq.board.item import Entry
 from dlq.commands import Target
 from dlq.selection.forecast import Facts
 from journal.bodies import BodyStore
+from journal.dataset import dataset_of
 from journal.index_changes import EMPTY_SHA256
 from journal.place import Place
 
@@ -62,7 +63,7 @@ class FactFinder:
             & (pc.field("decision") == Decision.APPLIED.value)
             & pc.field("entity_key").isin(pa.array(keys, pa.string()))
         )
-        dataset = DeltaTable(self._journal).to_pyarrow_dataset()
+        dataset = dataset_of(DeltaTable(self._journal))
         found = dataset.to_table(columns=["entity_key", "item_seq"], filter=wanted)
         latest = found.group_by("entity_key").aggregate([("item_seq", "max")])
         return dict(zip(latest["entity_key"].to_pylist(), latest["item_seq_max"].to_pylist(), strict=True))

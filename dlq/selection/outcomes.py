@@ -19,6 +19,7 @@ from dlq.orders import command_entity
 from dlq.selection import runs
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
+from journal.dataset import dataset_of
 from journal.place import Place
 from journal.reader import JournalReader
 
@@ -108,7 +109,7 @@ class Outcomes:
     def _last_rows(self, item_seqs: Sequence[int]) -> dict[int, tuple[int, str]]:
         """Seq and decision of the last row of each."""
         wanted = pc.field("item_seq").isin(pa.array(item_seqs, pa.int64())) & (pc.field("seq") >= min(item_seqs))
-        dataset = DeltaTable(self._journal).to_pyarrow_dataset()
+        dataset = dataset_of(DeltaTable(self._journal))
         found = dataset.to_table(columns=["item_seq", "seq", "decision"], filter=wanted).sort_by("seq")
         return {row["item_seq"]: (row["seq"], row["decision"]) for row in found.to_pylist()}
 

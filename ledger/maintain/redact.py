@@ -17,6 +17,7 @@ from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from journal.bodies import BODIES_SCHEMA
+from journal.dataset import dataset_of
 from journal.place import Place
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
@@ -171,4 +172,4 @@ def _check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> No
 
 
 def _rows(journal: Place, wanted: pc.Expression) -> list[JournalRow]:
-    return from_arrow(DeltaTable(str(journal)).to_pyarrow_dataset().to_table(filter=wanted).sort_by("seq"))
+    return from_arrow(dataset_of(DeltaTable(str(journal))).to_table(filter=wanted).sort_by("seq"))

@@ -13,6 +13,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.work import Posting, postings_from_json, reversed_postings
 from dlq.commands import Target
+from journal.dataset import dataset_of
 from journal.schema import JournalRow, from_arrow
 
 
@@ -56,7 +57,7 @@ def rows_where(journal: str, wanted: pc.Expression) -> list[JournalRow]:
     """Rows in seq order; none of a journal that hasn't begun."""
     if not DeltaTable.is_deltatable(journal):
         return []
-    return from_arrow(DeltaTable(journal).to_pyarrow_dataset().to_table(filter=wanted).sort_by("seq"))
+    return from_arrow(dataset_of(DeltaTable(journal)).to_table(filter=wanted).sort_by("seq"))
 
 
 def _booking(key: str, rows: Collection[JournalRow]) -> Booking:

@@ -13,6 +13,7 @@ from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ChainWalk
 from journal.anchors import Anchor, AnchorInvalid
+from journal.dataset import dataset_of
 from journal.place import Place
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
@@ -35,7 +36,7 @@ class ActsChainWhole:
 def _rows(path: Place | None) -> Iterator[dict[str, Any]]:
     if path is None or not DeltaTable.is_deltatable(str(path)):
         return
-    for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by("number").to_batches():
+    for batch in dataset_of(DeltaTable(str(path))).to_table().sort_by("number").to_batches():
         yield from batch.to_pylist()
 
 

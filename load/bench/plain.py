@@ -26,6 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
 from core.jvm import jars_conf
+from journal.dataset import dataset_of
 from load.client import NotInTime, wait_for
 from stack.jars import spark_jars
 from stack.server import Server
@@ -66,7 +67,7 @@ def wait_for_rows(table: Path, count: int, seconds: float) -> None:
     """
 
     def there() -> bool:
-        return DeltaTable.is_deltatable(str(table)) and DeltaTable(table).to_pyarrow_dataset().count_rows() >= count
+        return DeltaTable.is_deltatable(str(table)) and dataset_of(DeltaTable(table)).count_rows() >= count
 
     if not wait_for(there, seconds):
         raise NotInTime(f"{count} rows of the plain pipeline", seconds)
