@@ -56,6 +56,13 @@ class Cast:
     closed: Sequence[Webhook]
     money_events: set[str] = field(default_factory=set)
 
+    @property
+    def deliveries(self) -> int:
+        """Webhooks that the story posts, every redelivery and copy counted."""
+        once = (self.honest, self.redelivered, self.after_redis_loss, self.waiting, self.closed)
+        alone = (self.first_content, self.other_content, self.poison, self.unknown_type)
+        return sum(map(len, once)) + len(alone) + AT_ONCE_COPIES * len(self.at_once)
+
 
 def make_cast(traffic: Traffic, random: Random) -> Cast:
     """Signed and ready; amounts and order differ from run to run."""

@@ -61,7 +61,7 @@ def judge(
     by_key: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_key.setdefault(row["event_key"], []).append(row)
-    _answers(outcome, answers)
+    _answers(outcome, cast, answers)
     _effects(outcome, cast, by_key)
     _troubles(outcome, cast, by_key)
     outcome.holds("processor killed with kill -9", "back by itself", f"{restarts} restart(s)", restarts >= 1)
@@ -70,9 +70,9 @@ def judge(
     return outcome
 
 
-def _answers(outcome: Outcome, answers: Sequence[Answer]) -> None:
+def _answers(outcome: Outcome, cast: Cast, answers: Sequence[Answer]) -> None:
     accepted = sum(1 for answer in answers if answer.status == 200)
-    outcome.says(f"webhooks answered 200, of {len(answers)}", len(answers), accepted)
+    outcome.says(f"webhooks answered 200, of {len(answers)}", cast.deliveries, accepted)
     replayed = sum(1 for answer in answers if answer.replayed)
     outcome.holds("  of these, known to Redis already", "> 0", str(replayed), replayed > 0)
 

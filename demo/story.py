@@ -15,7 +15,7 @@ import redis
 from rich.console import Console
 
 from core.clock import SystemClock
-from demo.cast import MERCHANTS, MERCHANTS_LATER, Cast, make_cast
+from demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, make_cast
 from demo.outcome import judge
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
@@ -93,7 +93,7 @@ class Demo:
 
     def _troubles(self, cast: Cast) -> None:
         self._say("The same webhooks on many connections at the same instant, and one id with two contents …")
-        copies = [webhook for webhook in cast.at_once for _ in range(10)]
+        copies = [webhook for webhook in cast.at_once for _ in range(AT_ONCE_COPIES)]
         self._answers += asyncio.run(post_at_once(self._ingest, copies))
         self._post_in_turn([cast.first_content, cast.other_content])
         self._say("A body that can't be read, a type that nobody handles, a merchant nobody knows, a closed one …")
