@@ -60,8 +60,9 @@ def of_older_layout(items: DeadItems) -> None:
 
 
 def with_fingerprints_of_older_masks(items: DeadItems) -> None:
-    sql(items, "UPDATE items SET fingerprint = 'older'", "UPDATE cube SET fingerprint = 'older' WHERE fingerprint != ''")
-    sql(items, "UPDATE causes SET fingerprint = 'older'", f"PRAGMA user_version = {LAYOUT - 1}")
+    older = "SET fingerprint = 'older' WHERE fingerprint != ''"
+    sql(items, *(f"UPDATE {table} {older}" for table in ("items", "cube", "causes")))
+    sql(items, f"PRAGMA user_version = {LAYOUT - 1}")
 
 
 def deleted(items: DeadItems) -> None:
