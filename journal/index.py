@@ -23,6 +23,7 @@ from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.index_catch_up import SETTLED_COLUMNS, reflect
 from journal.index_changes import Changes, Line, read_line
+from journal.index_queues import Queues
 from journal.keystore import KeyStore
 from journal.open_item import OpenItem, pack, unpack
 from journal.reader import JournalReader
@@ -63,6 +64,7 @@ class Index:
         self._store = store
         self._seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
+        self._queues: Queues | None = None
         self._any_line = next(store.keys(layout.LINE), None) is not None
         mark = store.get(layout.MARK)
         if mark is not None:
@@ -75,7 +77,10 @@ class Index:
 
         :raises IndexHeld: a living process owns a folder of this very epoch
         """
-        return cls(KeyStore.take_over(root, epoch))
+        store = KeyStore.take_over(root, epoch)
+        index = cls(store)
+        index._queues = Queues(store.keys(layout.QUEUE))
+        return index
 
     @classmethod
     def read_only(cls, root: Path) -> Index:
@@ -105,11 +110,12 @@ class Index:
         return self._dead
 
     def known_event(self, event_key: str) -> KnownEvent | None:
-        found = self._store.get(layout.EVENT + hash16(event_key))
-        if found is None:
-            return None
-        content8, version, rest = found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES], layout.CONTENT_BYTES + 1
-        return KnownEvent(content8, version, found[rest:] == layout.PURGED)
+        return _known_event(self._store.get(layout.EVENT + hash16(event_key)))
+
+    def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]:
+        """`known_event` of each."""
+        found = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
+        return [_known_event(value) for value in found]
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
         return self._store.get(layout.conflict_key(event_key, content_sha256)) is not None
@@ -117,6 +123,11 @@ class Index:
     def known_fact(self, fact_key: str) -> KnownFact | None:
         found = self._store.get(layout.FACT + hash16(fact_key))
         return None if found is None else KnownFact(found)
+
+    def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]:
+        """`known_fact` of each."""
+        found = self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
+        return [None if value is None else KnownFact(value) for value in found]
 
     def is_reversed(self, item_seq: int) -> bool:
         """Whether the item's booking was taken back."""
@@ -132,11 +143,11 @@ class Index:
 
     def is_blocked(self, entity_key: str) -> bool:
         """Whether an open event of the entity holds later ones back."""
-        return next(self._store.keys(layout.QUEUE + hash16(entity_key)), None) is not None
+        return next(self._queued(entity_key), None) is not None
 
     def queue(self, entity_key: str) -> Iterator[OpenItem]:
         """The entity's open events that hold later ones back, head first."""
-        return self._items(self._store.keys(layout.QUEUE + hash16(entity_key)))
+        return self._items(self._queued(entity_key))
 
     def blocking(self, entity_key: str, limit: int) -> list[OpenItem]:
         """The first of the entity's queue."""
@@ -231,6 +242,8 @@ class Index:
         self._store.write(changes.whole(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
         self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
         self._any_line = changes.any_line
+        if self._queues is not None:
+            self._queues.change(changes.queued)
 
     def _fetch_bodies(self, bodies: BodyStore) -> None:
         while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):
@@ -259,10 +272,17 @@ class Index:
             self._store.begin_anew()
         self._seq = self._open = self._dead = 0
         self._any_line = False
+        self._queues = Queues()
         self._last_hash = b""
         batch = WriteBatch(raw_mode=True)
         batch.put(layout.TABLE, _table_name(reader))
         self._store.write(batch)
+
+    def _queued(self, entity_key: str) -> Iterator[bytes]:
+        entity = hash16(entity_key)
+        if self._queues is not None and self._queues.is_empty(entity):
+            return iter(())
+        return self._store.keys(layout.QUEUE + entity)
 
     def _due_keys(self, now: datetime) -> Iterator[bytes]:
         until = layout.DUE + layout.SEQ.pack(to_micros(now) + 1)
@@ -277,6 +297,13 @@ class Index:
             item = self.open_item(layout.seq_of(key))
             if item is not None:
                 yield item
+
+
+def _known_event(found: bytes | None) -> KnownEvent | None:
+    if found is None:
+        return None
+    content8, version, rest = found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES], layout.CONTENT_BYTES + 1
+    return KnownEvent(content8, version, found[rest:] == layout.PURGED)
 
 
 def _table_name(reader: JournalReader) -> bytes:

@@ -44,7 +44,10 @@ def read_line(store: Gets, entity_key: str | None) -> Line | None:
 
 @dataclass(slots=True)
 class Changes:
-    """``items`` and lines are readable before they are written. ``any_line``: the store may hold lines at all."""
+    """``items`` and lines are readable before they are written. ``any_line``: the store may hold lines at all.
+
+    ``queued``: by entity hash, how many more events of it hold later ones back than before.
+    """
 
     store: Gets
     bodies: Mapping[str, bytes]
@@ -52,6 +55,7 @@ class Changes:
     dead: int
     any_line: bool
     batch: WriteBatch = field(default_factory=lambda: WriteBatch(raw_mode=True))
+    queued: Counter[bytes] = field(default_factory=Counter)
     _items: dict[int, OpenItem | None] = field(default_factory=dict)
     _lines: dict[str, Line | None] = field(default_factory=dict)
     _freed: dict[str, bool] = field(default_factory=dict)
@@ -59,7 +63,8 @@ class Changes:
     def reflect(self, row: JournalRow) -> None:
         """Takes in the next row."""
         self._reflect_keys(row)
-        self._reflect_item(row)
+        if not row.first or leaves_open(row):
+            self._reflect_item(row)
         if row.decision is Decision.APPLIED:
             self._pass_line(row.entity_key or "", row.item_seq)
 
@@ -178,6 +183,7 @@ class Changes:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
         self.batch.delete(layout.ITEM + seq)
         self.batch.delete(_place(item))
+        self._queue(row, -1)
         self.open -= 1
         self.dead -= row.decision is Decision.DEAD
         if row.due_at is not None:
@@ -189,12 +195,17 @@ class Changes:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
         self.batch.put(layout.ITEM + seq, pack(item))
         self.batch.put(_place(item), b"")
+        self._queue(row, 1)
         self.open += 1
         self.dead += row.decision is Decision.DEAD
         if row.due_at is not None and row.decision in _WAITS:
             self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(row.due_at)) + seq, b"")
         if not item.body and row.body_sha256 not in (None, EMPTY_SHA256):
             self.batch.put(layout.BODILESS + seq, b"")
+
+    def _queue(self, row: JournalRow, step: int) -> None:
+        if row.blocking:
+            self.queued[hash16(row.entity_key or "")] += step
 
 
 def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:

@@ -13,6 +13,7 @@ from core.event import POISON_TYPE
 from journal.index import KnownEvent, KnownFact
 from journal.index_changes import Line
 from journal.open_item import OpenItem
+from journal.schema import JournalRow
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead, line_up
 from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, park
@@ -29,7 +30,9 @@ class Lookup(Protocol):
     """What admission asks of the index."""
 
     def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]: ...
     def known_fact(self, fact_key: str) -> KnownFact | None: ...
+    def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]: ...
     def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
     def died(self, entity_key: str) -> Iterator[int]: ...
@@ -77,7 +80,10 @@ class Admission:
         self._rules = rules
         self._condemned = condemned or {}
         self._die_with_it = rules.dead_head is DeadHead.DIE_WITH_IT
+        self._first_is_last = rules.policy.delay_s(1, _no_jitter) is None
         self._seen: dict[str, Item] = {}
+        self._events: dict[str, KnownEvent | None] = {}
+        self._facts: dict[str, KnownFact | None] = {}
         self._conflicts: set[tuple[str, str]] = set()
         self.groups: dict[str, Group] = {}
         self.settled: list[Item] = []
@@ -111,8 +117,17 @@ class Admission:
             if line.holder is not None and not self._is_refused(item):
                 self._die_with(item, line.holder)
 
-    def admit(self, item: Item) -> None:
-        """A new event, in the order of Kafka's offsets."""
+    def admit(self, items: Sequence[Item]) -> None:
+        """New events, in the order of Kafka's offsets."""
+        rows = [item.row for item in items]
+        events = [row.event_key for row in rows if row.event_key is not None]
+        facts = [row.fact_key for row in rows if row.fact_key is not None]
+        self._events = dict(zip(events, self._index.known_events(events), strict=True))
+        self._facts = dict(zip(facts, self._index.known_facts(facts), strict=True))
+        for item in items:
+            self._admit(item)
+
+    def _admit(self, item: Item) -> None:
         if item.refused is not None:
             self._dead(item, type(item.refused).__name__, str(item.refused))
         elif not self._is_known(item):
@@ -137,16 +152,22 @@ class Admission:
             self.settled.append(item)
 
     def _join(self, group: Group, item: Item) -> None:
-        if item.row.fact_key is not None:
-            item.known_fact = self._index.known_fact(item.row.fact_key)
+        fact = item.row.fact_key
+        if fact is not None:
+            item.known_fact = self._facts[fact] if fact in self._facts else self._index.known_fact(fact)
         item.previous_dead = group.died is not None and group.died < item.seq
-        policy = policy_for(item.row.retry_policy, self._rules.policy)
-        item.last_try = policy.delay_s(item.row.attempt + 1, _no_jitter) is None
+        item.last_try = self._is_last_try(item.row)
         item.condemned = self._condemned.get(item.seq)
         if item.condemned is not None:
             item.ends_line = self._rules.dead_head is not DeadHead.CONTINUE
             group.died = item.seq if group.died is None else min(group.died, item.seq)
         group.items.append(item)
+
+    def _is_last_try(self, row: JournalRow) -> bool:
+        if row.attempt == 0 and row.retry_policy is None:
+            return self._first_is_last
+        policy = policy_for(row.retry_policy, self._rules.policy)
+        return policy.delay_s(row.attempt + 1, _no_jitter) is None
 
     def _die_with(self, item: Item, holder: OpenItem) -> None:
         die_with(item, holder.row)
@@ -159,7 +180,7 @@ class Admission:
         if seen is not None:
             same = self._same_content(item, bytes.fromhex(seen.row.content_sha256 or ""), seen.row.content_version)
         else:
-            known = self._index.known_event(key)
+            known = self._events[key]
             if known is None:
                 return False
             same = self._same_content(item, known.content8, known.content_version)

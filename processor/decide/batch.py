@@ -29,7 +29,7 @@ from processor.decide.closings import Closings
 from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
-from processor.decide.numbering import Commands, bodies_of, fresh_bodies, in_order, number, take_early, work_of
+from processor.decide.numbering import Commands, bodies_of, divide, fresh_bodies, in_order, number, take_early
 from processor.decide.ports import Anchors, DeadLetters, Follower, Reader
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
@@ -228,8 +228,7 @@ class Batches:
     ) -> Admission:
         admission = Admission(self._index, self._adapters, self._clock.now(), self._rules, condemned)
         admission.take_up(due)
-        for item in events:
-            admission.admit(item)
+        admission.admit(events)
         return admission
 
     def _reread(self, poison: Sequence[Item]) -> None:
@@ -238,10 +237,10 @@ class Batches:
             Rereads(rules.name, rules.mode, self._adapters, self._republish, self._clock.now()).settle(poison)
 
     def _handle(self, admission: Admission) -> Settling:
-        work = [tasks for group in admission.groups.values() if (tasks := work_of(group))]
+        work, early = divide(admission.groups.values())
         self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
-        take_early(admission.groups.values(), results)
+        take_early(early, results)
         self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         crash_point("processor.after_handlers")
         settling = Settling(

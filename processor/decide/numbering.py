@@ -71,27 +71,40 @@ def fresh_bodies(rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> lis
     return [(sha256, body) for sha256, body in bodies.items() if sha256 in fresh]
 
 
-def work_of(group: Group) -> list[WorkItem]:
-    """The events of a group that a handler must see, in order."""
-    return [
-        WorkItem(
-            item_seq=item.seq,
-            event_key=item.row.event_key or "",
-            entity_key=item.row.entity_key or "",
-            provider=item.row.provider or "",
-            account=item.row.account or "",
-            event_type=item.row.event_type or "",
-            body=item.body,
-            fact_key=item.row.fact_key,
-            attempt=item.row.attempt,
-            tenant=item.row.tenant,
-            previous_dead=item.previous_dead,
-            last_try=item.last_try,
-            died_before=item.died_before,
-        )
-        for item in _to_run(group)
-        if answered(item) is None
-    ]
+def divide(groups: Iterable[Group]) -> tuple[list[list[WorkItem]], list[tuple[Item, Booked | Ignored]]]:
+    """The events that a handler must see, group by group and in order, and those that the first pass answered."""
+    work: list[list[WorkItem]] = []
+    early: list[tuple[Item, Booked | Ignored]] = []
+    for group in groups:
+        tasks = []
+        for item in _to_run(group):
+            answer = answered(item)
+            if answer is None:
+                tasks.append(_work_item(item))
+            else:
+                early.append((item, answer))
+        if tasks:
+            work.append(tasks)
+    return work, early
+
+
+def _work_item(item: Item) -> WorkItem:
+    row = item.row
+    return WorkItem(
+        item_seq=item.seq,
+        event_key=row.event_key or "",
+        entity_key=row.entity_key or "",
+        provider=row.provider or "",
+        account=row.account or "",
+        event_type=row.event_type or "",
+        body=item.body,
+        fact_key=row.fact_key,
+        attempt=row.attempt,
+        tenant=row.tenant,
+        previous_dead=item.previous_dead,
+        last_try=item.last_try,
+        died_before=item.died_before,
+    )
 
 
 def _to_run(group: Group) -> Iterator[Item]:
@@ -103,12 +116,11 @@ def _to_run(group: Group) -> Iterator[Item]:
             return
 
 
-def take_early(groups: Iterable[Group], results: Results) -> None:
+def take_early(early: Iterable[tuple[Item, Booked | Ignored]], results: Results) -> None:
     """Adds what the first pass answered to what the batch's own job did."""
-    for item in (item for group in groups for item in _to_run(group)):
-        early = answered(item)
-        if early is not None and item.early is not None:
-            results.by_item[item.seq] = early
+    for item, answer in early:
+        results.by_item[item.seq] = answer
+        if item.early is not None:
             results.handler_version = item.early[0]
 
 

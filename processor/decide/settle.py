@@ -109,16 +109,16 @@ class Settling:
         die(item, Failure(ErrorKind.NRE, FACT_CONFLICT_CLASS, None, text, stack=""), blocking=False)
 
     def _one_event_a_fact(self) -> None:
-        taken: dict[str, bytes] = {}
-        for item in sorted(self.decided, key=lambda item: item.seq):
+        taken: dict[str, str] = {}
+        for item in sorted(self.decided, key=lambda item: item.row.item_seq):
             fact = item.row.fact_key
             if fact is None or item.row.decision is not Decision.APPLIED:
                 continue
             if fact not in taken:
-                taken[fact] = bytes.fromhex(item.row.fact_sha256 or "")[:8]
+                taken[fact] = item.row.fact_sha256 or ""
                 continue
             item.row.postings = item.row.handler_version = None
-            self._fact_is_taken(item, taken[fact])
+            self._fact_is_taken(item, bytes.fromhex(taken[fact])[:8])
 
 
 def _blocks_all(result: Outcome | Failure) -> bool:

@@ -26,9 +26,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from core.errors import Unparseable
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
-from processor.decide.intake import PACKED, Early, Item, KafkaRecord, new_item, packed, read_batch
+from processor.decide.intake import PACKED, Early, KafkaRecord, Named, WrongMode, named, packed, read_batch, work_item
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.worker import Task, handler_of, task_begins
@@ -124,26 +125,29 @@ def first_pass(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def _pass(told: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
     records = read_batch(batch)
-    items = [_item(told, record) for record in records]
-    answers = _answers(told, handler, items) if getattr(handler, "pure", False) else [None] * len(items)
-    rows = [packed(record, item, early) for record, item, early in zip(records, items, answers, strict=True)]
+    names = [_named(told, record) for record in records]
+    answers = _answers(told, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
+    rows = [packed(record, own, early) for record, own, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
 
 
-def _item(told: Pass, record: KafkaRecord) -> Item | None:
+def _named(told: Pass, record: KafkaRecord) -> Named | None:
     """None of what the driver must see as it came: commands, and what isn't an event of this stream."""
     if record.topic == told.control_topic:
         return None
-    item = new_item(record, 0, _NO_TIME, told.mode)
-    return None if item.refused is not None else item
+    try:
+        return named(record, told.mode)
+    except (Unparseable, WrongMode):
+        return None
 
 
-def _answers(told: Pass, handler: Handler, items: Sequence[Item | None]) -> list[Early | None]:
+def _answers(told: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:
     answers: list[Early | None] = []
-    with contextlib.suppress(_TimeOver), _limited(_seconds(told.task, len(items)), told.task):
-        for item in items:
-            answers.append(None if item is None or item.poison is not None else _answer(handler, item))
-    return answers + [None] * (len(items) - len(answers))
+    with contextlib.suppress(_TimeOver), _limited(_seconds(told.task, len(names)), told.task):
+        for own in names:
+            item = None if own is None else work_item(own)
+            answers.append(None if item is None else _answer(handler, item))
+    return answers + [None] * (len(names) - len(answers))
 
 
 def _seconds(task: Task, calls: int) -> float:
@@ -151,23 +155,9 @@ def _seconds(task: Task, calls: int) -> float:
     return min(task.deadline_s, task.batch_deadline_s) + CALL_S_MAX * calls
 
 
-def _answer(handler: Handler, item: Item) -> Early | None:
-    row = item.row
+def _answer(handler: Handler, item: WorkItem) -> Early | None:
     try:
-        outcome = handler(
-            WorkItem(
-                item_seq=0,
-                event_key=row.event_key or "",
-                entity_key=row.entity_key or "",
-                provider=row.provider or "",
-                account=row.account or "",
-                event_type=row.event_type or "",
-                body=item.body,
-                fact_key=row.fact_key,
-                attempt=0,
-                tenant=row.tenant,
-            )
-        )
+        outcome = handler(item)
     except _TimeOver:
         raise
     except BaseException:

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import OPEN_DECISIONS, Decision
+from core.keys import hash16
 from journal.index import Index
 from journal.index_changes import Line
+from journal.index_layout import QUEUE, seq_of
 from journal.schema import JournalRow, to_arrow
 from tests.unit.journal.histories import bodies, histories, portions
 from tests.unit.journal.rows import NOW, sha
@@ -129,6 +131,48 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
         assert [item.row.item_seq for item in index.due(NOW, 100)] == [seq for _, seq in due]
         _keys_are_right(index, rows)
         _people_acted(index, rows)
+        index.close()
+
+    in_a_folder(check)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=histories(), ours=cuts, asked=st.lists(st.integers(0, 9), max_size=12))
+def test_many_looked_up_at_once_are_what_each_is_by_itself(
+    rows: list[JournalRow], ours: list[int], asked: list[int]
+) -> None:
+    """Keys that are known, purged and unknown, some of them asked for twice."""
+
+    def check(folder: Path) -> None:
+        index = Index.open(folder, 1)
+        for portion in portions(rows, ours):
+            index.apply(portion, bodies())
+        events, facts = [f"stripe:evt_{number}:x" for number in asked], [f"fact-{number}" for number in asked]
+        assert index.known_events(events) == [index.known_event(key) for key in events]
+        assert index.known_facts(facts) == [index.known_fact(key) for key in facts]
+        index.close()
+
+    in_a_folder(check)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=histories(), ours=cuts, reopened_after=st.integers(0, 6))
+def test_a_queue_that_is_told_empty_without_a_look_is_empty_in_the_store(
+    rows: list[JournalRow], ours: list[int], reopened_after: int
+) -> None:
+    """By the index that followed along and by one that was opened anew on the way."""
+
+    def check(folder: Path) -> None:
+        index = Index.open(folder, 1)
+        for number, portion in enumerate(portions(rows, ours)):
+            index.apply(portion, bodies())
+            if number == reopened_after:
+                index.close()
+                index = Index.open(folder, 2)
+            for entity in (*(f"entity-{number}" for number in range(3)), "entity-of-nobody"):
+                stored = [seq_of(key) for key in index._store.keys(QUEUE + hash16(entity))]
+                assert [item.row.item_seq for item in index.queue(entity)] == stored
+                assert index.is_blocked(entity) == bool(stored)
         index.close()
 
     in_a_folder(check)

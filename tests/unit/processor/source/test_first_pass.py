@@ -151,7 +151,7 @@ def test_answers_that_may_be_out_of_date_are_taken_away(tmp_path: Path):
     rows = passed(table(engine._pending), told())
     stripped = read_table(without_answers(rows))
     assert [record.early for record in stripped] == [None, None]
-    assert [replace(record, early=None) for record in read_table(rows)] == stripped
+    assert [record._replace(early=None) for record in read_table(rows)] == stripped
     assert without_answers(table([])) == table([])
 
 
