@@ -26,9 +26,8 @@ NEWS_SHARE = 0.3
 FADE = 0.985
 """Of a fixed cost that nothing speaks for any more, with each batch: it may have been a slow hour's."""
 
-GROW_MAX = 2.0
-GROW_MAX_UNKNOWN = 4.0
-"""Before anything is known of what a batch costs, and while one takes far less than its time."""
+GROW_MAX = 4.0
+"""Of a limit, from one batch to the next: what a batch costs is judged by smaller ones."""
 
 SHRINK_MAX = 4.0
 CHANGE_MIN = 0.2
@@ -82,8 +81,7 @@ class Pace:
     def took(self, records: int, seconds: float, size_bytes: int = 0) -> bool:
         """A batch with ``records`` of ``size_bytes`` together took ``seconds``; returns whether `limit` changed.
 
-        It grows to the double at most (at first fourfold), and falls to a quarter at most or to what `bytes_max`
-        allows.
+        It grows fourfold at most, and falls to a quarter at most or to what `bytes_max` allows.
         """
         if records <= 0 or seconds <= 0:
             return False
@@ -104,8 +102,7 @@ class Pace:
         share = self._share(seconds)
         if records < self._limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
             return self._limit
-        grow_max = GROW_MAX if self._fixed.is_known else GROW_MAX_UNKNOWN
-        wanted = self._limit * max(1 / SHRINK_MAX, min(share, grow_max))
+        wanted = self._limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
         limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
         if abs(limit - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(limit):
             return self._limit
