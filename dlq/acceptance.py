@@ -1,7 +1,8 @@
-"""What an order would do to each of its items, by the index: the processor decides by it, a dry run tells it before.
+"""What an order would do to each of its items: the one place that says so.
 
-What a forecast says is what happens, or the item is refused: nothing lies between the two but the rows that were
-decided meanwhile, and of an item that got one the order is refused.
+The processor decides by it with its index, a dry run tells it before by the board and the journal
+(`dlq.selection.known`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
+that were decided meanwhile, and of an item that got one the order is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from core.decision import Decision
 from dlq.command import Command, Place, ReplayMode, Target
+from dlq.refusals import Ground, Refusal, worn_out
 from journal.index import KnownEvent
 from journal.index_changes import Line
 from journal.open_item import OpenItem, is_conflict, is_other_content
@@ -23,13 +25,26 @@ ENTITY_ITEMS_MAX = 10_000
 
 
 class Lookup(Protocol):
-    """What is asked of the index (`journal.index.Index`; a read-only one will do for a dry run)."""
+    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.known.Known`."""
 
     def open_item(self, item_seq: int) -> OpenItem | None: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
     def of_entity(self, entity_key: str) -> Iterator[int]: ...
     def line(self, entity_key: str) -> Line | None: ...
     def known_event(self, event_key: str) -> KnownEvent | None: ...
+
+
+class ReplayOrder(Protocol):
+    """What of a replay's command is judged."""
+
+    @property
+    def targets(self) -> Sequence[Target]: ...
+    @property
+    def mode(self) -> ReplayMode: ...
+    @property
+    def expects(self) -> Place | None: ...
+    @property
+    def force(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +73,27 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Of one target. ``refusal`` says why nothing would happen to it; None: it would be done.
+    """Of one target. ``refusal``: why nothing would happen to it; None: it would be done.
 
     ``in_place``: a replay would run before all that came later of its entity; else behind what was applied since.
     """
 
     target: Target
     item: OpenItem | None
-    refusal: str | None
+    refusal: Refusal | None
     in_place: bool = False
 
 
 def judge_replay(
-    command: Command, index: Lookup, rules: ReplayRules, meanwhile: Meanwhile | None = None
+    order: ReplayOrder, index: Lookup, rules: ReplayRules, meanwhile: Meanwhile | None = None
 ) -> list[Judged]:
     """What a replay would come to, in the order in which its items would run: heads before their followers.
 
     ``meanwhile`` takes in what is accepted.
     """
-    judge = _ReplayJudge(command, index, rules, meanwhile or Meanwhile())
-    targets = sorted(command.targets, key=lambda target: target.item_seq)
-    if command.mode is not ReplayMode.WITH_FOLLOWERS:
+    judge = _ReplayJudge(order, index, rules, meanwhile or Meanwhile())
+    targets = sorted(order.targets, key=lambda target: target.item_seq)
+    if order.mode is not ReplayMode.WITH_FOLLOWERS:
         return [judge.accept(judge.judge(target)) for target in targets]
     return judge.by_entity(targets)
 
@@ -98,35 +113,41 @@ def _judge_one_closing(target: Target, index: Lookup, meanwhile: Meanwhile) -> J
     return Judged(target, found, refusal)
 
 
-def _not_to_be_closed(row: JournalRow) -> str | None:
+def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | None:
+    """The first dead event before it that holds back its entity and isn't replayed; None: there is none."""
+    for before in index.queue(item.row.entity_key or ""):
+        seq = before.row.item_seq
+        if seq >= item.row.item_seq:
+            return None
+        is_left = seq not in meanwhile.moved and seq not in meanwhile.replayed
+        if before.row.decision is Decision.DEAD and is_left:
+            return seq
+    return None
+
+
+def _not_to_be_closed(row: JournalRow) -> Refusal | None:
     """A person closes what failed: dead, or tried in vain and waiting for its next try. Anything else may yet succeed
     by itself."""
     if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and row.attempt > 0):
         return None
+    why = f"item {row.item_seq} is {row.decision.value} and was never tried: what it waits for needs the act"
     if row.decision is Decision.REPLAYED:
-        return f"item {row.item_seq} is being replayed: see what comes of it first"
-    return f"item {row.item_seq} is {row.decision.value} and was never tried: what it waits for needs the act"
+        why = f"item {row.item_seq} is being replayed: see what comes of it first"
+    return Refusal(Ground.NOT_DEAD, why)
 
 
-def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -> str | None:
+def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -> Refusal | None:
     number = target.item_seq
     if found is None:
-        return f"item {number} is not open"
+        return Refusal(Ground.NOT_OPEN, f"item {number} is not open")
     if number in meanwhile.moved or found.last_seq != target.seen_seq:
-        return f"item {number} has moved on since row {target.seen_seq}; look again"
+        return Refusal(Ground.MOVED, f"item {number} has moved on since row {target.seen_seq}; look again")
     return None
-
-
-def worn_out(item_seq: int, replays: int, replays_max: int) -> str | None:
-    """Why the loop guard refuses a dead item; None: it doesn't."""
-    if replays < replays_max:
-        return None
-    return f"item {item_seq} was replayed {replays} times and died each time: mend its cause, then force it"
 
 
 @dataclass(slots=True)
 class _ReplayJudge:
-    command: Command
+    order: ReplayOrder
     index: Lookup
     rules: ReplayRules
     meanwhile: Meanwhile
@@ -149,14 +170,11 @@ class _ReplayJudge:
             told.append(self.judge(target))
             self.meanwhile.replayed.add(target.item_seq)
         self.meanwhile.replayed = before
-        refused = next((one for one in told if one.refusal is not None), None)
-        why = refused.refusal if refused is not None else self._follower_left_out(entity, targets)
+        refused = next((one.refusal for one in told if one.refusal is not None), None)
+        why = refused.why if refused is not None else self._follower_left_out(entity, targets)
         if why is None:
             return [self.accept(one) for one in told]
-        return [
-            Judged(one.target, one.item, one.refusal or f"item {one.target.item_seq} goes with its followers: {why}")
-            for one in told
-        ]
+        return [Judged(one.target, one.item, one.refusal or _not_whole(one, why)) for one in told]
 
     def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> str | None:
         """What is dead of the entity after the first target, and isn't named."""
@@ -189,33 +207,24 @@ class _ReplayJudge:
         in_place = found.row.blocking or not self._is_passed(found.row)
         return Judged(target, found, self._refusal(found, in_place=in_place), in_place)
 
-    def _refusal(self, found: OpenItem, *, in_place: bool) -> str | None:
+    def _refusal(self, found: OpenItem, *, in_place: bool) -> Refusal | None:
         row = found.row
-        number = row.item_seq
+        item = f"item {row.item_seq}"
         if row.decision is not Decision.DEAD:
-            return f"item {number} is {row.decision.value}, not dead"
-        if (head := self._dead_head_of(found)) is not None:
-            return f"item {number} would die with item {head}, which is dead before it: replay that one too"
+            return Refusal(Ground.NOT_DEAD, f"{item} is {row.decision.value}, not dead")
+        head = dead_head_of(found, self.index, self.meanwhile) if self.rules.die_with_it else None
+        if head is not None:
+            why = f"{item} would die with item {head}, which is dead before it: replay that one too"
+            return Refusal(Ground.HEAD_DEAD, why)
         if is_other_content(row) and not self._key_is_free(row.event_key or ""):
-            return f"item {number} is another content under a key that is held: purge the first copy, then replay this"
-        if self.command.mode is ReplayMode.SUPERSEDED and in_place:
-            return f"item {number} has its place still: replay it alone, and it runs there"
-        if self.command.expects is Place.IN_PLACE and not in_place:
-            return f"item {number} has lost its place to events of its entity that were applied since: look again"
-        return None if self.command.force else worn_out(number, found.replays, self.rules.replays_max)
-
-    def _dead_head_of(self, found: OpenItem) -> int | None:
-        """The item with which this one would die again."""
-        if not self.rules.die_with_it:
-            return None
-        for before in self.index.queue(found.row.entity_key or ""):
-            seq = before.row.item_seq
-            if seq >= found.row.item_seq:
-                return None
-            is_left = seq not in self.meanwhile.moved and seq not in self.meanwhile.replayed
-            if before.row.decision is Decision.DEAD and is_left:
-                return seq
-        return None
+            why = f"{item} is another content under a key that is held: purge the first copy, then replay this"
+            return Refusal(Ground.KEY_HELD, why)
+        if self.order.mode is ReplayMode.SUPERSEDED and in_place:
+            return Refusal(Ground.HAS_PLACE, f"{item} has its place still: replay it alone, and it runs there")
+        if self.order.expects is Place.IN_PLACE and not in_place:
+            why = f"{item} has lost its place to events of its entity that were applied since: look again"
+            return Refusal(Ground.PLACE_LOST, why)
+        return None if self.order.force else worn_out(row.item_seq, found.replays, self.rules.replays_max)
 
     def _key_is_free(self, event_key: str) -> bool:
         """Whether the content that held it was purged, and no other one has taken it since."""
@@ -230,3 +239,7 @@ class _ReplayJudge:
         line = self.index.line(entity)
         applied = max(line.applied_upto if line is not None else 0, self.meanwhile.applied.get(entity, 0))
         return row.out_of_order or applied > row.item_seq
+
+
+def _not_whole(one: Judged, why: str) -> Refusal:
+    return Refusal(Ground.NOT_WHOLE, f"item {one.target.item_seq} goes with its followers: {why}")

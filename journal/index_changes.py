@@ -14,7 +14,17 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
-from journal.open_item import OpenItem, died_in_place, is_other_content, leaves_open, pack, unpack
+from journal.open_item import (
+    OpenItem,
+    died_in_place,
+    frees_key,
+    holds_key,
+    is_other_content,
+    leaves_open,
+    pack,
+    takes_key,
+    unpack,
+)
 from journal.schema import JournalRow
 
 _CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
@@ -97,12 +107,12 @@ class Changes:
         return self.batch
 
     def _reflect_keys(self, row: JournalRow) -> None:
-        if row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE:
+        if row.event_key is not None:
             content = row.content_sha256 or ""
-            if is_other_content(row):
-                self.batch.put(layout.conflict_key(row.event_key, content), b"")
-            else:
+            if holds_key(row):
                 self._hold_event(row.event_key, content, row.content_version or 0)
+            elif row.first and is_other_content(row):
+                self.batch.put(layout.conflict_key(row.event_key, content), b"")
         if row.decision is Decision.APPLIED and row.fact_key is not None:
             self._hold_fact(row.fact_key, row.fact_sha256 or "")
         if row.decision is Decision.REVERSED and not row.first:
@@ -115,11 +125,11 @@ class Changes:
         if row.event_key is None:
             return
         content, version = row.content_sha256 or "", row.content_version or 0
-        if row.decision is Decision.PURGED and not is_other_content(before.row):
+        if frees_key(row, before.row):
             self._hold_event(row.event_key, content, version, layout.PURGED)
             self.batch.put(layout.conflict_key(row.event_key, content), b"")
             self._freed[row.event_key] = True
-        elif row.decision is Decision.REPLAYED and is_other_content(before.row) and self._is_freed(row.event_key):
+        elif takes_key(row, before.row) and self._is_freed(row.event_key):
             self._hold_event(row.event_key, content, version)
             self._freed[row.event_key] = False
 

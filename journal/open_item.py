@@ -52,6 +52,26 @@ def is_other_content(row: JournalRow) -> bool:
     return is_conflict(row) and row.error_class == CONFLICT_CLASS
 
 
+def holds_key(row: JournalRow) -> bool:
+    """Whether an item holds its event key from this row on: by being the first of its key."""
+    return (
+        row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE and not is_other_content(row)
+    )
+
+
+def frees_key(row: JournalRow, before: JournalRow) -> bool:
+    """Whether the row frees its event key for a replay of other content: a person purged the key's holder.
+
+    ``before`` is the item's row before it. The key stays held against everything else.
+    """
+    return row.decision is Decision.PURGED and row.event_key is not None and not is_other_content(before)
+
+
+def takes_key(row: JournalRow, before: JournalRow) -> bool:
+    """Whether the row takes its event key over, if that is free: a person replayed other content."""
+    return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)
+
+
 def died_in_place(row: JournalRow, before: OpenItem | None) -> bool:
     """`OpenItem.died` after ``row``. A conflict has no place in its entity's order, so nothing passes it over."""
     if row.blocking:

@@ -20,7 +20,7 @@ RUNS_TOLD = {
     "held": "waits behind another dead event",
     "moved": "refused: it moved on since",
     "done": "ended since: nothing is to be done",
-    "conflict": "dies again: its key is held",
+    "conflict": "refused, or dies again: its key or its fact is held",
     "no_body": "can't run: its bytes aren't kept",
     "loop": "refused by the loop guard",
     "refused": "the mode isn't for it",

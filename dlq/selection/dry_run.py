@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
+from dlq.acceptance import Meanwhile
 from dlq.board import Board
-from dlq.commands import Target
+from dlq.commands import ReplayMode, Target
 from dlq.selection import store
 from dlq.selection.facts import FactFinder
 from dlq.selection.file import SelectionFile
 from dlq.selection.forecast import RUNS, Asked, Forecast, Verdict, forecast
+from dlq.selection.lines import lined_up, looks
 
 ITEMS_PER_LOOK = 100_000
 """One look reads the journal once; a hundred thousand items with their entities take about 200 MB."""
@@ -50,17 +52,14 @@ class DryRuns:
         :raises SelectionUnknown: it isn't there
         """
         with self._file.reading() as db:
-            count = store.read(db, number).count
-            selected = {target.item_seq for target in store.targets(db, number, 0, count)}
-        upto = self._board.follow().seq
-        for place in range(0, count, ITEMS_PER_LOOK):
-            with self._file.reading() as db:
-                targets = store.targets(db, number, place, ITEMS_PER_LOOK)
-            told = [forecast(facts, asked) for facts in self._finder.facts(targets, selected)]
+            targets = store.targets(db, number, 0, store.read(db, number).count)
+        upto, meanwhile = self._board.follow().seq, Meanwhile()
+        for some in self._looks(targets, asked):
+            told = forecast(some, self._finder.facts(some), asked, meanwhile)
             with self._file.writing() as db:
                 db.executemany(
-                    "UPDATE items SET forecast = ?, forecast_why = ?, followers = ? WHERE number = ? AND place = ?",
-                    [(one.verdict.value, one.why, one.followers, number, at) for at, one in enumerate(told, place)],
+                    "UPDATE items SET forecast = ?, forecast_why = ?, followers = ? WHERE number = ? AND item_seq = ?",
+                    [(one.verdict.value, one.why, one.followers, number, one.target.item_seq) for one in told],
                 )
         with self._file.writing() as db:
             at = to_rfc3339(self._clock.now())
@@ -68,6 +67,16 @@ class DryRuns:
         made = self.kept(number)
         assert made is not None
         return made
+
+    def _looks(self, targets: Sequence[Target], asked: Asked) -> Iterator[Sequence[Target]]:
+        """In the order in which a run sends them."""
+        if asked.mode is not ReplayMode.WITH_FOLLOWERS:
+            yield from (targets[begin : begin + ITEMS_PER_LOOK] for begin in range(0, len(targets), ITEMS_PER_LOOK))
+            return
+        by_seq = {target.item_seq: target for target in targets}
+        entities = {seq: item.entity_key for seq, item in self._board.look_up(by_seq).items()}
+        for seqs in looks(lined_up(list(by_seq), entities), ITEMS_PER_LOOK):
+            yield [by_seq[seq] for seq in seqs]
 
     def kept(self, number: int) -> DryRun | None:
         """The latest one; None: none was made.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,21 +15,35 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from dlq.board.file import BoardFile
 from dlq.board.follow import read_entries
-from dlq.board.item import Entry
+from dlq.board.item import OPEN_STATES, Entry
 from dlq.commands import Target
-from dlq.selection.forecast import Facts
+from dlq.selection.known import Known, Standing, holders, wants_holder
 from journal.bodies import BodyStore
 from journal.dataset import dataset_of
+from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256
 from journal.place import Place
+from journal.schema import from_arrow
+
+HOLDER_COLUMNS = [
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "decision", "decided_at"),
+    *("error_class", "handler_version", "content_sha256", "content_version"),
+]
 
 
-@dataclass(slots=True)
-class _Entity:
-    """Open items of one entity that keep their place in its order, by number."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of some items. ``entries``: as the board has them, by number; what it doesn't hold is left out.
 
-    dead: list[int] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
+    ``bodies``: hashes of the bodies that are kept.
+    """
+
+    entries: Mapping[int, Entry]
+    known: Known
+    bodies: Collection[str]
+
+    def has_body(self, entry: Entry) -> bool:
+        return entry.body_sha256 is None or entry.body_sha256 in self.bodies
 
 
 class FactFinder:
@@ -44,15 +57,15 @@ class FactFinder:
         self._journal = str(journal)
         self._bodies = str(bodies)
 
-    def facts(self, targets: Sequence[Target], selected: Collection[int]) -> list[Facts]:
-        """Of each, in their order. ``selected``: every item of the selection."""
+    def facts(self, targets: Sequence[Target]) -> Facts:
+        """Of these items, and of what is open of their entities."""
         with self._board.reading() as connection:
             entries = {entry.item_seq: entry for entry in read_entries(connection, [t.item_seq for t in targets])}
             keys = sorted({entry.entity_key for entry in entries.values() if entry.entity_key is not None})
-            entities = _entities(connection, keys)
+            standing = sorted([*_standing(connection, keys), *_alone(entries.values())])
         applied = self._applied(keys, min(target.item_seq for target in targets))
-        held = self._held(entries.values())
-        return [_facts(target, entries.get(target.item_seq), entities, applied, held, selected) for target in targets]
+        known = Known(standing, applied, self._holders(one for one in standing if one.item_seq in entries))
+        return Facts(entries, known, self._held(entries.values()))
 
     def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
         """By entity: its latest applied event behind ``after``."""
@@ -68,6 +81,15 @@ class FactFinder:
         latest = found.group_by("entity_key").aggregate([("item_seq", "max")])
         return dict(zip(latest["entity_key"].to_pylist(), latest["item_seq_max"].to_pylist(), strict=True))
 
+    def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
+        """Who holds the keys of other content: that may be long closed, so the journal is asked."""
+        keys = sorted({one.event_key for one in standing if one.event_key is not None and wants_holder(one)})
+        if not keys or not DeltaTable.is_deltatable(self._journal):
+            return {}
+        dataset = dataset_of(DeltaTable(self._journal))
+        wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
+        return holders(from_arrow(dataset.to_table(columns=HOLDER_COLUMNS, filter=wanted).sort_by("seq")))
+
     def _held(self, entries: Iterable[Entry]) -> set[str]:
         hashes = {entry.body_sha256 for entry in entries if entry.body_sha256 is not None}
         held = {EMPTY_SHA256}
@@ -76,41 +98,18 @@ class FactFinder:
         return held
 
 
-def _facts(
-    target: Target,
-    entry: Entry | None,
-    entities: Mapping[str, _Entity],
-    applied: Mapping[str, int],
-    held: Collection[str],
-    selected: Collection[int],
-) -> Facts:
-    if entry is None:
-        return Facts(target, None, None, None, 0, has_body=False)
-    key, number = entry.entity_key or "", entry.item_seq
-    entity = entities.get(key, _Entity())
-    before = entity.dead[: bisect_left(entity.dead, number)]
-    latest = applied.get(key, 0)
-    return Facts(
-        target=target,
-        entry=entry,
-        applied_after=latest if latest > number else None,
-        dead_before=next((seq for seq in before if seq not in selected), None),
-        followers=len(entity.waiting) - bisect_right(entity.waiting, number) if entry.blocking else 0,
-        has_body=entry.body_sha256 is None or entry.body_sha256 in held,
-    )
-
-
-def _entities(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, _Entity]:
-    entities: dict[str, _Entity] = {}
-    for key, number, state in _open(connection, keys):
-        entity = entities.setdefault(key, _Entity())
-        (entity.dead if state == "open" else entity.waiting).append(number)
-    return entities
-
-
-def _open(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    yield from connection.execute(
-        "SELECT entity_key, item_seq, state FROM items WHERE blocking = 1 AND state IN ('open', 'waiting')"
-        " AND entity_key IN (SELECT value FROM json_each(?)) ORDER BY entity_key, item_seq",
+def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
+    """Every open item of the entities."""
+    rows = connection.execute(
+        "SELECT item_seq, seen_seq, decision, attempts, replays, blocking, mark, error_class, event_key, entity_key"
+        " FROM items WHERE state IN ('open', 'waiting') AND entity_key IN (SELECT value FROM json_each(?))",
         (json.dumps(keys),),
     )
+    return map(Standing._make, rows)
+
+
+def _alone(entries: Iterable[Entry]) -> Iterator[Standing]:
+    """Those that nobody can be waiting behind: they have no entity."""
+    for entry in entries:
+        if entry.entity_key is None and entry.state in OPEN_STATES:
+            yield Standing(*(getattr(entry, name) for name in Standing._fields))

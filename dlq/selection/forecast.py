@@ -1,13 +1,17 @@
-"""What a replay of one item would do, by what is known of it now. The processor stays the judge."""
+"""What a replay would do with its items, in words: what the processor would decide, and what would come of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlq.acceptance import worn_out
-from dlq.board.item import Entry, ItemState, Mark
-from dlq.commands import ReplayMode, Target
+from dlq.acceptance import Judged, Meanwhile, ReplayRules, dead_head_of, judge_replay
+from dlq.board.item import Entry, Mark
+from dlq.commands import Place, ReplayMode, Target
+from dlq.refusals import Ground, Refusal
+from dlq.selection.facts import Facts
+from journal.open_item import OpenItem, is_conflict, is_other_content
 
 
 class Verdict(StrEnum):
@@ -20,13 +24,13 @@ class Verdict(StrEnum):
     POISON = "poison"
     """Its bytes are read again, by the adapter as it is now."""
     HELD = "held"
-    """Another dead event of its entity stands before it and isn't in the selection."""
+    """Another dead event of its entity stands before it and isn't replayed with it."""
     MOVED = "moved"
     """It has another row since it was frozen: refused."""
     DONE = "done"
     """It ended since it was frozen: nothing is to be done."""
     CONFLICT = "conflict"
-    """Its key or fact is held with other content: it would die again."""
+    """Its key is held with other content: refused. Or its fact is: it would die again."""
     NO_BODY = "no_body"
     """Its bytes aren't kept any more: it can't run."""
     LOOP = "loop"
@@ -36,22 +40,17 @@ class Verdict(StrEnum):
 
 
 RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of an item. ``entry``: as the board has it; None: it doesn't hold it.
-
-    ``applied_after``: the latest event of its entity that came after it and is applied. ``dead_before``: the first dead
-    one that came before it and isn't in the selection. ``followers`` wait for it. ``has_body``: its bytes are there.
-    """
-
-    target: Target
-    entry: Entry | None
-    applied_after: int | None
-    dead_before: int | None
-    followers: int
-    has_body: bool
+_REFUSED = {
+    Ground.NOT_OPEN: Verdict.DONE,
+    Ground.MOVED: Verdict.MOVED,
+    Ground.NOT_DEAD: Verdict.REFUSED,
+    Ground.HEAD_DEAD: Verdict.HELD,
+    Ground.KEY_HELD: Verdict.CONFLICT,
+    Ground.HAS_PLACE: Verdict.REFUSED,
+    Ground.PLACE_LOST: Verdict.REFUSED,
+    Ground.WORN_OUT: Verdict.LOOP,
+    Ground.NOT_WHOLE: Verdict.REFUSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,11 @@ class Asked:
     force: bool = False
     replays_max: int = 5
 
+    @property
+    def rules(self) -> ReplayRules:
+        """The stream's, as its processor has them."""
+        return ReplayRules(self.dead_head == "die_with_it", self.replays_max)
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -76,52 +80,59 @@ class Forecast:
     followers: int
 
 
-def forecast(facts: Facts, asked: Asked) -> Forecast:
-    """What the processor would say, as far as that can be known before."""
-    verdict, why = _verdict(facts, asked)
-    return Forecast(facts.target, verdict, why, facts.followers if verdict in RUNS else 0)
+@dataclass(frozen=True, slots=True)
+class _Order:
+    targets: Sequence[Target]
+    mode: ReplayMode
+    expects: Place | None
+    force: bool
 
 
-def _verdict(facts: Facts, asked: Asked) -> tuple[Verdict, str]:
-    entry, target = facts.entry, facts.target
+def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: Meanwhile) -> list[Forecast]:
+    """What the processor would decide of each, in their order, if this were one command.
+
+    ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
+    """
+    order = _Order(targets, asked.mode, Place.IN_PLACE if asked.in_place else None, asked.force)
+    judged = {one.target: one for one in judge_replay(order, facts.known, asked.rules, meanwhile)}
+    return [_told(judged[target], facts, asked, meanwhile) for target in targets]
+
+
+def _told(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
+    entry = facts.entries.get(one.target.item_seq)
+    if one.refusal is not None or one.item is None or entry is None:
+        return Forecast(one.target, *_refused(one, entry), 0)
+    verdict, why = _accepted(one, one.item, entry, facts, asked, meanwhile)
+    return Forecast(one.target, verdict, why, facts.known.followers(one.item) if verdict in RUNS else 0)
+
+
+def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
+    """The processor's words; of what moved on, where to."""
+    refusal = one.refusal or Refusal(Ground.NOT_OPEN, "")
     if entry is None:
         return Verdict.DONE, "it isn't open any more"
-    if entry.state not in (ItemState.OPEN, ItemState.WAITING):
+    if refusal.ground is Ground.NOT_OPEN:
         return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
-    if entry.seen_seq != target.seen_seq:
-        return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {target.seen_seq}: select anew"
-    return _standing(facts, entry, asked)
+    if refusal.ground is Ground.MOVED:
+        seen = one.target.seen_seq
+        return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select anew"
+    return _REFUSED[refusal.ground], refusal.why
 
 
-def _standing(facts: Facts, entry: Entry, asked: Asked) -> tuple[Verdict, str]:
-    """Of an item that is as it was frozen."""
-    if not facts.has_body:
+def _accepted(
+    one: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
+) -> tuple[Verdict, str]:
+    """What comes of an item that the processor takes."""
+    if not facts.has_body(entry):
         return Verdict.NO_BODY, f"body {entry.body_sha256} isn't kept any more: resolve or purge it"
-    if entry.mark == Mark.CONFLICT:
-        return Verdict.CONFLICT, "its key or fact is held with other content: that one must be purged first"
-    if not asked.force and (worn := worn_out(entry.item_seq, entry.replays, asked.replays_max)) is not None:
-        return Verdict.LOOP, worn
-    if facts.dead_before is not None and (held := _held(facts.dead_before, asked)) is not None:
-        return Verdict.HELD, held
+    if is_conflict(item.row) and not is_other_content(item.row):
+        return Verdict.CONFLICT, "its fact was applied with other content: it would die again"
+    head = dead_head_of(item, facts.known, meanwhile) if asked.dead_head == "wait" else None
+    if head is not None:
+        return Verdict.HELD, f"item {head} of its entity is dead before it: it would wait until that one is decided"
     if entry.mark == Mark.POISON:
         return Verdict.POISON, "its bytes are read again, and it runs at the end of whatever entity they name"
-    return _place(facts, entry, asked)
-
-
-def _held(head: int, asked: Asked) -> str | None:
-    if asked.dead_head == "die_with_it":
-        return f"item {head} of its entity is dead before it, and it would die with that one: replay that one too"
-    if asked.dead_head == "wait":
-        return f"item {head} of its entity is dead before it: it would wait until that one is decided"
-    return None
-
-
-def _place(facts: Facts, entry: Entry, asked: Asked) -> tuple[Verdict, str]:
-    is_passed = not entry.blocking and facts.applied_after is not None
-    if is_passed and asked.in_place:
-        return Verdict.REFUSED, f"item {facts.applied_after} was applied since, and in place was asked for"
-    if is_passed:
-        return Verdict.BEHIND, f"its place is gone: it runs behind item {facts.applied_after}"
-    if asked.mode is ReplayMode.SUPERSEDED:
-        return Verdict.REFUSED, "nothing was applied after it: it isn't superseded"
-    return Verdict.IN_PLACE, "before every later event of its entity"
+    if one.in_place:
+        return Verdict.IN_PLACE, "before every later event of its entity"
+    applied = facts.known.line(entry.entity_key or "").applied_upto
+    return Verdict.BEHIND, f"its place is gone: it runs behind item {applied}"

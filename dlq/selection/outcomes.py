@@ -30,6 +30,8 @@ LOOKED_UP_MAX = 5_000
 """Refused items of one look whose last rows are read; it is a command's worth."""
 
 _TOLD = re.compile(r"item (\d+) ")
+_BEFORE = ("refused: ", "; ")
+"""What a sentence may begin behind; within one, others may be named."""
 _MORE = re.compile(r"; and \d+ more$")
 
 Row = Mapping[str, Any]
@@ -186,7 +188,7 @@ def _told(text: str) -> dict[int, str]:
 
 def _each_told(text: str) -> Iterator[tuple[int, str]]:
     text = _MORE.sub("", text)
-    begins = [found for found in _TOLD.finditer(text) if found.start() == 0 or text[found.start() - 2] in ";:"]
+    begins = [found for found in _TOLD.finditer(text) if not (head := text[: found.start()]) or head.endswith(_BEFORE)]
     ends = [found.start() - 2 for found in begins[1:]] + [len(text)]
     for found, end in zip(begins, ends, strict=True):
         yield int(found.group(1)), text[found.start() : end]

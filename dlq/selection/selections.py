@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.clock import Clock
@@ -13,6 +13,7 @@ from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted
 from dlq.selection.file import SelectionFile
 from dlq.selection.freeze import Frozen, filter_text, freeze, gather
+from dlq.selection.lines import lined_up
 from dlq.selection.model import (
     ENDED,
     Approval,
@@ -247,18 +248,6 @@ class Selections:
 
     def _name(self, number: int) -> str:
         return f"{self._stream} s{number}"
-
-
-def lined_up(item_seqs: Sequence[int], entities: Mapping[int, str | None]) -> list[tuple[int, int, int]]:
-    """(turn, the turn at which its entity's line begins, item): an entity's items together, in their order."""
-    lines: dict[str, list[int]] = {}
-    for seq in item_seqs:
-        lines.setdefault(entities.get(seq) or f"={seq}", []).append(seq)
-    turns: list[tuple[int, int, int]] = []
-    for line in lines.values():
-        begin = len(turns)
-        turns += [(begin + at, begin, seq) for at, seq in enumerate(line)]
-    return turns
 
 
 def _check(number: int, run: Run) -> None:

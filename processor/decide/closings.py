@@ -12,7 +12,7 @@ from core.money import Money, MoneyFact
 from dlq.acceptance import Judged, Lookup, Meanwhile, judge_closing
 from dlq.commands import PROPOSE_PURGE, PURGE, Command
 from dlq.limits import AloneLimits
-from journal.open_item import OpenItem, is_other_content
+from journal.open_item import OpenItem, frees_key
 from processor.decide.admission import again
 from processor.decide.approvals import not_approved
 from processor.decide.intake import Item
@@ -105,11 +105,11 @@ class Closings:
         self.closed.add(item.seq)
         if found.row.blocking:
             self.heads[row.entity_key or ""] = item
-        if row.decision is Decision.PURGED and row.event_key is not None and not is_other_content(found.row):
+        if row.event_key is not None and frees_key(row, found.row):
             self.meanwhile.freed.add(row.event_key)
             self.meanwhile.taken.discard(row.event_key)
         return item
 
 
 def _refusals(told: Sequence[Judged]) -> list[str]:
-    return [one.refusal for one in told if one.refusal is not None]
+    return [one.refusal.why for one in told if one.refusal is not None]

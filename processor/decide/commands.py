@@ -102,7 +102,7 @@ class CommandDesk:
         interval = timedelta(microseconds=command.interval_us)
         accepted = [one for one in told if one.refusal is None]
         self.rows += [self._replayed(one, item, command, self.now + at * interval) for at, one in enumerate(accepted)]
-        refusals = [one.refusal for one in told if one.refusal is not None]
+        refusals = [one.refusal.why for one in told if one.refusal is not None]
         item.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
         item.row.reason = told_of(f"{len(accepted)} of {len(told)} accepted", refusals)
 

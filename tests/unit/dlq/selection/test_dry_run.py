@@ -8,9 +8,10 @@ import pytest
 
 from dlq.board import Filter
 from dlq.commands import ReplayMode
-from dlq.selection import Asked, DryRuns, Verdict
+from dlq.selection import Asked, DryRuns, Verdict, dry_run
 from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SelectionBench
+from tests.unit.processor.ordering import order
 
 
 @pytest.fixture
@@ -101,6 +102,53 @@ def test_a_conflict_is_told_as_one(bench: SelectionBench) -> None:
     bench.selections.freeze(Filter(), "ada")
     told = dry_runs(bench)
     assert dict(told.make(1, Asked()).counts) == {Verdict.CONFLICT: 1}
+
+
+def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: SelectionBench) -> None:
+    bench.dead(1, entity="e")
+    first = bench.engine.journal.rows[0]
+    bench.engine.post("evt_0_0", "e", content="other")
+    bench.decide()
+    order(bench.engine, "purge", str(first.event_key))
+    bench.decide()
+    bench.selections.freeze(Filter(), "ada")
+    told = dry_runs(bench)
+    assert dict(told.make(1, Asked()).counts) == {Verdict.IN_PLACE: 1}
+    bench.replay(1)
+    bench.round(4)
+    assert bench.states(1) == ["applied"]
+
+
+def test_a_replay_with_followers_is_refused_whole_where_one_of_them_is_not_selected(tmp_path: Path) -> None:
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    bench.dead(1, entity="e")
+    bench.selections.freeze(Filter(), "ada")
+    bench.engine.post("later", "e")
+    bench.decide()
+    told = dry_runs(bench)
+    told.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it"))
+    [one] = told.page(1)
+    assert (one.verdict, one.why) == (
+        Verdict.REFUSED,
+        "item 1 goes with its followers: item 2 is dead behind it and isn't named; look again",
+    )
+    bench.replay(1, mode="with_followers")
+    bench.round(4)
+    assert bench.selections.items(1)[0].reason == one.why
+
+
+def test_followers_are_looked_at_with_their_head_however_many_a_look_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dry_run, "ITEMS_PER_LOOK", 1)
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    bench.dead(1, entity="e")
+    bench.dead(1)
+    bench.engine.post("later", "e")
+    bench.decide()
+    bench.selections.freeze(Filter(), "ada")
+    told = dry_runs(bench)
+    assert dict(told.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it")).counts) == {Verdict.IN_PLACE: 3}
 
 
 def test_what_lost_its_place_is_told_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dlq.selection import (
     runs,
     store,
 )
-from dlq.selection.selections import lined_up
+from dlq.selection.lines import lined_up
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW
 
