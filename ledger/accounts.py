@@ -99,8 +99,13 @@ def book(fact: MoneyFact, provider: str, merchant: str) -> tuple[Posting, ...]:
 
 def merchant_of(postings: Iterable[Posting]) -> str | None:
     """The merchant (as its accounts spell it) whom a booking concerns."""
-    for posting in postings:
-        owner_kind, owner, _ = posting.account.split(":")
+    return merchant_among(posting.account for posting in postings)
+
+
+def merchant_among(accounts: Iterable[str]) -> str | None:
+    """The owner of the first account that is a merchant's."""
+    for name in accounts:
+        owner_kind, owner, _ = name.split(":")
         if owner_kind == "merchant":
             return owner
     return None

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+import orjson
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from core.work import postings_from_json
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.demands import TableUnfit
 from journal.lake import create_table, has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP, JournalRow
-from ledger.accounts import merchant_of
+from ledger.accounts import merchant_among
 
 POSTINGS_SCHEMA = pa.schema(
     [
@@ -35,6 +35,9 @@ POSTINGS_SCHEMA = pa.schema(
         pa.field("decided_at", TIMESTAMP, nullable=False),
     ]
 )
+
+_OF_ROW = ("seq", "event_key", "fact_key", "entity_key", "provider", "occurred_at", "decided_at")
+_OF_LINE = ("account", "side", "amount_minor", "currency")
 
 BOOKING_DECISIONS = frozenset({Decision.APPLIED, Decision.REVERSED})
 
@@ -166,23 +169,23 @@ def mark_of(table: DeltaTable) -> int:
 
 
 def flat(rows: Sequence[JournalRow]) -> pa.Table:
-    """One line a posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the rows."""
-    lines = [line for row in rows for line in _lines(row)]
-    columns = zip(*lines, strict=True) if lines else ((),) * len(POSTINGS_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, POSTINGS_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=POSTINGS_SCHEMA)
+    """One line a posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the rows.
+
+    Bookings are taken as they were written (`core.work.postings_to_json`): amounts were checked when they were booked.
+    """
+    booking = [row for row in rows if row.postings is not None and row.decision in BOOKING_DECISIONS]
+    bookings = [orjson.loads(row.postings or "") for row in booking]
+    of_row = {name: [getattr(row, name) for row in booking] for name in _OF_ROW}
+    of_row["merchant"] = [merchant_among(line["account"] for line in lines) for lines in bookings]
+    at = [place for place, lines in enumerate(bookings) for _ in lines]
+    columns = {name: _array(name, values).take(pa.array(at, pa.int64())) for name, values in of_row.items()}
+    columns["line"] = _array("line", [number for lines in bookings for number in range(len(lines))])
+    columns |= {name: _array(name, [line[name] for lines in bookings for line in lines]) for name in _OF_LINE}
+    return pa.Table.from_arrays([columns[name] for name in POSTINGS_SCHEMA.names], schema=POSTINGS_SCHEMA)
 
 
-def _lines(row: JournalRow) -> Iterator[tuple[object, ...]]:
-    """A booking's lines, in the order of `POSTINGS_SCHEMA`; none of a row that books nothing."""
-    if row.postings is None or row.decision not in BOOKING_DECISIONS:
-        return
-    postings = postings_from_json(row.postings)
-    named = (row.event_key, row.fact_key, row.entity_key, row.provider, merchant_of(postings))
-    for number, posting in enumerate(postings):
-        money = posting.money
-        booked = (posting.account, posting.side, money.amount_minor, money.currency)
-        yield (row.seq, number, *named, *booked, row.occurred_at, row.decided_at)
+def _array(name: str, values: Sequence[object]) -> pa.Array:
+    return pa.array(values, POSTINGS_SCHEMA.field(name).type)
 
 
 def _create(path: str) -> None:
