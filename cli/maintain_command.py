@@ -26,7 +26,8 @@ UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
     """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
 
-    Of every work stream's journal, bodies and postings, live and test. May run at any moment, on a busy stack too; the
+    Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations, the record
+    of acts; live and test. May run at any moment, on a busy stack too; the
     stack runs it by itself every `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a
     table couldn't be maintained.
     """
@@ -77,7 +78,8 @@ def _print(report: Report) -> None:
     console.print(table)
     for one in report.tables:
         if one.problem:
-            console.print(f"{one.stream}, {one.table}: {one.problem}", markup=False)
+            named = f"{one.stream}, {one.table}" if one.stream else one.table
+            console.print(f"{named}: {one.problem}", markup=False)
     console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
 
 

@@ -6,7 +6,6 @@ import click
 from deltalake import DeltaTable
 
 from cli.place import Place, with_place_of_mode
-from journal.place import LakeUrl
 from stack.jars import spark_jars
 
 
@@ -20,18 +19,13 @@ def rebuild_postings(place: Place) -> None:
     """
     if not DeltaTable.is_deltatable(str(place.ledger.journal)):
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
-    journal, postings = place.ledger.journal, place.ledger.postings
-    if isinstance(journal, LakeUrl) or isinstance(postings, LakeUrl):
-        raise click.ClickException(
-            f"{postings} is on an object store: stop the processor and delete that folder; its next start makes it anew"
-        )
     # Spark's modules take a second to load; no other command of the group needs them.
     from ledger.rebuild import run
 
     done = run(
-        journal,
-        postings,
-        spark_jars(),
+        place.ledger.journal,
+        place.ledger.postings,
+        spark_jars(place.layout.lake),
         place.settings.data_dir,
         place.settings.ledger.maintain,
     )

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from journal.demands import Demands, TableError, TableUnfit, demands_of
 from journal.entries import last_checkpoint, place
 from journal.files import now_ms, since_boot_s
 from journal.lake import open_table
-from journal.statistics import statistics
+from journal.statistics import file_statistics, statistics
 from journal.storage import Storage
 from journal.stores import open_storage
 
@@ -118,6 +119,23 @@ class Appender:
         :raises OSError: it can't be written; the entry itself may have been
         """
         adds = [] if rows is None or rows.num_rows == 0 else [self._write(rows)]
+        return self._commit(adds, transaction, told)
+
+    def append_files(self, staged: Sequence[Path], told: Mapping[str, str] | None = None) -> int:
+        """Commits files of rows that somebody else wrote (Spark): more than fit into memory may be in them.
+
+        They are files of this machine, and are gone afterwards.
+
+        :raises RowsRefused: their columns are others, a NULL is where none may be, or the table has constraints, which
+            aren't looked at here
+        :raises Overtaken, AppendUnknown, OSError: as `append`
+        """
+        told_of = [self._check_file(one) for one in staged]
+        return self._commit([self._adopt(*one) for one in zip(staged, told_of, strict=True)], None, told)
+
+    def _commit(
+        self, adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str] | None
+    ) -> int:
         entry = _entry(adds, transaction, told or {})
         try:
             self.version = self._put(entry, None if transaction is None else transaction.app_id)
@@ -132,19 +150,27 @@ class Appender:
     def _write(self, rows: pa.Table) -> dict[str, Any]:
         """Writes the file; returns the log's ``add`` of it."""
         self._check(rows)
-        name = f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
+        name = _new_name()
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
         data = sink.getvalue()
         self.storage.put_file(name, data)
-        return {
-            "path": name,
-            "partitionValues": {},
-            "size": data.size,
-            "modificationTime": now_ms(),
-            "dataChange": True,
-            "stats": json.dumps(statistics(rows, self.demands.indexed), ensure_ascii=False),
-        }
+        return _add(name, data.size, statistics(rows, self.demands.indexed))
+
+    def _adopt(self, staged: Path, stats: Mapping[str, Any]) -> dict[str, Any]:
+        name, size = _new_name(), staged.stat().st_size
+        self.storage.adopt(staged, name)
+        return _add(name, size, stats)
+
+    def _check_file(self, staged: Path) -> dict[str, Any]:
+        """What the log says of a file of rows that may be part of the table."""
+        if self.demands.constraints:
+            raise RowsRefused(self.path, f"it has constraints, by which no row of {staged.name} was looked at")
+        self._check_types(pq.read_schema(staged))
+        stats = file_statistics(staged, self.demands.indexed)
+        if nulls := [name for name in self.demands.never_null if stats["nullCount"].get(name) != 0]:
+            raise RowsRefused(self.path, f"{', '.join(nulls)} must not be NULL")
+        return stats
 
     def _check(self, rows: pa.Table) -> None:
         if rows.schema is not self._fits:
@@ -208,6 +234,21 @@ class Appender:
             return last_checkpoint(self.storage)
         except ValueError as torn:
             raise AppendUnknown(self.path, str(torn)) from torn
+
+
+def _new_name() -> str:
+    return f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
+
+
+def _add(name: str, size: int, stats: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "path": name,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": now_ms(),
+        "dataChange": True,
+        "stats": json.dumps(stats, ensure_ascii=False),
+    }
 
 
 def _entry(adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str]) -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,10 +29,25 @@ class DiskStorage:
         put_file(self._folder / name, data)
 
     def adopt(self, staged: Path, name: str) -> None:
-        """``staged`` is on the same disk."""
         sync(staged)
-        staged.rename(self._folder / name)
+        try:
+            staged.rename(self._folder / name)
+        except OSError as failed:
+            if failed.errno != errno.EXDEV:
+                raise
+            self._copy(staged, name)
         sync(self._folder)
+
+    def _copy(self, staged: Path, name: str) -> None:
+        """From another disk: whole under another name first."""
+        copied = self._folder / f".{name}.{uuid.uuid4()}.tmp"
+        try:
+            shutil.copyfile(staged, copied)
+            sync(copied)
+            copied.rename(self._folder / name)
+        finally:
+            copied.unlink(missing_ok=True)
+        staged.unlink()
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
@@ -38,6 +56,11 @@ class DiskStorage:
         file = self._folder / name
         file.unlink(missing_ok=True)
         sync(file.parent)
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
+        sync(self._folder)
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         try:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from core.errors import PayhookError
 from journal.append import LOOK_HOLDS_S
@@ -25,7 +24,7 @@ from journal.entries import last_checkpoint, place
 from journal.files import since_boot_s
 from journal.lake import open_table
 from journal.place import Place
-from journal.statistics import RANGED, statistics
+from journal.statistics import file_statistics
 from journal.storage import Storage
 from journal.stores import open_storage
 
@@ -257,33 +256,6 @@ class Rewriter:
             return last_checkpoint(self._storage)
         except ValueError as torn:
             raise RewriteRefused(self._path, str(torn)) from torn
-
-
-def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
-    """What the log says of a file (`journal.append`), a row group at a time."""
-    with pq.ParquetFile(file) as parquet:
-        ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
-        told = [
-            statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
-            for number in range(parquet.num_row_groups)
-        ]
-        rows = parquet.metadata.num_rows
-    least, greatest, nulls = ([one[name] for one in told] for name in ("minValues", "maxValues", "nullCount"))
-    return {
-        "numRecords": rows,
-        "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
-        "maxValues": {name: max(found) for name in ranged if (found := _of(greatest, name))},
-        "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
-    }
-
-
-def _of(told: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [one[name] for one in told if name in one]
-
-
-def _has_range(schema: pa.Schema, name: str) -> bool:
-    at = schema.get_field_index(name)
-    return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
 
 
 def _add(file: DataFile, stats: Mapping[str, Any], drops_rows: bool) -> dict[str, Any]:

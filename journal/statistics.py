@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 TEXT_CHARS = 64
 """Of a longer text that ends a range so many are told."""
@@ -37,6 +39,33 @@ def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
             nulls[name] = column.null_count
             least[name], greatest[name] = ends
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
+    """What the log says of a file (`journal.append`), a row group at a time."""
+    with pq.ParquetFile(file) as parquet:
+        ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
+        told = [
+            statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
+            for number in range(parquet.num_row_groups)
+        ]
+        rows = parquet.metadata.num_rows
+    least, greatest, nulls = ([one[name] for one in told] for name in ("minValues", "maxValues", "nullCount"))
+    return {
+        "numRecords": rows,
+        "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
+        "maxValues": {name: max(found) for name in ranged if (found := _of(greatest, name))},
+        "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
+    }
+
+
+def _of(told: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [one[name] for one in told if name in one]
+
+
+def _has_range(schema: pa.Schema, name: str) -> bool:
+    at = schema.get_field_index(name)
+    return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
 
 
 def _range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -59,6 +59,9 @@ class Storage(Protocol):
 
     def delete(self, name: str) -> None:
         """Deletes a file, if it is there; on return it stays deleted."""
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Deletes files of the folder itself; what fails in the middle leaves some of them."""
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         """The files right in a folder whose names come after ``after``, in any order; none of a folder that isn't."""

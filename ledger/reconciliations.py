@@ -7,19 +7,22 @@ that didn't get to its end, and nobody reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from journal.append import Appender
 from journal.dataset import dataset_of
-from journal.place import Place, make_folder, place_of
+from journal.lake import create_table, has_table
+from journal.place import Place, place_of
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[
@@ -165,15 +168,23 @@ class Reconciliations:
 
     def make(self) -> None:
         """Makes what isn't there yet."""
-        _create(self._differences, DIFFERENCES_SCHEMA, ["run_id"])
-        _create(self._runs, RUNS_SCHEMA, [])
+        _create(self._differences, DIFFERENCES_SCHEMA)
+        _create(self._runs, RUNS_SCHEMA)
+
+    def append(self, staged: Sequence[Path]) -> None:
+        """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.
+
+        :raises RowsRefused, Overtaken, AppendUnknown, OSError: as `journal.append`; without its row no run exists
+        """
+        if staged:
+            Appender.open(self._differences).append_files(staged)
 
     def add(self, run: Reconciliation) -> None:
         """Makes a run known, whose differences are there."""
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
-        write_deltalake(DeltaTable(self._runs), pa.Table.from_pylist([row], schema=RUNS_SCHEMA), mode="append")
+        Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
         """How many differences of each kind a run wrote."""
@@ -210,7 +221,7 @@ class Reconciliations:
                 yield from (Difference(**row) for row in batch.to_pylist())
 
     def _dataset(self, run_id: str) -> pa.dataset.Dataset:
-        """The files of the run's partition alone."""
+        """The files that may hold some of the run."""
         return dataset_of(DeltaTable(self._differences), file_pruning_predicate=[("run_id", "=", run_id)])
 
 
@@ -232,13 +243,11 @@ def as_dict(run: Reconciliation) -> dict[str, Any]:
     return {**asdict(run), "clean": run.clean}
 
 
-def _create(path: str, schema: pa.Schema, partition_by: list[str]) -> None:
-    if DeltaTable.is_deltatable(path):
+def _create(path: str, schema: pa.Schema) -> None:
+    if has_table(path):
         return
-    make_folder(path)
     try:
-        name = place_of(path).name
-        DeltaTable.create(path, schema, name=name, partition_by=partition_by, configuration=_CONFIGURATION)
+        create_table(path, schema, place_of(path).name, _CONFIGURATION)
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):
+        if not has_table(path):
             raise

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from core.errors import PayhookError
 from journal.dataset import dataset_of
+from journal.place import Place, place_of
 
 POLL_S = 0.2
 
@@ -41,8 +42,8 @@ class RunningStack:
         return read
 
     @property
-    def journal(self) -> Path:
-        return Path(self.endpoints["journal"])
+    def journal(self) -> Place:
+        return place_of(self.endpoints["journal"])
 
     def secrets(self, provider: str) -> list[str]:
         """Newest first."""
@@ -58,7 +59,7 @@ class RunningStack:
         """Journal rows in seq order."""
         wanted = [*dict.fromkeys([*columns, "seq"])]
         where = None if topic is None else pc.field("topic") == topic
-        table = dataset_of(DeltaTable(self.journal)).to_table(columns=wanted, filter=where)
+        table = dataset_of(DeltaTable(str(self.journal))).to_table(columns=wanted, filter=where)
         rows: list[dict[str, Any]] = table.sort_by("seq").to_pylist()
         return rows
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from journal.dataset import dataset_of
+from journal.entries import LOG
+from journal.place import Place
+from journal.stores import open_storage
 
 COLUMNS = ["seq", "batch_seq", "first", "topic", "offset", "decision", "event_key", "entity_key", "received_at"]
 
@@ -31,9 +33,12 @@ class Decided:
         return (self.committed_at - self.received_at).total_seconds()
 
 
-def first_decisions(journal: Path, topic: str, after_seq: int = 0) -> list[Decided]:
-    """First decisions of a topic's events with seq above ``after_seq``, read from a journal on local disk."""
-    table = DeltaTable(journal)
+def first_decisions(journal: Place, topic: str, after_seq: int = 0) -> list[Decided]:
+    """First decisions of a topic's events with seq above ``after_seq``.
+
+    When a commit was there its log's file tells: to the microsecond on a disk, to the second on an object store.
+    """
+    table = DeltaTable(str(journal))
     committed = _commit_times(journal)
     rows = dataset_of(table).to_table(
         columns=COLUMNS, filter=(pc.field("seq") > after_seq) & pc.field("first") & (pc.field("topic") == topic)
@@ -53,14 +58,17 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
-def _commit_times(journal: Path) -> dict[int, datetime]:
+def _commit_times(journal: Place) -> dict[int, datetime]:
     """By batch, from the log's files: deltalake's history gives commits wrong numbers where others are being added."""
     times: dict[int, datetime] = {}
-    for entry in sorted((journal / "_delta_log").glob("*.json")):
-        with entry.open("rb") as lines:
-            told: dict[str, str] = next(
-                (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
-            )
+    storage = open_storage(journal)
+    for entry in sorted(storage.files(LOG), key=lambda one: one.name):
+        if not entry.name.endswith(".json"):
+            continue
+        lines = storage.read(f"{LOG}/{entry.name}").splitlines()
+        told: dict[str, str] = next(
+            (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
+        )
         if (batch_seq := told.get("payhook.batch_seq")) is not None:
-            times.setdefault(int(batch_seq), datetime.fromtimestamp(entry.stat().st_mtime, UTC))
+            times.setdefault(int(batch_seq), entry.at)
     return times

@@ -14,8 +14,19 @@ from core.errors import PayhookError
 from core.log import configure_logging
 from core.routing import MODES, stream_of, topics_of
 from journal.demands import TableError
-from ledger.maintain import Job, MaintenanceRunning, Report, Session, StreamTables, maintain, sole_maintenance
+from ledger.maintain import (
+    Job,
+    LakeTable,
+    MaintenanceRunning,
+    Report,
+    Session,
+    StreamTables,
+    maintain,
+    other_tables,
+    sole_maintenance,
+)
 from ledger.maintain.redact import EventUnknown, Order, redact
+from ledger.maintain.tables import Kind
 from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect
 from ledger.redactions import Redaction, Redactions
 from ledger.spark import open_read_session
@@ -27,6 +38,9 @@ log = logging.getLogger("maintenance")
 
 NICE = 10
 """What decides payments goes first on a processor that isn't enough for both."""
+
+BESIDE_STREAMS: tuple[Kind, ...] = ("receipts", "redactions", "reconciliation", "reconciliation-runs")
+"""Tables of a mode, named as their folders are."""
 
 LAID_OUT_FOR_ROWS = 10_000_000
 """A session for many rows compiles its queries and splits its shuffles."""
@@ -53,6 +67,15 @@ def stream_tables(settings: Settings) -> list[StreamTables]:
     return found
 
 
+def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
+    """What was answered, removed, compared and ordered, of live traffic and of test traffic."""
+    layout = settings.layout
+    ledgers = [layout.ledger(mode) for mode in MODES]
+    found = [other_tables([("acts", layout.acts)])]
+    found += [other_tables((kind, places.derived(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
+    return [table for tables in found for table in tables]
+
+
 def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """One round over everything, in this process; its report is also kept in the run folder.
 
@@ -60,9 +83,8 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """
     clock, layout = SystemClock(), settings.layout
     with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
-        report = maintain(
-            stream_tables(settings), Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
-        )
+        job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
+        report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
         if not dry_run:
             write_whole(layout.maintained, report.as_json() + "\n")
     return report
@@ -121,7 +143,7 @@ def main() -> int:
         return 1
     for table in report.tables:
         told = f"{table.files_before} files to {table.files_after}, {table.freed_files} left the disk"
-        log.info("%s of %s: %s%s", table.table, table.stream, told, f"; {table.problem}" if table.problem else "")
+        log.info("%s: %s%s", table.of, told, f"; {table.problem}" if table.problem else "")
     return 0 if report.ok else 1
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +15,6 @@ from pyspark.sql.types import StructType
 from core.errors import PayhookError
 from journal.place import Place
 from journal.rewrite import DataFile, Snapshot
-
-STAGING = "_maintain"
-"""In the table's folder; a name with this beginning is no part of a table. What a killed run left is removed."""
 
 ROW_GROUP_BYTES = 8 << 20
 """Readers skip row groups by their range of seq, or of hashes: one of some 20,000 rows is what a window needs."""
@@ -81,30 +76,6 @@ def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> 
     schema = StructType.fromJson(json.loads(before.schema_json))
     reader = session.read.schema(schema).option("recursiveFileLookup", "true")
     return reader.parquet(*(str(before.path / one.name) for one in files))
-
-
-@contextlib.contextmanager
-def staging(table: Place) -> Iterator[Path]:
-    """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
-
-    For a table on a disk it is in the table's own folder, so that a rename takes a file out of it.
-    """
-    if not isinstance(table, Path):
-        with tempfile.TemporaryDirectory(prefix="payhook-maintain-") as folder:
-            yield Path(folder)
-        return
-    clear(table)
-    try:
-        (table / STAGING).mkdir()
-        yield table / STAGING
-    finally:
-        clear(table)
-
-
-def clear(table: Place) -> None:
-    """Removes what a rewrite that was killed left in a table's folder."""
-    if isinstance(table, Path):
-        shutil.rmtree(table / STAGING, ignore_errors=True)
 
 
 def _checked(rows: DataFrame) -> tuple[Column, Column]:

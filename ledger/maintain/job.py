@@ -19,16 +19,17 @@ from journal.entries import last_checkpoint, numbers
 from journal.place import Place
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.stores import open_storage
-from ledger.maintain.compact import clear, rewrite, staging
+from ledger.maintain.compact import rewrite
 from ledger.maintain.plan import PASSES_MAX, Limits, plan
 from ledger.maintain.redact import finish
 from ledger.maintain.report import Report, TableReport
 from ledger.maintain.retention import drop, find_expired
 from ledger.maintain.session import Session
-from ledger.maintain.tables import ORDERED_BY, SORTED_BY, LakeTable, StreamTables, behind_since
-from ledger.maintain.vacuum import Files, keep_since, unused, vacuum
+from ledger.maintain.tables import OF_A_STREAM, ORDERED_BY, SORTED_BY, LakeTable, StreamTables, behind_since
+from ledger.maintain.vacuum import expired, keep_since, vacuum
 from ledger.redactions import Redactions
 from ledger.settings import MaintainSettings
+from ledger.staging import MAINTAIN, clear, staging
 
 log = logging.getLogger(__name__)
 
@@ -55,52 +56,53 @@ class Job:
         return to_micros(self.clock.now()) // 1_000
 
 
-def maintain(streams: Iterable[StreamTables], job: Job) -> Report:
-    """Compacts, makes checkpoints, and takes old files off the disk, table by table.
+def maintain(streams: Iterable[StreamTables], job: Job, others: Iterable[LakeTable] = ()) -> Report:
+    """Compacts, makes checkpoints, and takes old files off the disk, table by table; ``others`` are no stream's.
 
     The caller holds `sole_maintenance`. May be ended at any moment: what isn't committed isn't part of any table.
     """
     began_s = job.clock.monotonic()
-    tables = tuple(_maintained(stream, table, job) for stream in streams for table in stream.tables())
-    return Report(job.clock.now(), job.clock.monotonic() - began_s, job.dry_run, tables)
+    tables = [_maintained(table, job, stream) for stream in streams for table in stream.tables()]
+    tables += [_maintained(table, job) for table in others]
+    return Report(job.clock.now(), job.clock.monotonic() - began_s, job.dry_run, tuple(tables))
 
 
-def _maintained(stream: StreamTables, table: LakeTable, job: Job) -> TableReport:
+def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) -> TableReport:
     began_s = job.clock.monotonic()
-    report = TableReport(table.stream, table.kind, table.path, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+    report = TableReport(table.stream, table.name, table.path, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
     try:
-        for step in _steps(stream, table, report, job):
+        for step in _steps(table, report, job, stream):
             report = step
     except FAILURES as failed:
-        log.warning("%s of %s couldn't be maintained: %s", table.kind, table.stream, failed)
+        log.warning("%s couldn't be maintained: %s", report.of, failed)
         report = replace(report, problem=" ".join(str(failed).split())[:PROBLEM_CHARS_MAX])
     return replace(report, seconds=job.clock.monotonic() - began_s)
 
 
-def _steps(stream: StreamTables, table: LakeTable, report: TableReport, job: Job) -> Iterator[TableReport]:
+def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables | None) -> Iterator[TableReport]:
     """The report after each step: what was done before a failure is told too."""
     if not job.dry_run:
-        clear(table.path)
+        clear(table.path, MAINTAIN)
     before = snapshot(table.path, ORDERED_BY[table.kind])
     files, size, entries = len(before.names), before.bytes, log_length(table.path)
     report = replace(report, files_before=files, bytes_before=size, log_before=entries)
     yield replace(report, files_after=files, bytes_after=size, log_after=entries)
-    if table.kind == "bodies":
+    if stream is not None and table.kind == "bodies":
         report = replace(report, bodies_dropped=_removed_bodies(stream, job))
         yield _after(report, table.path)
         before = snapshot(table.path)
     groups = plan(before.files, job.limits, by_day=table.kind == "bodies")
     if job.dry_run:
-        yield _foretold(stream, table, report, groups, job)
+        yield _foretold(table, report, groups, job, stream)
         return
     if groups:
         compact(table, before, job)
-        checkpoint(table.path)
+        checkpoint(table)
         report = _after(report, table.path)
         yield report
     elif report.bodies_dropped:
-        checkpoint(table.path)
-    freed = vacuum(job.session, table.path, job.clock.now(), _kept_since(stream, table, job))
+        checkpoint(table)
+    freed = vacuum(table.path, job.clock.now(), _kept_since(table, job, stream))
     yield replace(_after(report, table.path), freed_files=freed.count, freed_bytes=freed.bytes)
 
 
@@ -134,14 +136,17 @@ def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
 def _rewritten(
     table: LakeTable, before: Snapshot, rewriter: Rewriter, group: list[DataFile], job: Job
 ) -> list[DataFile]:
-    with staging(table.path) as folder:
+    with staging(table.path, MAINTAIN) as folder:
         rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind], folder)
         return rewriter.replace(group, rewritten.files, job.now_ms)
 
 
-def checkpoint(path: Place) -> None:
-    """Readers begin with it. The log's entries stay: its writer removes them, once it has seen them."""
-    DeltaTable(str(path)).create_checkpoint()
+def checkpoint(table: LakeTable) -> None:
+    """Readers begin with it. The entries of a stream's log stay: its writer removes them, once it has seen them."""
+    opened = DeltaTable(str(table.path))
+    opened.create_checkpoint()
+    if table.kind not in OF_A_STREAM:
+        opened.cleanup_metadata()
 
 
 def log_length(path: Place) -> int:
@@ -154,24 +159,24 @@ def log_length(path: Place) -> int:
     return len(numbers(storage, since + 1))
 
 
-def _kept_since(stream: StreamTables, table: LakeTable, job: Job) -> datetime:
-    retention = timedelta(hours=job.settings.retention_h)
-    return keep_since(job.clock.now(), retention, behind_since(stream) if table.kind == "journal" else None)
+def _kept_since(table: LakeTable, job: Job, stream: StreamTables | None) -> datetime:
+    behind = behind_since(stream) if stream is not None and table.kind == "journal" else None
+    return keep_since(job.clock.now(), timedelta(hours=job.settings.retention_h), behind)
 
 
 def _foretold(
-    stream: StreamTables, table: LakeTable, report: TableReport, groups: list[list[DataFile]], job: Job
+    table: LakeTable, report: TableReport, groups: list[list[DataFile]], job: Job, stream: StreamTables | None
 ) -> TableReport:
     """What would be done; of bytes only those that may leave the disk are known before."""
-    gone: Files = unused(table.path, _kept_since(stream, table, job))
+    gone = expired(table.path, job.clock.now(), _kept_since(table, job, stream))
     after = report.files_before - sum(map(len, groups)) + len(groups)
     return replace(
         report,
         files_after=after,
         bytes_after=report.bytes_before,
         log_after=0 if groups else report.log_before,
-        freed_files=gone.count,
-        freed_bytes=gone.bytes,
+        freed_files=len(gone),
+        freed_bytes=sum(gone.values()),
     )
 
 

@@ -22,10 +22,10 @@ from journal.place import Place
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
 from journal.stores import file_system, open_storage
-from ledger.maintain.compact import staging
 from ledger.maintain.tables import StreamTables
 from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
+from ledger.staging import MAINTAIN, staging
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 600.0
@@ -112,7 +112,7 @@ def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
     rewriter, files = Rewriter(before), file_system(bodies)
     replaced = [file for file in before.files if _holds(files, file.name, hashes)]
     for file in replaced:
-        with staging(bodies) as folder:
+        with staging(bodies, MAINTAIN) as folder:
             others = _without(files, file.name, hashes, folder)
             rewriter.replace([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
     for file in replaced:

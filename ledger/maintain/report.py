@@ -13,7 +13,8 @@ from journal.place import Place
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One table. ``log`` is how many commits a reader goes through that opens it; ``freed`` left the disk.
+    """One table; ``stream`` is empty where it is no work stream's. ``log`` is how many commits a reader goes through
+    that opens it; ``freed`` left the disk.
 
     ``problem``: why it wasn't done, or only in part; the table is whole all the same.
     """
@@ -32,6 +33,11 @@ class TableReport:
     bodies_dropped: int
     seconds: float
     problem: str | None = None
+
+    @property
+    def of(self) -> str:
+        """Which one it is, in words."""
+        return f"{self.table} of {self.stream}" if self.stream else self.table
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from core.clock import to_micros
 from core.decision import Decision
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from ledger.maintain.compact import Rewritten, read, rewrite, staging
+from ledger.maintain.compact import Rewritten, read, rewrite
 from ledger.maintain.plan import FILES_MAX
 from ledger.maintain.session import Session
 from ledger.maintain.tables import SORTED_BY, StreamTables
+from ledger.staging import MAINTAIN, staging
 from ledger.verify.evidence import journal_view
 
 
@@ -67,7 +68,7 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
     try:
         for group in _groups(expired.files, bytes_max):
             some = [one for one in group if expired.kept_of.get(one.name)]
-            with staging(expired.bodies.path) as folder:
+            with staging(expired.bodies.path, MAINTAIN) as folder:
                 kept = _kept(session, expired.bodies, some, needed, folder)
                 rewriter.replace(group, kept.files, now_ms(), drops_rows=True)
             dropped += sum(one.rows for one in group) - kept.rows

@@ -15,10 +15,6 @@ CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     # Most files hold fewer rows: buffers for 4,096 in each of 45 columns, file after file, cost a fifth more.
     "spark.sql.parquet.columnarReaderBatchSize": "256",
-    # The retention is checked by the settings, and is shorter than Delta's usual week.
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # Spark must put nothing into the log of a table that is being written (journal/rewrite.py).
-    "spark.databricks.delta.vacuum.logging.enabled": "false",
 }
 
 

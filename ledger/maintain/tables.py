@@ -1,8 +1,8 @@
-"""What is maintained: the tables of each work stream, and the marks that hold old files back."""
+"""What is maintained: the tables of each work stream with the marks that hold old files back, and all others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -14,26 +14,52 @@ from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 
-Kind: TypeAlias = Literal["journal", "bodies", "postings"]
+Kind: TypeAlias = Literal[
+    "journal", "bodies", "postings", "receipts", "redactions", "acts", "reconciliation", "reconciliation-runs"
+]
 
-ORDERED_BY: dict[Kind, str | None] = {"journal": "seq", "bodies": None, "postings": "seq"}
-"""The column in whose order files follow one another; bodies do by their age."""
+ORDERED_BY: dict[Kind, str | None] = {
+    "journal": "seq",
+    "bodies": None,
+    "postings": "seq",
+    "receipts": None,
+    "redactions": "number",
+    "acts": "number",
+    "reconciliation": None,
+    "reconciliation-runs": None,
+}
+"""The column in whose order files follow one another; those without one do by their age."""
 
 SORTED_BY: dict[Kind, tuple[str, ...]] = {
     "journal": ("seq",),
     # A look-up by hash then reads one row group of a file instead of all.
     "bodies": ("body_sha256",),
     "postings": ("seq", "line"),
+    "receipts": ("partition", "offset", "line"),
+    "redactions": ("number",),
+    "acts": ("number",),
+    # A page shows one run, kind by kind.
+    "reconciliation": ("run_id", "kind", "line", "seq"),
+    "reconciliation-runs": ("at", "run_id"),
 }
+
+OF_A_STREAM: frozenset[Kind] = frozenset({"journal", "bodies", "postings"})
+"""Their writer lives as long as a processor and removes its log's old entries itself: one that it hasn't seen must not
+be gone when it comes back. Those who write to the other tables open them anew, so maintenance clears their logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """One Delta table."""
+    """One Delta table; ``stream`` is empty for one that is no work stream's."""
 
     stream: str
     kind: Kind
     path: Place
+
+    @property
+    def name(self) -> str:
+        """What people call it: by its kind within a stream, else by its folder."""
+        return self.kind if self.stream else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +85,13 @@ class StreamTables:
         for kind, path in named:
             if path is not None and DeltaTable.is_deltatable(str(path)):
                 yield LakeTable(self.stream, kind, path)
+
+
+def other_tables(places: Iterable[tuple[Kind, Place]]) -> Iterator[LakeTable]:
+    """Tables that are no work stream's, and are there."""
+    for kind, path in places:
+        if DeltaTable.is_deltatable(str(path)):
+            yield LakeTable("", kind, path)
 
 
 def behind_since(stream: StreamTables) -> datetime | None:

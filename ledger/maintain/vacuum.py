@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from journal.place import Place
 from journal.storage import StoredFile
 from journal.stores import open_storage
-from ledger.maintain.session import Session
 
 BEHIND_MAX = timedelta(days=7)
 """For a reading stream that is further behind no file is kept: it may never come back, and then begins by seq."""
@@ -29,9 +27,6 @@ class Files:
     count: int = 0
     bytes: int = 0
 
-    def __sub__(self, other: Files) -> Files:
-        return Files(self.count - other.count, self.bytes - other.bytes)
-
 
 def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
     """What was replaced after that stays: for readers that began before, and for streams that are ``behind``."""
@@ -41,28 +36,32 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
     return since
 
 
-def unused(path: Place, since: datetime | None = None) -> Files:
-    """Files in a table's folder that its latest version doesn't name; only those written before ``since``."""
+def unused(path: Place) -> Files:
+    """Files in a table's folder that its latest version doesn't name."""
     names = set(DeltaTable(str(path)).get_add_actions()["path"].to_pylist())
-    there = (one for one in data_files(path) if one.name not in names)
-    sizes = [one.size for one in there if since is None or one.at < since]
+    sizes = [one.size for one in data_files(path) if one.name not in names]
     return Files(len(sizes), sum(sizes))
 
 
-def vacuum(session: Session, path: Place, now: datetime, since: datetime) -> Files:
-    """What was taken off the disk: files that no version names and that were written before ``since``, and files that
-    were replaced before it.
+def expired(path: Place, now: datetime, since: datetime) -> dict[str, int]:
+    """Files that were replaced before ``since``, and files that no version names and that were written before it, with
+    their sizes. delta-rs tells them, by the log and by a listing; nothing is changed.
     """
-    before = unused(path)
-    if not unused(path, since).count:
-        return Files()
     hours = math.ceil((now - since) / timedelta(hours=1))
-    _vacuum(session.get(), path, hours)
-    return before - unused(path)
+    names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
+    return {one.name: one.size for one in data_files(path) if one.name in names}
 
 
-def _vacuum(session: SparkSession, path: Place, hours: int) -> None:
-    session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS").collect()
+def vacuum(path: Place, now: datetime, since: datetime) -> Files:
+    """Deletes what is `expired`; returns what that was.
+
+    By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
+    replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).
+    """
+    sizes = expired(path, now, since)
+    if sizes:
+        open_storage(path).delete_all(sorted(sizes))
+    return Files(len(sizes), sum(sizes.values()))
 
 
 def data_files(path: Place) -> Iterator[StoredFile]:

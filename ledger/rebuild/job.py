@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +14,17 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from journal.append import AppTransaction
+from journal.place import Place
 from journal.reader import JournalReader
 from ledger.maintain.session import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
 from ledger.rebuild.replacement import replace_all
 from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
+from ledger.staging import REBUILD, staging
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
-
-STAGING = "_rebuild"
-"""In the table's folder; a name with this beginning is no part of a table. What a killed run left is removed."""
 
 ROW_GROUP_BYTES = 8 << 20
 POSTING_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
@@ -57,8 +55,8 @@ class Rebuilt:
 
 
 def run(
-    journal: Path,
-    postings: Path,
+    journal: Place,
+    postings: Place,
     jars: Sequence[Path],
     work_dir: Path,
     settings: MaintainSettings | None = None,
@@ -75,7 +73,7 @@ def run(
         session.stop()
 
 
-def rebuild(session: SparkSession, journal: Path, postings: Path, clock: Clock) -> Rebuilt:
+def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock) -> Rebuilt:
     """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
 
     May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
@@ -88,22 +86,20 @@ def rebuild(session: SparkSession, journal: Path, postings: Path, clock: Clock) 
     PostingsWriter.open(str(postings))
     before = DeltaTable(str(postings)).count()
     reader = JournalReader(str(journal))
-    mark, staged = reader.last_seq, postings / STAGING
-    try:
+    mark = reader.last_seq
+    with staging(postings, REBUILD) as folder:
         booked = _booked(session, journal, reader.version)
         _check(booked, str(journal))
-        files = _write(session, booked, staged, mark)
+        files = _write(session, booked, folder / "rows", mark)
         lines = sum(pq.read_metadata(one).num_rows for one in files)
         moved = AppTransaction(MARK_APP_ID, mark)
         told = {"payhook.mark": str(mark), "payhook.kind": "rebuild"}
         now_ms = to_micros(clock.now()) // 1_000
         version = replace_all(postings, files, moved, told, now_ms)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)
 
 
-def _booked(session: SparkSession, journal: Path, version: int) -> DataFrame:
+def _booked(session: SparkSession, journal: Place, version: int) -> DataFrame:
     rows = session.read.format("delta").option("versionAsOf", version).load(str(journal))
     booking = fn.col("postings").isNotNull() & fn.col("decision").isin(*(one.value for one in BOOKING_DECISIONS))
     return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTING_TYPE))
@@ -120,7 +116,6 @@ def _check(booked: DataFrame, journal: str) -> None:
 
 def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
     """The lines in files that follow one another by seq."""
-    shutil.rmtree(staged, ignore_errors=True)
     for name, value in CONF.items():
         session.conf.set(name, value)
     merchant = "split_part(get(filter(lines, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2)"

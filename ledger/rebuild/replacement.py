@@ -11,6 +11,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from deltalake import DeltaTable
 from core.errors import PayhookError
 from journal.append import AppTransaction
 from journal.demands import demands_of
-from journal.entries import LOG
-from journal.files import put_new, sync
-from journal.rewrite import file_statistics
+from journal.entries import place
+from journal.place import Place
+from journal.statistics import file_statistics
+from journal.storage import Storage
+from journal.stores import open_storage
 
 TRIES_MAX = 50
 """Commits of a running writer that one try after the other may lose to; it makes a few a second."""
@@ -40,27 +43,36 @@ class ReplacementRefused(PayhookError):
 
 
 def replace_all(
-    path: Path, staged: Sequence[Path], transaction: AppTransaction, told: dict[str, str], now_ms: int
+    path: Place, staged: Sequence[Path], transaction: AppTransaction, told: dict[str, str], now_ms: int
 ) -> int:
     """Commits that ``staged`` files, and nothing else, are the table; returns the version.
+
+    They are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
 
     :raises ReplacementRefused: see there
     :raises TableUnfit: the table asks of its writers what isn't done here
     """
-    placed = [_place(path, one) for one in staged]
+    storage = open_storage(path)
+    indexed = demands_of(str(path), DeltaTable(str(path))).indexed
+    adds = [_add(_place(storage, one, indexed), now_ms) for one in staged]
     try:
-        indexed = demands_of(str(path), DeltaTable(str(path))).indexed
-        adds = [_add(one, json.dumps(file_statistics(one, indexed), ensure_ascii=False), now_ms) for one in placed]
-        return _put(path, adds, transaction, told, now_ms)
+        return _put(path, storage, adds, transaction, told, now_ms)
     except ReplacementRefused:
         # After anything else the entry may be there: it must never name files that are gone.
-        for one in placed:
+        for one in adds:
             with contextlib.suppress(OSError):
-                one.unlink()
+                storage.delete(one["add"]["path"])
         raise
 
 
-def _put(path: Path, adds: list[dict[str, Any]], transaction: AppTransaction, told: dict[str, str], now_ms: int) -> int:
+def _put(
+    path: Place,
+    storage: Storage,
+    adds: list[dict[str, Any]],
+    transaction: AppTransaction,
+    told: dict[str, str],
+    now_ms: int,
+) -> int:
     for _ in range(TRIES_MAX):
         table = DeltaTable(str(path))
         number = table.version() + 1
@@ -68,20 +80,28 @@ def _put(path: Path, adds: list[dict[str, Any]], transaction: AppTransaction, to
         actions += [*_removes(table, now_ms), *adds]
         entry = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
         try:
-            put_new(path / LOG / f"{number:020}.json", entry)
+            storage.put_new(place(number), entry)
         except FileExistsError:
             continue
         return number
     raise ReplacementRefused(str(path), TRIES_MAX)
 
 
-def _place(path: Path, staged: Path) -> Path:
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A file among the table's; ``stats`` is what the log says of it."""
+
+    name: str
+    size: int
+    stats: str
+
+
+def _place(storage: Storage, staged: Path, indexed: Sequence[str]) -> _Placed:
     """A staged file under a name of its own among the table's; it outlasts a loss of power."""
-    sync(staged)
-    place = path / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    staged.rename(place)
-    sync(path)
-    return place
+    stats = json.dumps(file_statistics(staged, indexed), ensure_ascii=False)
+    placed = _Placed(f"part-00000-{uuid.uuid4()}-c000.zstd.parquet", staged.stat().st_size, stats)
+    storage.adopt(staged, placed.name)
+    return placed
 
 
 def _info(told: dict[str, str], now_ms: int) -> dict[str, Any]:
@@ -96,15 +116,15 @@ def _info(told: dict[str, str], now_ms: int) -> dict[str, Any]:
     return {"commitInfo": {**about, **told}}
 
 
-def _add(file: Path, stats: str, now_ms: int) -> dict[str, Any]:
+def _add(file: _Placed, now_ms: int) -> dict[str, Any]:
     return {
         "add": {
             "path": file.name,
             "partitionValues": {},
-            "size": file.stat().st_size,
+            "size": file.size,
             "modificationTime": now_ms,
             "dataChange": True,
-            "stats": stats,
+            "stats": file.stats,
         }
     }
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
-from journal.place import LakeUrl, Place
+from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
@@ -105,22 +106,24 @@ def run(
         rows = _pin(books).seq + staged.lines
         session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
         try:
-            return _compare(session, books, wanted, staged, clock)
+            return _compare(session, books, wanted, staged, Path(scratch), clock)
         finally:
             session.stop()
 
 
 def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path, clock: Clock) -> Reconciliation:
-    """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines.
+    """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines and what is found.
 
     :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
     :raises ReconcileImpossible: there is no journal, or the period can't be told
     """
     staged = stage(wanted.report, wanted.reader, wanted.tenant, scratch / "lines.parquet")
-    return _compare(session, books, wanted, staged, clock)
+    return _compare(session, books, wanted, staged, scratch, clock)
 
 
-def _compare(session: SparkSession, books: Books, wanted: Wanted, staged: Staged, clock: Clock) -> Reconciliation:
+def _compare(
+    session: SparkSession, books: Books, wanted: Wanted, staged: Staged, scratch: Path, clock: Clock
+) -> Reconciliation:
     started, at = clock.monotonic(), clock.now()
     scope, pinned = _scope(wanted, staged, books)
     _views(session, books, staged, pinned)
@@ -128,7 +131,8 @@ def _compare(session: SparkSession, books: Books, wanted: Wanted, staged: Staged
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         books.found.make()
-        _write(_stamped(differences(session), run_id, at, wanted, staged), books.found)
+        found_files = _write(session, _stamped(differences(session), run_id, at, wanted, staged), scratch / run_id)
+        books.found.append(found_files)
         counted = figures(session)
     finally:
         facts.unpersist()
@@ -179,9 +183,6 @@ def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, _Pinned
 
 def _pin(books: Books) -> _Pinned:
     """The postings first, so that the journal has whatever they reflect."""
-    if isinstance(books.journal, LakeUrl):
-        # Spark writes what was found, and on a store its commits may replace one another (docs/storage.md).
-        raise ReconcileImpossible(f"the lake is {books.journal}; a report is compared where the lake is on a disk")
     if not DeltaTable.is_deltatable(str(books.journal)):
         raise ReconcileImpossible(f"there is no journal at {books.journal}: nothing has been decided yet")
     there = DeltaTable.is_deltatable(str(books.postings))
@@ -216,9 +217,14 @@ def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged
     return found.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)
 
 
-def _write(found: DataFrame, to: Reconciliations) -> None:
-    """By Spark: of an empty ledger every line of the report is a difference."""
-    found.write.format("delta").mode("append").save(to.differences_path)
+def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
+    """By Spark, because of an empty ledger every line of the report is a difference; the commit isn't Spark's, whose
+    own may replace another one's (docs/decisions/0021).
+    """
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    sorted_rows = found.sortWithinPartitions("kind", "line", "seq")
+    sorted_rows.write.option("compression", "zstd").parquet(str(folder))
+    return [one for one in sorted(folder.glob("part-*.parquet")) if pq.read_metadata(one).num_rows]
 
 
 def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:

@@ -31,6 +31,7 @@ from load.bench.figures import GOALS, SHORT_VARIABLE, Group
 from load.bench.head_of_line import HEAD_OF_LINE_SECONDS, HEAD_OF_LINE_SECONDS_SHORT, measure_head_of_line
 from load.bench.index import INDEX_SECONDS, INDEX_SECONDS_SHORT, measure_index
 from load.bench.ledger import LEDGER_SECONDS, LEDGER_SECONDS_SHORT, measure_ledger
+from load.bench.maintenance import MAINTENANCE_SECONDS, MAINTENANCE_SECONDS_SHORT, measure_maintenance
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
@@ -56,6 +57,7 @@ GROUPS = (
     Group("index", INDEX_SECONDS, measure_index, INDEX_SECONDS_SHORT),
     Group("dlq", DLQ_SECONDS, measure_dlq, DLQ_SECONDS_SHORT),
     Group("ledger", LEDGER_SECONDS, measure_ledger, LEDGER_SECONDS_SHORT),
+    Group("maintenance", MAINTENANCE_SECONDS, measure_maintenance, MAINTENANCE_SECONDS_SHORT),
 )
 NAMES = [group.name for group in GROUPS]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS
+from journal.entries import LOG
 from journal.marks import marks_to_json
 from journal.reader import JournalReader
 from journal.table import CHECKS, create_table
@@ -40,6 +41,9 @@ EVERY_S = 0.25
 BESIDE_S = 30.0
 """How long batches are timed before, and again after."""
 
+TENTH = 10
+"""The first tenth of a day's commits is held against the last one."""
+
 STREAM = "ledger"
 
 
@@ -52,13 +56,15 @@ class Batches:
     while_: str = "before"
     times_s: dict[str, list[float]] = field(default_factory=dict)
 
-    def fill(self, commits: int, told: Callable[[int], None]) -> None:
-        appender = self._appender()
+    def fill(self, commits: int, told: Callable[[int], None]) -> list[float]:
+        """A day of batches, one right after the other; how many seconds each took."""
+        appender, times_s = self._appender(), []
         for number in range(commits):
-            self._commit(appender)
+            times_s.append(self._commit(appender))
             if number % 10_000 == 9_999:
                 told(number + 1)
         appender.checkpoints.wait(60)
+        return times_s
 
     def go_on(self, stop: threading.Event) -> None:
         appender = self._appender()
@@ -90,8 +96,10 @@ def measure_maintenance(folder: Path, console: Console) -> dict[str, float]:
     journal = Layout(folder).ledger().journal
     create_table(str(journal), STREAM)
     batches = Batches(Path(journal))
-    batches.fill(COMMITS_SHORT if is_short() else COMMITS, lambda done: console.print(f"{done:,} commits"))
-    figures = {f"maintenance.{name}_before": value for name, value in _readers(batches, console).items()}
+    day_s = batches.fill(COMMITS_SHORT if is_short() else COMMITS, lambda done: console.print(f"{done:,} commits"))
+    figures = _growth(day_s, console) | {
+        f"maintenance.{name}_before": value for name, value in _readers(batches, console).items()
+    }
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(batches.go_on, stop)
@@ -108,6 +116,14 @@ def measure_maintenance(folder: Path, console: Console) -> dict[str, float]:
     return figures | _batch_times(batches, console)
 
 
+def _growth(day_s: Sequence[float], console: Console) -> dict[str, float]:
+    """What a batch costs at the end of a day that nobody maintains, by what it cost at its beginning."""
+    tenth = len(day_s) // TENTH
+    first, last = statistics.median(day_s[:tenth]), statistics.median(day_s[-tenth:])
+    console.print(f"a batch's commit: {1_000 * first:.1f} ms in the first tenth, {1_000 * last:.1f} ms in the last one")
+    return {"maintenance.commit_growth": last / first}
+
+
 def _readers(batches: Batches, console: Console) -> dict[str, float]:
     """Seconds that readers take."""
     path, key = str(batches.journal), HistoryEvent(batches.seq // 2).event_key
@@ -116,10 +132,10 @@ def _readers(batches: Batches, console: Console) -> dict[str, float]:
         "window_s": _timed(lambda: next(JournalReader(path).rows_after(batches.seq // 2))),
         "story_s": _timed(lambda: event_story(path, "", key)),
     }
-    files = len(DeltaTable(path).file_uris())
+    files, log = len(DeltaTable(path).file_uris()), len(list((batches.journal / LOG).glob("0*.json")))
     told = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in found.items())
-    console.print(f"{files:,} files of {batches.seq:,} rows: {told}")
-    return {**found, "files": float(files)}
+    console.print(f"{files:,} files of {batches.seq:,} rows, {log:,} entries in the log: {told}")
+    return {**found, "files": float(files), "log_entries": float(log)}
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -164,4 +180,6 @@ def _batch_times(batches: Batches, console: Console) -> dict[str, float]:
             f"a batch's commit {when} maintenance: P50 {p50:.1f} ms, P99 {p99:.1f} ms, {len(times_ms)} batches"
         )
         figures |= {f"maintenance.commit_p50_ms_{when}": p50, f"maintenance.commit_p99_ms_{when}": p99}
-    return figures
+    before = figures["maintenance.commit_p50_ms_before"]
+    ratios = {when: figures[f"maintenance.commit_p50_ms_{when}"] / before for when in ("during", "after")}
+    return figures | {f"maintenance.commit_ratio_{when}": ratio for when, ratio in ratios.items()}

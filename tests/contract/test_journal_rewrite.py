@@ -23,7 +23,8 @@ from journal.demands import TableUnfit
 from journal.disk import DiskStorage
 from journal.errors import Fenced
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, file_statistics, snapshot
+from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, snapshot
+from journal.statistics import file_statistics
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 

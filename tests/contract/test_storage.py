@@ -7,17 +7,20 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 
 from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
 from journal.place import LakeUrl, make_folder, place_of
 from journal.storage import Storage, StoreFailed
 from journal.stores import file_system, open_storage
-from tests.object_store import ObjectStore, Relay
+from tests.object_store import BUCKET, ObjectStore, Relay, client_of
 from tests.object_store.fixtures import reach
 
 RACERS, ROUNDS = 4, 25
@@ -92,6 +95,15 @@ def test_a_deleted_file_is_gone_and_another_may_take_its_place(storage: Storage)
     assert storage.read("_delta_log/1.json") == b"second"
 
 
+def test_many_files_are_deleted_at_once_and_some_may_be_gone_already(storage: Storage) -> None:
+    for number in range(5):
+        storage.put_file(f"part-{number}.parquet", b"rows")
+    storage.delete("part-1.parquet")
+    storage.delete_all([f"part-{number}.parquet" for number in range(4)])
+    assert [one.name for one in storage.files()] == ["part-4.parquet"]
+    storage.delete_all([])
+
+
 def test_a_large_file_is_taken_in_whole(storage: Storage, place: str, tmp_path: Path) -> None:
     """More than one part of an upload."""
     data = bytes(range(256)) * (90 << 10)
@@ -112,7 +124,7 @@ def test_a_large_file_is_taken_in_whole(storage: Storage, place: str, tmp_path: 
 
 @pytest.fixture
 def relay(object_store: ObjectStore) -> Relay:
-    return Relay(object_store.port)
+    return Relay(object_store.address)
 
 
 def test_a_put_whose_answer_was_lost_is_known_to_be_there(
@@ -164,4 +176,43 @@ def test_keys_that_the_store_refuses_are_no_reason_to_try_again(
 ) -> None:
     folder = reach(object_store, monkeypatch)
     with pytest.raises(StoreFailed):
-        open_storage(folder.replace("payhook", "no-such-bucket", 1)).put_new("1.json", b"entry")
+        open_storage(folder.replace(BUCKET, "no-such-bucket", 1)).put_new("1.json", b"entry")
+
+
+# what the store itself answers
+
+
+def test_a_conditional_put_that_loses_is_answered_412_and_what_is_there_stays(
+    object_store: ObjectStore, store_folder: str
+) -> None:
+    """By Amazon's own client: nothing of ours is in between."""
+    client, key = client_of(object_store), f"{store_folder.removeprefix(f's3://{BUCKET}/')}/1.json"
+    put = partial(client.put_object, Bucket=BUCKET, Key=key, IfNoneMatch="*")
+    put(Body=b"first")
+    with pytest.raises(ClientError) as lost:
+        put(Body=b"second")
+    assert lost.value.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.PRECONDITION_FAILED
+    assert client.get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"first"
+
+
+def test_of_requests_that_race_one_is_answered_200_and_every_other_412_or_409(
+    object_store: ObjectStore, store_folder: str
+) -> None:
+    """409 is Amazon's answer to one that meets another under way; the port then looks what is there."""
+    folder, together = store_folder.removeprefix(f"s3://{BUCKET}/"), threading.Barrier(RACERS)
+
+    def race(racer: int) -> list[int]:
+        client, answers = client_of(object_store), []
+        for number in range(ROUNDS):
+            together.wait(30)
+            try:
+                client.put_object(Bucket=BUCKET, Key=f"{folder}/{number}", Body=f"{racer}".encode(), IfNoneMatch="*")
+                answers.append(200)
+            except ClientError as lost:
+                answers.append(lost.response["ResponseMetadata"]["HTTPStatusCode"])
+        return answers
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        rounds = zip(*pool.map(race, range(RACERS)), strict=True)
+    for answers in rounds:
+        assert sorted(answers)[0] == 200 and set(sorted(answers)[1:]) <= {409, 412}, answers

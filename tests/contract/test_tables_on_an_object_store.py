@@ -36,7 +36,7 @@ DOWN_S_MAX = 30.0
 
 @pytest.fixture
 def relay(object_store: ObjectStore) -> Iterator[Relay]:
-    with Relay(object_store.port) as relay:
+    with Relay(object_store.address) as relay:
         yield relay
 
 

@@ -22,16 +22,16 @@ ENDS_S = 10.0
 
 
 class Relay:
-    """Carries connections to ``port`` of loopback while a ``with`` lasts.
+    """Carries connections to a host's port while a ``with`` lasts.
 
     `lose`: requests reach the server; the connection ends before a byte of the answer comes back. `cut`: connections
     end at once, those under way too.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, to: tuple[str, int]) -> None:
         self._way, self._left = _SPAWN.Value("i", OPEN), _SPAWN.Value("i", 0)
         self._listening = socket.create_server((LOOPBACK, 0))
-        carrier = _Carrier(port, self._way, self._left)
+        carrier = _Carrier(to, self._way, self._left)
         self._process = _SPAWN.Process(target=_accept, args=(self._listening, carrier), daemon=True)
         self.endpoint = f"http://{LOOPBACK}:{self._listening.getsockname()[1]}"
 
@@ -67,7 +67,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 class _Carrier:
     """Carries one connection after the other, as the shared numbers say."""
 
-    to: int
+    to: tuple[str, int]
     way: Any
     left: Any
 
@@ -77,7 +77,7 @@ class _Carrier:
             ended.enter_context(contextlib.suppress(OSError))
             if self.way.value == DOWN:
                 return
-            server = ended.enter_context(socket.create_connection((LOOPBACK, self.to)))
+            server = ended.enter_context(socket.create_connection(self.to))
             both = ended.enter_context(selectors.DefaultSelector())
             both.register(client, selectors.EVENT_READ, server)
             both.register(server, selectors.EVENT_READ, client)

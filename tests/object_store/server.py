@@ -1,33 +1,45 @@
-"""Starts an S3-compatible server: moto's, over HTTP."""
+"""The S3-compatible server of a test run: moto's, which is started here, or one that runs already.
+
+``PAYHOOK_TEST_OBJECT_STORE=http://host:port`` names one of one's own; its keys are this process's ``AWS_ACCESS_KEY_ID``
+and ``AWS_SECRET_ACCESS_KEY``. Tests keep to folders of random names in one bucket, which is made if it isn't there.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from journal.settings import StorageSettings
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Running, Server, running
+from stack.server import Server, running
 
-BUCKET = "payhook"
-KEY_ID, SECRET = "a-test-key", "a-test-secret"
+ENDPOINT, BUCKET_NAME = "PAYHOOK_TEST_OBJECT_STORE", "PAYHOOK_TEST_OBJECT_STORE_BUCKET"
+BUCKET = os.environ.get(BUCKET_NAME, "payhook")
+NAMED = os.environ.get(ENDPOINT)
+"""Looked up at the beginning: later no test sees variables from outside."""
+
+KEYS = {"AWS_ACCESS_KEY_ID": "a-test-key", "AWS_SECRET_ACCESS_KEY": "a-test-secret"}
 ASK_S = 1.0
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running server with one empty bucket."""
+    """A running server with a bucket."""
 
     endpoint: str
-    process: Running
+    keys: Mapping[str, str]
 
     def settings(self, folder: str, endpoint: str | None = None, **other: float) -> StorageSettings:
         return StorageSettings(
@@ -35,29 +47,47 @@ class ObjectStore:
         )
 
     def variables(self) -> dict[str, str]:
-        return {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET}
+        return dict(self.keys)
 
     @property
-    def port(self) -> int:
-        return int(self.endpoint.rpartition(":")[2])
+    def address(self) -> tuple[str, int]:
+        """Host and port, for a relay in between."""
+        split = urlsplit(self.endpoint)
+        return str(split.hostname), split.port or (443 if split.scheme == "https" else 80)
 
 
 @contextlib.contextmanager
 def object_store_server(folder: Path) -> Iterator[ObjectStore]:
-    """A server for the length of a ``with``; what it keeps is in its memory, its log in ``folder``."""
+    """A server for the length of a ``with``: the one that is named, else moto's, which keeps all in its memory and its
+    log in ``folder``.
+    """
+    if NAMED:
+        yield with_bucket(ObjectStore(NAMED, {name: os.environ[name] for name in KEYS}))
+        return
     (port,) = free_ports(1)
-    endpoint = f"http://{LOOPBACK}:{port}"
-    with running(_moto(folder, port)) as process:
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=SECRET,
-            region_name="us-east-1",
-            config=Config(s3={"addressing_style": "path"}),
-        )
+    with running(_moto(folder, port)):
+        yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
+
+
+def client_of(store: ObjectStore) -> Any:
+    """Amazon's own client."""
+    return boto3.client(
+        "s3",
+        endpoint_url=store.endpoint,
+        aws_access_key_id=store.keys["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=store.keys["AWS_SECRET_ACCESS_KEY"],
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}),
+    )
+
+
+def with_bucket(store: ObjectStore) -> ObjectStore:
+    client = client_of(store)
+    try:
+        client.head_bucket(Bucket=BUCKET)
+    except ClientError:
         client.create_bucket(Bucket=BUCKET)
-        yield ObjectStore(endpoint, process)
+    return store
 
 
 def _moto(folder: Path, port: int) -> Server:

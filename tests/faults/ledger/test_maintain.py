@@ -26,10 +26,11 @@ from journal.reader import JournalReader
 from journal.rewrite import snapshot
 from journal.writer import JournalWriter
 from ledger.maintain import StreamTables, maintain
-from ledger.maintain.compact import STAGING, RowsDiffer, rewrite, staging
+from ledger.maintain.compact import RowsDiffer, rewrite
 from ledger.maintain.job import log_length
 from ledger.maintain.vacuum import unused
 from ledger.queries import balances, event_story
+from ledger.staging import MAINTAIN, staging
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
@@ -86,7 +87,7 @@ def test_every_reader_sees_the_same_before_and_after(spark: SparkSession, lake: 
     ]
     assert all(one.bytes_after < one.bytes_before and one.log_after == 0 for one in report.tables)
     assert told(lake, tmp_path / "index-2") == before
-    assert not list(tmp_path.rglob(STAGING))
+    assert not list(tmp_path.rglob(MAINTAIN))
 
 
 def test_a_window_of_seq_reads_no_more_files_than_it_lies_in(spark: SparkSession, lake: Lake) -> None:
@@ -264,7 +265,7 @@ def test_what_is_wrong_with_one_table_costs_only_that_one(spark: SparkSession, l
     journal, bodies, postings = report.tables
     assert not report.ok and journal.problem is not None
     assert (bodies.problem, bodies.files_after, postings.problem, postings.files_after) == (None, 1, None, 1)
-    assert not list(Path(lake.tables.journal).glob(STAGING))
+    assert not list(Path(lake.tables.journal).glob(MAINTAIN))
 
 
 def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: SparkSession, lake: Lake) -> None:
@@ -275,7 +276,7 @@ def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: Spar
     *small, larger = sorted(before.files, key=lambda one: one.first or 0)
     folder = Path(before.path)
     (folder / small[0].name).write_bytes((folder / larger.name).read_bytes())
-    with pytest.raises(RowsDiffer, match="by the log"), staging(folder) as staged:
+    with pytest.raises(RowsDiffer, match="by the log"), staging(folder, MAINTAIN) as staged:
         rewrite(spark, before, small, ("seq",), staged)
     assert maintain([lake.tables], job(spark)).tables[0].files_after == 9
 
@@ -301,17 +302,17 @@ def test_a_kill_leaves_every_table_whole_and_the_next_run_does_the_rest(
     report = maintain([lake.tables], job(spark))
     assert report.ok and report.tables[0].files_after < 10
     assert verified(lake)
-    assert not list(tmp_path.rglob(STAGING))
+    assert not list(tmp_path.rglob(MAINTAIN))
 
 
 def reached(moment: str, lake: Lake, version: int) -> bool:
     if moment == "between two commits":
         return (Path(lake.tables.journal) / "_delta_log" / f"{version + 1:020}.json").exists()
-    return (Path(lake.tables.journal) / STAGING).exists()
+    return (Path(lake.tables.journal) / MAINTAIN).exists()
 
 
 def test_what_a_killed_run_staged_is_removed_by_the_next_one_whatever_it_does(lake: Lake) -> None:
-    staged = Path(lake.tables.journal) / STAGING / "part-00000.parquet"
+    staged = Path(lake.tables.journal) / MAINTAIN / "part-00000.parquet"
     lake.commit()
     staged.parent.mkdir()
     staged.write_bytes(b"half a file")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.decision import Decision
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from journal import files
+from journal.disk import DiskStorage
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
@@ -121,14 +121,15 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its commit comes between the look at the table and the replacement: the replacement looks again."""
-    put_new, busy = files.put_new, [True]
+    busy = [True]
 
-    def late(place: Path, data: bytes) -> None:
-        if busy.pop() if busy else False:
-            book(lake)
-        put_new(place, data)
+    class Late(DiskStorage):
+        def put_new(self, name: str, data: bytes) -> None:
+            if busy.pop() if busy else False:
+                book(lake)
+            super().put_new(name, data)
 
-    monkeypatch.setattr(replacing, "put_new", late)
+    monkeypatch.setattr(replacing, "open_storage", Late)
     done = rebuilt(spark, lake)
     assert done.mark == 3_000
     lake.postings = PostingsWriter.open(str(path(lake)))
@@ -140,11 +141,12 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
 def test_a_table_that_never_stands_still_is_left_as_it_is(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(place: Path, data: bytes) -> None:
-        raise FileExistsError(place)
+    class Taken(DiskStorage):
+        def put_new(self, name: str, data: bytes) -> None:
+            raise FileExistsError(name)
 
     before, files = lines(lake), set(path(lake).glob("*.parquet"))
-    monkeypatch.setattr(replacing, "put_new", taken)
+    monkeypatch.setattr(replacing, "open_storage", Taken)
     with pytest.raises(ReplacementRefused, match="nothing was changed"):
         rebuilt(spark, lake)
     assert lines(lake).equals(before)

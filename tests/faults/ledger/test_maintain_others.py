@@ -1,0 +1,286 @@
+"""Tables that are no work stream's are maintained too: few files, and their readers and `verify` say what they said."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock, SystemClock
+from dlq.acts import Act, Acts, Outcome
+from journal.rewrite import snapshot
+from ledger.maintain import LakeTable, Report, maintain, other_tables
+from ledger.maintain.job import log_length
+from ledger.maintain.tables import Kind
+from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
+from ledger.redactions import ORDERED, Redaction, Redactions
+from ledger.settings import VerifySettings
+from ledger.verify import Lake as Verified
+from ledger.verify import verify
+from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
+from tests.integration.ledger.conftest import FakeKafka
+from tests.integration.ledger.lakes import Lake, job
+from tests.unit.journal.rows import NOW, TOPIC, sha
+
+COMMITS = 12
+FOLDERS: tuple[Kind, ...] = ("acts", "receipts", "redactions", "reconciliation", "reconciliation-runs")
+
+
+@dataclass
+class Others:
+    """The tables beside a ledger's, each written to as its writer does: one small commit after the other."""
+
+    folder: Path
+    lake: Lake
+
+    def __post_init__(self) -> None:
+        self.acts = Acts(self.folder / "acts")
+        self.redactions = Redactions(self.folder / "redactions")
+        self.receipts = ReceiptsTable(str(self.folder / "receipts"))
+        self.found = Reconciliations(self.folder / "reconciliation", self.folder / "reconciliation-runs")
+        self.found.make()
+
+    def tables(self) -> list[LakeTable]:
+        return list(other_tables((kind, self.folder / kind) for kind in FOLDERS))
+
+    def commit(self, number: int, tmp_path: Path) -> None:
+        """One of each."""
+        self.acts.record(act(number))
+        ordered = Redaction(0, ORDERED, "ledger", f"stripe:evt_{number}:x", 1, sha(f"b{number}"), "ada", "asked", NOW)
+        self.redactions.add([ordered])
+        self.receipts.append(number % 2, receipts(number), number + 1)
+        self.found.append([staged(tmp_path, number)])
+        self.found.add(run(number))
+
+    def told(self) -> dict[str, Any]:
+        """What each table's readers say."""
+        runs = self.found.runs()
+        return {
+            "acts": (self.acts.read(100), self.acts.read(3, before=7), self.acts.head()),
+            "redactions": (self.redactions.all(), self.redactions.unfinished("ledger")),
+            "receipts": rows_of(self.folder / "receipts", "partition", "offset"),
+            "next receipts": [self.receipts.next_offset(one) for one in (0, 1, 2)],
+            "runs": runs,
+            "differences": {one.run_id: list(self.found.differences(one.run_id)) for one in runs},
+            "counts": {one.run_id: self.found.counts(one.run_id) for one in runs},
+            "verified": self.verified(),
+        }
+
+    def verified(self) -> list[tuple[str, bool]]:
+        """What `payhook verify` finds: acts and receipts are among what it looks at."""
+        tables = self.lake.tables
+        assert tables.postings is not None
+        places = Verified(
+            "ledger",
+            tables.journal,
+            tables.bodies,
+            tables.postings,
+            Path("none"),
+            self.folder / "receipts",
+            redactions=self.folder / "redactions",
+            acts=self.folder / "acts",
+        )
+        kafka = FakeKafka({TOPIC: {0: (0, self.lake.seq)}, "dlq.ledger": {0: (0, 0)}})
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        report = verify(session, places, kafka, ANCHOR_KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())
+        assert report.ok, report.as_json()
+        named = {one.name: one.figures for one in report.findings}
+        assert named["acts_chain_whole"]["acts"] == self.acts.head().number
+        assert named["receipts_have_decisions"]["receipts"] == rows_of(self.folder / "receipts", "offset").num_rows
+        return [(one.name, not one.offenders) for one in report.findings]
+
+
+def act(number: int) -> Act:
+    return Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
+
+
+def receipts(number: int) -> pa.Table:
+    """Answers to events that the lake has decided, a repeat of the first among them."""
+    rows = [
+        {
+            "partition": number % 2,
+            "offset": number,
+            "line": line,
+            "at": NOW,
+            "provider": "stripe",
+            "event_key": f"stripe:evt_{line}:charge.succeeded",
+            "outcome": "claimed",
+            "status": 200,
+        }
+        for line in range(2)
+    ]
+    return pa.Table.from_pylist(rows, schema=RECEIPTS_SCHEMA)
+
+
+def staged(folder: Path, number: int) -> Path:
+    """A file of two differences, as a comparison leaves it."""
+    rows = [
+        {
+            "run_id": f"run-{number}",
+            "at": NOW,
+            "provider": "stripe",
+            "report_name": "r.csv",
+            "report_sha256": sha("r"),
+            "kind": kind,
+            "fact_key": f"stripe:{kind}-{number}",
+            "absent": False,
+            "line": 1,
+        }
+        for kind in ("missing_here", "twice")
+    ]
+    file = folder / f"staged-{number}.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist(rows, schema=DIFFERENCES_SCHEMA), file)
+    return file
+
+
+def run(number: int) -> Reconciliation:
+    return Reconciliation(
+        run_id=f"run-{number}",
+        at=NOW + timedelta(seconds=number),
+        provider="stripe",
+        tenant=None,
+        report_name="r.csv",
+        report_sha256=sha("r"),
+        since=None,
+        until=None,
+        lines=3,
+        compared=3,
+        agreed=1,
+        counts=dict.fromkeys(KINDS, 0) | {"missing_here": 1, "twice": 1},
+        not_compared={},
+        journal_version=1,
+        journal_seq=1,
+        postings_version=None,
+        seconds=0.1,
+    )
+
+
+def rows_of(path: Path, *by: str) -> pa.Table:
+    return DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by([(one, "ascending") for one in by])
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Others:
+    lake = Lake.under(tmp_path)
+    lake.commit(count=4)
+    made = Others(tmp_path / "lake", lake)
+    for number in range(COMMITS):
+        made.commit(number, tmp_path)
+    return made
+
+
+def only(report: Report, table: str) -> Any:
+    (found,) = (one for one in report.tables if one.table == table)
+    return found
+
+
+def test_readers_and_verify_say_the_same_of_few_files_as_of_many(spark: SparkSession, others: Others) -> None:
+    before = others.told()
+    report = maintain([], job(spark), others.tables())
+    assert [(one.stream, one.table, one.files_before, one.files_after, one.problem) for one in report.tables] == [
+        ("", name, COMMITS, 1, None) for name in FOLDERS
+    ]
+    assert [log_length(one.path) for one in report.tables] == [0] * len(FOLDERS)
+    assert others.told() == before
+
+
+def test_writers_go_on_from_where_they_were(spark: SparkSession, others: Others, tmp_path: Path) -> None:
+    """Appenders that are open all the while, and those that are opened anew."""
+    maintain([], job(spark), others.tables())
+    for number in range(COMMITS, 2 * COMMITS):
+        others.commit(number, tmp_path)
+    assert [one.number for one in others.acts.read(100)] == list(range(2 * COMMITS, 0, -1))
+    assert [one.number for one in others.redactions.all()] == list(range(1, 2 * COMMITS + 1))
+    assert others.receipts.next_offset(1) == 2 * COMMITS
+    maintain([], job(spark, file_rows=1_000), others.tables())
+    assert {len(snapshot(one.path).names) for one in others.tables()} == {1}
+    others.verified()
+
+
+def test_acts_are_put_on_record_while_their_table_is_rewritten(spark: SparkSession, others: Others) -> None:
+    stop = threading.Event()
+
+    def act_on() -> int:
+        acts, done = Acts(others.folder / "acts"), 0
+        while not stop.is_set():
+            acts.record(act(done))
+            done += 1
+            time.sleep(0.01)
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        acting = [pool.submit(act_on) for _ in range(2)]
+        try:
+            reports = [maintain([], job(spark), others.tables()) for _ in range(3)]
+        finally:
+            stop.set()
+        done = sum(one.result() for one in acting)
+    assert all(report.ok for report in reports), reports
+    assert done > 10, "next to nothing was done meanwhile"
+    assert [one.number for one in reversed(others.acts.read(10_000))] == list(range(1, COMMITS + done + 1))
+    others.verified()
+
+
+def test_an_act_that_is_changed_is_found_after_maintenance_as_before(spark: SparkSession, others: Others) -> None:
+    maintain([], job(spark), others.tables())
+    (file,) = snapshot(others.folder / "acts").names
+    rows = pa.parquet.read_table(others.folder / "acts" / file)
+    whats = ["item 99" if one == "item 5" else one for one in rows["what"].to_pylist()]
+    changed = rows.set_column(rows.schema.get_field_index("what"), rows.schema.field("what"), pa.array([*whats]))
+    pa.parquet.write_table(changed, others.folder / "acts" / file)
+    with pytest.raises(AssertionError, match="acts_chain_whole"):
+        others.verified()
+
+
+def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
+    spark: SparkSession, others: Others, tmp_path: Path
+) -> None:
+    """Of a stream's log its own writer alone removes them (`journal.checkpoints`)."""
+    sleeper = Acts(others.folder / "acts")
+    sleeper.record(act(0))
+    others.acts.record(act(1))
+    others.lake.commits(11)
+    streams = [others.lake.tables.journal, others.lake.tables.bodies]
+    for folder in [*(one.path for one in others.tables()), *streams]:
+        for entry in (Path(folder) / "_delta_log").glob("0*.json"):
+            os.utime(entry, (0, 0))
+    entries = [len(list((Path(one) / "_delta_log").glob("0*.json"))) for one in streams]
+    assert maintain([others.lake.tables], job(spark), others.tables()).ok
+    for table in others.tables():
+        assert len(list((Path(table.path) / "_delta_log").glob("0*.json"))) <= 2, table.name
+    assert [len(list((Path(one) / "_delta_log").glob("0*.json"))) for one in streams] == [one + 1 for one in entries]
+    for number in (2, 3):
+        sleeper.record(act(number))
+    others.receipts = ReceiptsTable(str(others.folder / "receipts"))
+    others.commit(COMMITS, tmp_path)
+    assert others.acts.head().number == COMMITS + 5
+    others.verified()
+
+
+def test_what_was_replaced_leaves_the_disk_after_the_retention_and_no_session_is_opened_for_it(
+    spark: SparkSession, others: Others
+) -> None:
+    acts = others.folder / "acts"
+    at = time.time() - 50 * 3_600
+    for file in acts.glob("*.parquet"):
+        os.utime(file, (at, at))
+    earlier = ManualClock(datetime.now(UTC) - timedelta(hours=23))
+    maintain([], job(spark, earlier), others.tables())
+    idle, later = job(None), job(None, retention_h=22)  # type: ignore[arg-type]
+    for one in (idle, later):
+        one.session._open = lambda: pytest.fail("Spark was started for nothing")
+    assert only(maintain([], idle, others.tables()), "acts").freed_files == 0
+    assert only(maintain([], later, others.tables()), "acts").freed_files == COMMITS
+    others.verified()
