@@ -69,6 +69,13 @@ class DiskStorage:
             return
         with found:
             for one in found:
-                if one.name > after and one.is_file():
-                    told = one.stat()
+                if one.name > after and (told := _stat(one)) is not None:
                     yield StoredFile(one.name, told.st_size, from_micros(told.st_mtime_ns // 1_000))
+
+
+def _stat(one: os.DirEntry[str]) -> os.stat_result | None:
+    """None of a folder, and of a file that went since it was listed: a writer that was overtaken removes its own."""
+    try:
+        return one.stat() if one.is_file() else None
+    except FileNotFoundError:
+        return None

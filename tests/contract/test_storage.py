@@ -86,6 +86,18 @@ def test_a_listing_tells_a_folders_own_files(storage: Storage) -> None:
     assert list(storage.files("_other")) == []
 
 
+def test_files_that_go_while_they_are_listed_are_no_failure(storage: Storage) -> None:
+    """A writer that was overtaken removes its own."""
+    names = [f"part-{number}.parquet" for number in range(20)]
+    for name in names:
+        storage.put_file(name, b"rows")
+    listing = storage.files()
+    first = next(iter(listing)).name
+    for name in set(names) - {first}:
+        storage.delete(name)
+    assert {one.name for one in listing} <= set(names)
+
+
 def test_a_deleted_file_is_gone_and_another_may_take_its_place(storage: Storage) -> None:
     storage.put_new("_delta_log/1.json", b"first")
     for _ in range(2):
