@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
 from dlq.acts import Act, Acts, Outcome
+from journal.dataset import dataset_of
 from journal.rewrite import snapshot
 from ledger.maintain import LakeTable, Report, maintain, other_tables
 from ledger.maintain.job import log_length
@@ -168,7 +169,7 @@ def run(number: int) -> Reconciliation:
 
 
 def rows_of(path: Path, *by: str) -> pa.Table:
-    return DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by([(one, "ascending") for one in by])
+    return dataset_of(DeltaTable(str(path))).to_table().sort_by([(one, "ascending") for one in by])
 
 
 @pytest.fixture
