@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from fastapi import APIRouter
 from redis.asyncio import Redis
 
-from console.access import Access, Sessions, SignInThrottle, Users
+from console.access import Access, Sessions, SignInThrottle, UserDesk, Users
 from console.api import Desks, mount_api
 from console.api_streams import Streams
 from console.app import Watched, create_app
@@ -86,14 +86,16 @@ async def _serve(settings: Settings) -> None:
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )
     acts = Acts(settings.layout.acts)
-    access, cookies = _access(settings, acts, clock), Cookies(console.public_url.startswith("https://"))
+    users, sessions = Users(settings.layout.users), _sessions(settings, clock)
+    access = Access(users, sessions, SignInThrottle(clock), acts, clock)
+    desk, cookies = UserDesk(users, sessions, acts, clock), Cookies(console.public_url.startswith("https://"))
     origins = origins_of(console.host, console.port, console.public_url)
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
         mount_api(app, _desks(settings, producer, clock), answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, _pages(settings, acts, clock))
+        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, clock))
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
@@ -106,7 +108,7 @@ async def _serve(settings: Settings) -> None:
     lag.close()
 
 
-def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
+def _pages(settings: Settings, acts: Acts, desk: UserDesk, clock: Clock) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
@@ -114,14 +116,13 @@ def _pages(settings: Settings, acts: Acts, clock: Clock) -> list[APIRouter]:
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), acts)
+    return routers(finance, DlqPlace(streams, Asking(), clock), acts, desk)
 
 
-def _access(settings: Settings, acts: Acts, clock: Clock) -> Access:
-    layout, console = settings.layout, settings.console
+def _sessions(settings: Settings, clock: Clock) -> Sessions:
+    console = settings.console
     idle, whole = timedelta(minutes=console.session_idle_minutes), timedelta(hours=console.session_hours)
-    sessions = Sessions(layout.sessions, clock, idle, whole)
-    return Access(Users(layout.users), sessions, SignInThrottle(clock), acts, clock)
+    return Sessions(settings.layout.sessions, clock, idle, whole)
 
 
 @contextlib.contextmanager

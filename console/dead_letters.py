@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from console.access.users import Users, one_hand
 from core.clock import Clock
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.acts import Acts
@@ -65,7 +66,14 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     board = open_board(places, settings, clock, settings.kafka.bootstrap_servers)
     file = SelectionFile(places.selections)
     outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
-    selections = Selections(stream, file, board, outcomes, limits, config.dlq.alone, clock, Acts(layout.acts), channel)
+    users, alone = Users(layout.users), config.dlq.alone
+
+    def one_hand_of(one: str, other: str) -> bool:
+        return one_hand(users.all(), one, other)
+
+    selections = Selections(
+        stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, one_hand_of
+    )
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream, board, selections, DryRuns(file, board, finder, clock), config.dead_head.value, config.dlq.replays_max

@@ -20,6 +20,7 @@ from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
 from dlq.acts import Acts
+from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
 from stack.layout import Layout
 from tests.dead_letters import DeadLetters
@@ -41,13 +42,22 @@ HOST = "127.0.0.1"
 class Site:
     """A listener's parts over one stream. `decide` lets its runs, its engine and its journal go on by one step."""
 
-    def __init__(self, letters: DeadLetters, data: Path, clock: Clock, port: int) -> None:
+    def __init__(
+        self,
+        letters: DeadLetters,
+        data: Path,
+        clock: Clock,
+        port: int,
+        *,
+        command_items_max: int = 5,
+        alone: AloneLimits | None = None,
+    ) -> None:
         self.letters = letters
         layout = Layout(data)
         ledger = layout.ledger()
         self.acts = Acts(layout.acts)
-        settings = SelectionSettings(command_items_max=5)
-        self.dead = dead_letters(data, clock, self.acts, settings)
+        settings = SelectionSettings(command_items_max=command_items_max)
+        self.dead = dead_letters(data, clock, self.acts, settings, alone)
         file = SelectionFile(ledger.selections)
         outcomes = Outcomes(file, ledger.journal, CONTROL)
         kafka = EngineKafka(letters)
@@ -55,8 +65,8 @@ class Site:
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
-        app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
-        routers = pages(data, clock, self.acts, self.dead)
+        self.app = app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        routers = pages(data, clock, self.acts, self.dead, sessions)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:

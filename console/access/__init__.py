@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.access.access import Access, SignInBusy, SignInRefused, SignInTooSoon
+from console.access.desk import UserDesk
 from console.access.requirement import Everybody, NotAllowed, NotSignedIn, RouteUndeclared, require, signed_in, user_of
 from console.access.roles import Role, User
 from console.access.sessions import Sessions
@@ -22,6 +23,7 @@ __all__ = [
     "SignInThrottle",
     "SignInTooSoon",
     "User",
+    "UserDesk",
     "Users",
     "require",
     "signed_in",

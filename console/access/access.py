@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import functools
 import logging
-import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
 
-from console.access import passwords
+from console.access import accounts, passwords
 from console.access.roles import User
 from console.access.sessions import Sessions
 from console.access.throttle import SignInThrottle
+from console.access.tokens import token_sha256
 from console.access.users import Users
 from core.clock import Clock
 from core.errors import PayhookError
@@ -19,13 +21,15 @@ from dlq.acts import Act, Acts, Outcome
 
 log = logging.getLogger(__name__)
 
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
 AT_ONCE = 2
 """Passwords that are hashed at the same time: each takes 64 MiB and a core for some 50 ms."""
 
 WAITING_MAX = 16
 NOT_ALLOWED_MAX = 100
-TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
-TOKEN_BYTES = 32
+OWN_PASSWORD = "own_password"  # noqa: S105 - an act's name
 NOBODY = "(unknown)"
 """Who an act is of where the name isn't a user's: people type passwords into the wrong field, and acts are for ever."""
 
@@ -77,14 +81,16 @@ class Access:
         :raises SignInRefused, SignInTooSoon, SignInBusy: see there
         :raises ActsUnwritable: it can't be put on record, so nobody is signed in
         """
-        if self._waiting >= WAITING_MAX:
-            raise SignInBusy
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._hashing, self._sign_in, name, password, address)
-        finally:
-            self._waiting -= 1
+        return await self._in_turn(self._sign_in, name, password, address)
+
+    async def change_password(self, user: User, current: str, new: str, address: str) -> None:
+        """A user's own, who shows that they know it. Ends their sessions.
+
+        :raises SignInRefused, SignInTooSoon, SignInBusy: it isn't theirs, or is guessed too often
+        :raises PasswordUnfit: the new one isn't taken
+        :raises ActsUnwritable: it can't be put on record; nothing was changed
+        """
+        await self._in_turn(self._change_password, user.name, current, new, address)
 
     def by_session(self, secret: str) -> User | None:
         """Whose session it is. One that began before the user's last change of password or roles is over."""
@@ -126,6 +132,33 @@ class Access:
         self._hashing.shutdown()
         self._sessions.close()
 
+    async def _in_turn(self, hashes: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        """
+        :raises SignInBusy: see there
+        """
+        if self._waiting >= WAITING_MAX:
+            raise SignInBusy
+        self._waiting += 1
+        try:
+            asked = functools.partial(hashes, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._hashing, asked)
+        finally:
+            self._waiting -= 1
+
+    def _change_password(self, name: str, current: str, new: str, address: str) -> None:
+        account = self._users.all().get(name)
+        if (wait_s := self._throttle.begin(name, address)) > 0:
+            raise SignInTooSoon(wait_s)
+        if account is None or not passwords.matches(current, account.password):
+            self._record(name, OWN_PASSWORD, Outcome.REFUSED, name, f"from {address}, with another password")
+            raise SignInRefused
+        self._throttle.succeeded(name, address)
+
+        def record(_name: str, _before: str | None, _after: str | None) -> None:
+            self._record(name, OWN_PASSWORD, Outcome.DONE, name)
+
+        accounts.set_password(self._users, name, new, record, by=name)
+
     def _sign_in(self, name: str, password: str, address: str) -> str:
         account = self._users.all().get(name)
         if (wait_s := self._throttle.begin(name, address)) > 0:
@@ -150,13 +183,3 @@ class Access:
             reason=reason,
         )
         self._acts.record(act)
-
-
-def new_token() -> str:
-    """A bearer token: shown once, kept as its hash."""
-    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
-
-
-def token_sha256(secret: str) -> str:
-    """Of 256 random bits: nothing slower is needed, nobody can guess them."""
-    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

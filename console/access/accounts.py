@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from console.access import passwords
-from console.access.access import new_token, token_sha256
 from console.access.roles import Role
+from console.access.tokens import new_token, token_sha256
 from console.access.users import TOKENS_MAX, Account, Accounts, Token, Users, UserUnfit, checked_name, new_stamp
 from core.clock import to_rfc3339
 
@@ -25,8 +25,11 @@ class UserUnknown(UserUnfit):
         super().__init__(f"there is no user {name!r}; `payhook users list` shows who there is")
 
 
-def add_user(users: Users, name: str, roles: frozenset[Role], password: str, record: Recording) -> None:
-    """
+def add_user(
+    users: Users, name: str, roles: frozenset[Role], password: str, record: Recording, by: str | None = None
+) -> None:
+    """``by``: which user does it, from a page; None: it is done on the machine.
+
     :raises UserUnfit, PasswordUnfit: nothing was changed
     """
     made = Account(checked_name(name), roles, passwords.hashed(password), new_stamp())
@@ -34,7 +37,7 @@ def add_user(users: Users, name: str, roles: frozenset[Role], password: str, rec
     def add(accounts: dict[str, Account]) -> None:
         if name in accounts:
             raise UserUnfit(f"there is a user {name!r} already; `payhook users roles` or `password` changes them")
-        accounts[name] = made
+        accounts[name] = replace(made, set_by=_hands(accounts, by))
 
     users.change(add, _witness(name, record))
 
@@ -47,13 +50,19 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
     _alter(users, name, lambda account: account.stamped(roles=roles), record)
 
 
-def set_password(users: Users, name: str, password: str, record: Recording) -> None:
-    """Ends the user's sessions; tokens stay.
+def set_password(users: Users, name: str, password: str, record: Recording, by: str | None = None) -> None:
+    """Ends the user's sessions; tokens stay. ``by``: as of `add_user`. A user's own hand adds none to theirs.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
     """
     secret = passwords.hashed(password)
-    _alter(users, name, lambda account: account.stamped(password=secret), record)
+
+    def change(accounts: dict[str, Account]) -> None:
+        account = _known(accounts, name)
+        hands = frozenset() if by is None else account.set_by | _hands(accounts, by) - {name}
+        accounts[name] = account.stamped(password=secret, set_by=hands)
+
+    users.change(change, _witness(name, record))
 
 
 def remove_user(users: Users, name: str, record: Recording) -> None:
@@ -106,6 +115,13 @@ def _alter(users: Users, name: str, alter: Callable[[Account], Account], record:
         accounts[name] = alter(_known(accounts, name))
 
     users.change(change, _witness(name, record))
+
+
+def _hands(accounts: Accounts, by: str | None) -> frozenset[str]:
+    """Who could have given a password that ``by`` gives."""
+    if by is None:
+        return frozenset()
+    return frozenset({by}) | (accounts[by].set_by if by in accounts else frozenset())
 
 
 def _known(accounts: dict[str, Account], name: str) -> Account:

@@ -26,6 +26,9 @@ TOUCH_AFTER = timedelta(seconds=60)
 
 BUSY_S = 5.0
 
+_SIGN_INS = """
+CREATE TABLE IF NOT EXISTS sign_ins (name TEXT PRIMARY KEY, at_us INTEGER NOT NULL) WITHOUT ROWID
+"""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS sessions (
     id_sha256 TEXT PRIMARY KEY,
@@ -73,7 +76,13 @@ class Sessions:
                 f"DELETE FROM sessions WHERE name = ? AND id_sha256 NOT IN ({newest})",  # noqa: S608 - text of our own
                 (name, name, SESSIONS_MAX),
             )
+            self._db.execute("INSERT OR REPLACE INTO sign_ins VALUES (?, ?)", (name, now))
         return secret
+
+    def last_sign_ins(self) -> dict[str, datetime]:
+        """When each user last signed in, as far as this file knows: it may have been made anew since."""
+        with self._lock:
+            return {name: from_micros(at_us) for name, at_us in self._db.execute("SELECT name, at_us FROM sign_ins")}
 
     def find(self, secret: str) -> Session | None:
         """The session of an id, and that it was used; None: there is none, or it is over."""
@@ -122,6 +131,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(_TABLE)
+        db.execute(_SIGN_INS)
         db.execute("SELECT id_sha256, name, stamp, began_us, used_us FROM sessions LIMIT 1").fetchone()
     except sqlite3.DatabaseError:
         db.close()

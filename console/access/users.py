@@ -54,13 +54,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over."""
+    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over.
+
+    ``set_by``: who gave them their password from a page, and who gave those theirs; none where it was given on the
+    machine. They could be this user, and so are no second person beside them.
+    """
 
     name: str
     roles: frozenset[Role]
     password: str
     stamp: str
     tokens: tuple[Token, ...] = ()
+    set_by: frozenset[str] = frozenset()
 
     @property
     def user(self) -> User:
@@ -144,6 +149,13 @@ class Users:
             raise UsersUnreadable(self._path, problem) from wrong
 
 
+def one_hand(known: Accounts, one: str, other: str) -> bool:
+    """Whether one of two users could be the other: they are the same, or one gave the other their password."""
+    if one.casefold().strip() == other.casefold().strip():
+        return True
+    return any(a in known and b in known[a].set_by for a, b in ((one, other), (other, one)))
+
+
 def new_stamp() -> str:
     return secrets.token_hex(STAMP_BYTES)
 
@@ -164,6 +176,7 @@ def _encoded(accounts: Accounts) -> bytes:
             "password": account.password,
             "stamp": account.stamp,
             "tokens": {token.name: {"sha256": token.sha256, "made_at": token.made_at} for token in account.tokens},
+            "set_by": sorted(account.set_by),
         }
         for name, account in sorted(accounts.items())
     }
@@ -177,7 +190,9 @@ def _decoded(tree: Any) -> dict[str, Account]:
 def _account(name: str, told: Any) -> Account:
     tokens = tuple(Token(label, str(one["sha256"]), str(one["made_at"])) for label, one in told["tokens"].items())
     roles = frozenset(Role(role) for role in told["roles"])
-    return Account(name, roles, str(told["password"]), str(told["stamp"]), tokens)
+    # Files of before there was a page for users have no "set_by": all of theirs were set on the machine.
+    set_by = frozenset(checked_name(one) for one in told.get("set_by", ()))
+    return Account(name, roles, str(told["password"]), str(told["stamp"]), tokens, set_by)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

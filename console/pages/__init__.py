@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 
-from console.access import Role, require
+from console.access import Role, UserDesk, require
 from console.pages.dlq_audit import add_audit
 from console.pages.dlq_dry_run import add_dry_run
 from console.pages.dlq_pages import add_item, add_list, add_overview
@@ -17,14 +17,15 @@ from console.pages.ledger_reports import add_reports
 from console.pages.ledger_search import add_search
 from console.pages.ledger_stories import add_stories
 from console.pages.place import Place
+from console.pages.users import user_routes
 from dlq.acts import Acts
 
 __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
-def routers(finance: Place, dlq: DlqPlace, acts: Acts) -> list[APIRouter]:
+def routers(finance: Place, dlq: DlqPlace, acts: Acts, users: UserDesk) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
-    return [_ledger(finance), _dlq(dlq, acts)]
+    return [_ledger(finance), _dlq(dlq, acts), user_routes(users, dlq.asking, dlq.clock)]
 
 
 def _ledger(place: Place) -> APIRouter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
+from console.access.accounts import UserUnknown
 from console.pages.asking import TooMuchAsked
 from console.web import render
 from core.errors import PayhookError
@@ -21,6 +22,7 @@ STATUSES: dict[type[PayhookError], int] = {
     SelectionUnknown: 404,
     SelectionsFull: 503,
     TooMuchAsked: 503,
+    UserUnknown: 404,
 }
 """Others are of a file or a server that fails: 503."""
 

@@ -23,6 +23,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Week", "/dlq/report", Role.VIEWER),
     Link("Acts", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
+    Link("Users", "/users", Role.ADMIN),
 )
 """In the order in which they stand. Every signed-in user has the overview before them."""
 

@@ -14,6 +14,7 @@ from console.access import Access, Everybody, NotAllowed, NotSignedIn
 from console.access.users import UsersUnreadable
 from console.cookies import Cookies
 from console.refusals import answer_refusal
+from console.web.own_password import own_password_routes
 from console.web.rendering import render
 from console.web.sign_in import sign_in_routes
 from console.web.static import FOR_EVER, PATH, static_files
@@ -24,7 +25,7 @@ TITLES = {404: "There is no such page", 405: "This page doesn't take that"}
 
 def mount_pages(app: FastAPI, access: Access, cookies: Cookies, pages: Iterable[APIRouter]) -> None:
     """Adds signing in and out, static files, ``pages``, and the pages of what goes wrong."""
-    for router in (sign_in_routes(access, cookies), _static_routes(), *pages):
+    for router in (sign_in_routes(access, cookies), own_password_routes(access, cookies), _static_routes(), *pages):
         # Not include_router: it hides what each route demands behind objects of the framework's own.
         app.router.routes.extend(router.routes)
     for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken, UsersUnreadable):

@@ -56,11 +56,18 @@ class RunRefused(PayhookError):
 
 
 class SecondPersonWanted(RunRefused):
-    """Who proposed a run can't approve it."""
+    """Who proposed a run can't approve it, nor can ``like``: one of them gave the other their password."""
 
-    def __init__(self, number: int, actor: str) -> None:
+    def __init__(self, number: int, actor: str, like: str | None = None) -> None:
         self.actor = actor
-        super().__init__(number, f"{actor} proposed it, so another person approves it")
+        self.like = like
+        told = f"{actor} proposed it, so another person approves it"
+        if like is not None:
+            told += (
+                f", and {like} isn't one: one of the two gave the other their password. `payhook users password` on "
+                "the machine mends that"
+            )
+        super().__init__(number, told)
 
-    def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str]]:
-        return SecondPersonWanted, (self.number, self.actor)
+    def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str, str | None]]:
+        return SecondPersonWanted, (self.number, self.actor, self.like)

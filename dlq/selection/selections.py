@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
@@ -31,6 +32,9 @@ from dlq.selection.on_record import OnRecord, Record, Unrecorded
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import chunk_items
 from dlq.selection.settings import SelectionSettings
+
+OneHand: TypeAlias = Callable[[str, str], bool]
+"""Whether one of two people could be the other, as who gave them their passwords knows."""
 
 RUN_ACTIONS = (REPLAY, PURGE, RESOLVE)
 PER_S_MAX = 100_000.0
@@ -67,8 +71,10 @@ class Selections:
         clock: Clock,
         acts: Record | None = None,
         channel: str = "cli",
+        one_hand: OneHand = lambda one, other: False,
     ) -> None:
         self._stream = stream
+        self._one_hand = one_hand
         self._file = file
         self._board = board
         self._outcomes = outcomes
@@ -171,7 +177,7 @@ class Selections:
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
         """Lets a proposed run begin.
 
-        :raises SecondPersonWanted: it is one's own
+        :raises SecondPersonWanted: it is one's own, or of somebody who could be oneself
         :raises RunRefused: nothing is proposed
         """
         with self._on_record.act(actor, "approve", self._name(number), reason) as done, self._file.writing() as db:
@@ -181,6 +187,8 @@ class Selections:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
             if run.actor.casefold().strip() == actor.casefold().strip():
                 raise SecondPersonWanted(number, actor)
+            if self._one_hand(run.actor, actor):
+                raise SecondPersonWanted(number, run.actor, actor)
             runs.approve(db, number, Approval(actor, reason, self._clock.now()))
             done(self._name(number), f"{_told(run)}, approved")
             return runs.read(db, number)

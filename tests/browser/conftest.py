@@ -7,8 +7,10 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response, sync_playwright
@@ -56,11 +58,11 @@ class Stage:
     site: Site
     new_context: Callable[[], BrowserContext]
 
-    def sign_in(self, name: str, width: int = 1280) -> tuple[Page, Seen]:
+    def sign_in(self, name: str, width: int = 1280, password: str = PASSWORD) -> tuple[Page, Seen]:
         page, seen = self.stranger(width)
         page.goto(f"{self.url}/login")
         page.fill("#name", name)
-        page.fill("#password", PASSWORD)
+        page.fill("#password", password)
         page.click("main button[type=submit]")
         page.wait_for_url(f"{self.url}/")
         return page, seen
@@ -101,8 +103,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     letters.batch()
     for _ in range(7):
         letters.advance(30)
+    with staged(letters, data) as made:
+        yield made
+
+
+@contextmanager
+def staged(letters: DeadLetters, data: Path, **settings: Any) -> Iterator[Stage]:
+    """A site over what the letters' engine decided, and browsers before it."""
     port = free_port()
-    site = Site(letters, data, letters.clock, port)
+    site = Site(letters, data, letters.clock, port, **settings)
     with serving(site, port) as url, deciding(site), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         yield Stage(url, site, browser.new_context)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from console.access import Role, Users, passwords
-from console.access.access import token_sha256
+from console.access.tokens import token_sha256
 from stack.endpoints import Endpoints
 from stack.layout import Layout
 

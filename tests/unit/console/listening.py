@@ -43,7 +43,7 @@ class Listener:
     """Guards ``app`` for the people above; their tokens are in ``tokens``."""
 
     def __init__(self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False) -> None:
-        self.clock = clock
+        self.clock, self.folder = clock, folder
         self.acts = Acts(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
         self.sessions = Sessions(folder / "console" / "sessions.sqlite", clock, IDLE, WHOLE)
@@ -52,7 +52,7 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        routers = pages(folder, clock, self.acts)
+        routers = pages(folder, clock, self.acts, sessions=self.sessions)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from fastapi import APIRouter
 
+from console.access import Sessions, UserDesk, Users
+from console.access.users import one_hand
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.asking import Asking
@@ -20,29 +23,42 @@ from tests.unit.processor.harness import CONTROL
 TWO_PEOPLE_ITEMS = 10
 
 
-def dead_letters(data: Path, clock: Clock, acts: Acts, settings: SelectionSettings | None = None) -> DeadLetters:
+def dead_letters(
+    data: Path,
+    clock: Clock,
+    acts: Acts,
+    settings: SelectionSettings | None = None,
+    alone: AloneLimits | None = None,
+) -> DeadLetters:
     """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
     layout = Layout(data).ledger()
     board = Board(layout.board, layout.journal, layout.bodies, clock)
     file = SelectionFile(layout.selections)
     outcomes = Outcomes(file, layout.journal, CONTROL)
+    users = Users(Layout(data).users)
     selections = Selections(
         layout.stream,
         file,
         board,
         outcomes,
         settings or SelectionSettings(),
-        AloneLimits(TWO_PEOPLE_ITEMS),
+        alone or AloneLimits(TWO_PEOPLE_ITEMS),
         clock,
         acts,
         "page",
+        lambda one, other: one_hand(users.all(), one, other),
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
     return DeadLetters(layout.stream, board, selections, DryRuns(file, board, finder, clock), "wait")
 
 
-def pages(data: Path, clock: Clock, acts: Acts, dead: DeadLetters | None = None) -> list[APIRouter]:
+def pages(
+    data: Path, clock: Clock, acts: Acts, dead: DeadLetters | None = None, sessions: Sessions | None = None
+) -> list[APIRouter]:
     """Every page over the data folder."""
+    layout = Layout(data)
+    sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
+    desk = UserDesk(Users(layout.users), sessions, acts, clock)
     stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
     finance = Place(Layout(data), ("live",), Asking(), clock)
-    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts)
+    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, desk)

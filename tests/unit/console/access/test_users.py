@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from console.access import Role, Users, accounts, passwords
-from console.access.access import token_sha256
+from console.access.tokens import token_sha256
 from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit
 from tests.unit.console.listening import AT
 

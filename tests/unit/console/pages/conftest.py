@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pytest
 
 from console.app import Watched, create_app
 from core.clock import Clock
-from core.money import Movement
-from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
+from tests.dead_letters import DeadLetters
+from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener
 
 
@@ -36,9 +35,7 @@ class Desk:
 
 @pytest.fixture(scope="package")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Bookings in three currencies, three dead of one cause, one stuck with a follower, poison, bytes, a hostile one
-    for each of `HOSTILE`. Read it; who changes it takes `own_desk`.
-    """
+    """A ledger as `fill` leaves it. Read it; who changes it takes `own_desk`."""
     yield made(tmp_path_factory.mktemp("desk") / "data")
 
 
@@ -49,26 +46,5 @@ def own_desk(tmp_path: Path) -> Desk:
 
 def made(data: Path) -> Desk:
     letters = DeadLetters(data)
-    for number, currency in enumerate(("EUR", "JPY", "KWD")):
-        letters.books(letters.receive(f"evt_paid{number}", payment=f"pi_{number}"), 123_450, currency)
-    letters.books(letters.receive("evt_back", payment="pi_0"), 450, "EUR", Movement.REFUND)
-    for number in range(3):
-        letters.dies(letters.receive(f"evt_bug{number}"), ZeroDivisionError("division by zero"))
-    letters.dies(letters.receive("evt_stuck", payment="pi_stuck"), UnknownMerchant("no merchant for acct_1"), 99)
-    letters.receive("evt_behind", payment="pi_stuck")
-    letters.poison(b"\xff\xfe{ not an event")
-    letters.dies(letters.receive("evt_bytes", body=b"\xff\xfe{ no text"), Rejected("unreadable"))
-    for number, text in enumerate(HOSTILE):
-        body = json.dumps({"id": text, text: [text, {"deep": text}], "long": "<b>" * 30}).encode()
-        key = letters.receive(
-            f"evt_hostile{number}{text}",
-            event_type=f"type {text}",
-            payment=f"pi_hostile{text}",
-            body=body,
-            headers=[("x-hostile", text.encode("utf-8", "replace"))],
-        )
-        letters.dies(key, Rejected(f"{text} and {'A' * 100_000 if number == 0 else ''}"))
-    letters.batch()
-    for _ in range(7):
-        letters.advance(30)
+    fill(letters)
     return Desk(data, letters, letters.clock)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.pages.ledger_export import ExportTooLarge, write
-from console.pages.ledger_reports import reconciliations
-from ledger.reconciliations import KINDS, Difference, Reconciliation
+from tests.filled_ledger import reconcile
 from tests.unit.console.pages.conftest import Desk
 
 EVENT = "/ledger/events/stripe:evt_paid0:charge.captured"
@@ -115,41 +114,9 @@ def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_desk: Desk) -> None:
 
 
 def test_reconciliations_and_what_differs(own_desk: Desk) -> None:
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
-    from ledger.reconciliations import DIFFERENCES_SCHEMA
-
     browser = own_desk.browser("fay")
     assert "Nothing has been reconciled yet" in browser.get("/ledger/reconciliations").text
-    found, at = reconciliations(own_desk.letters.layout), own_desk.letters.clock.now()
-    found.make()
-    differs = Difference(kind="amount_differs", fact_key="stripe:<b>f", reported_minor=-1_234, reported_currency="JPY")
-    base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
-    row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}
-    row |= {"kind": differs.kind, "fact_key": differs.fact_key, "reported_minor": -1_234, "reported_currency": "JPY"}
-    write_deltalake(found.differences_path, pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append")
-    counts = {kind: int(kind == "amount_differs") for kind in KINDS}
-    run = Reconciliation(
-        run_id="r1",
-        at=at,
-        provider="stripe",
-        tenant=None,
-        report_name="jan.csv",
-        report_sha256="ab",
-        since=at,
-        until=at,
-        lines=3,
-        compared=3,
-        agreed=2,
-        counts=counts,
-        not_compared={"payout": 1},
-        journal_version=1,
-        journal_seq=7,
-        postings_version=1,
-        seconds=0.5,
-    )
-    found.add(run)
+    reconcile(own_desk.letters)
     assert "jan.csv" in browser.get("/ledger/reconciliations").text
     page = browser.get("/ledger/reconciliations/r1")
     told = text(page.text)

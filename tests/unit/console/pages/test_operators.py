@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from console.access import accounts
 from tests.unit.console.listening import Browser, csrf_of
 from tests.unit.console.pages.conftest import Desk
 
@@ -150,6 +151,19 @@ def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
     assert status == 409 and "another person approves it" in told
     assert "Waits for a second person" in own_desk.browser("eve").get("/dlq/selections").text
     assert "refused" in [act.outcome.value for act in own_desk.listener.acts.read(3)]
+
+
+def test_who_gave_the_proposer_their_password_does_not_approve(own_desk: Desk) -> None:
+    bob, ada = Forms(own_desk.browser("bob")), Forms(own_desk.browser("ada"))
+    assert bob.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
+    assert bob.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
+    users = own_desk.listener.users
+    accounts.set_password(users, "bob", "another horse battery", lambda *_: None, by="ada")
+    status, told = ada.post("/dlq/selections/1/approve", reason="fine")
+    assert status == 409 and "one of the two gave the other their password" in told
+    assert own_desk.listener.acts.read(1)[0].outcome.value == "refused"
+    accounts.set_password(users, "bob", "another horse battery", lambda *_: None)
+    assert ada.post("/dlq/selections/1/approve", reason="fine") == (303, "/dlq/selections/1")
 
 
 def test_a_replayer_may_not_purge(desk: Desk) -> None:

@@ -1,0 +1,71 @@
+"""A ledger with something on every page of the console: bookings, what died, strangers' texts, a reconciliation."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from console.pages.ledger_reports import reconciliations
+from core.money import Movement
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation
+from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
+
+
+def fill(letters: DeadLetters) -> None:
+    """Bookings in three currencies, three dead of one cause, one stuck with a follower, poison, bytes, a hostile one
+    for each of `HOSTILE`: 14 are dead.
+    """
+    for number, currency in enumerate(("EUR", "JPY", "KWD")):
+        letters.books(letters.receive(f"evt_paid{number}", payment=f"pi_{number}"), 123_450, currency)
+    letters.books(letters.receive("evt_back", payment="pi_0"), 450, "EUR", Movement.REFUND)
+    for number in range(3):
+        letters.dies(letters.receive(f"evt_bug{number}"), ZeroDivisionError("division by zero"))
+    letters.dies(letters.receive("evt_stuck", payment="pi_stuck"), UnknownMerchant("no merchant for acct_1"), 99)
+    letters.receive("evt_behind", payment="pi_stuck")
+    letters.poison(b"\xff\xfe{ not an event")
+    letters.dies(letters.receive("evt_bytes", body=b"\xff\xfe{ no text"), Rejected("unreadable"))
+    for number, text in enumerate(HOSTILE):
+        body = json.dumps({"id": text, text: [text, {"deep": text}], "long": "<b>" * 30}).encode()
+        key = letters.receive(
+            f"evt_hostile{number}{text}",
+            event_type=f"type {text}",
+            payment=f"pi_hostile{text}",
+            body=body,
+            headers=[("x-hostile", text.encode("utf-8", "replace"))],
+        )
+        letters.dies(key, Rejected(f"{text} and {'A' * 100_000 if number == 0 else ''}"))
+    letters.batch()
+    for _ in range(7):
+        letters.advance(30)
+
+
+def reconcile(letters: DeadLetters) -> None:
+    """A run ``r1`` of stripe's report ``jan.csv``, in which one amount differs."""
+    found, at = reconciliations(letters.layout), letters.clock.now()
+    found.make()
+    base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
+    row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}
+    row |= {"kind": "amount_differs", "fact_key": "stripe:<b>f", "reported_minor": -1_234, "reported_currency": "JPY"}
+    write_deltalake(found.differences_path, pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append")
+    run = Reconciliation(
+        run_id="r1",
+        at=at,
+        provider="stripe",
+        tenant=None,
+        report_name="jan.csv",
+        report_sha256="ab",
+        since=at,
+        until=at,
+        lines=3,
+        compared=3,
+        agreed=2,
+        counts={kind: int(kind == "amount_differs") for kind in KINDS},
+        not_compared={"payout": 1},
+        journal_version=1,
+        journal_seq=7,
+        postings_version=1,
+        seconds=0.5,
+    )
+    found.add(run)
