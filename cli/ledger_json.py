@@ -60,6 +60,7 @@ def _story(story: EventStory) -> dict[str, Any]:
         "rows": [_row(row, story) for row in story.rows],
         "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],
         "deliveries": [_delivery(delivery) for delivery in story.deliveries],
+        "receipts": None if story.receipts is None else [dataclasses.asdict(one) for one in story.receipts],
         "reflected_seq": story.reflected,
         "cut": story.cut,
     }

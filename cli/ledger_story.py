@@ -14,8 +14,8 @@ from cli.place import Place, with_place_of_mode
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
-    """Tell an event's whole story: what was received and where Kafka holds it, each decision with its cause, what was
-    booked, and the Delta commit of each row.
+    """Tell an event's whole story: what was answered, what was received and where Kafka holds it, each decision with
+    its cause, what was booked, and the Delta commit of each row.
 
     KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about.
     Exit 1 if a key is unknown.
@@ -26,17 +26,18 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
 
     layout = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        stories = {key: event_story(str(layout.journal), str(layout.postings), key, str(layout.bodies)) for key in keys}
+        places = (str(layout.bodies), str(layout.derived("receipts")))
+        stories = {key: event_story(str(layout.journal), str(layout.postings), key, *places) for key in keys}
         redactions = layout.derived("redactions")
         bodies = {key: fates(layout.bodies, redactions, story.rows) for key, story in stories.items()}
     if as_json:
         click.echo(ledger_json.of_stories(stories, bodies))
     else:
         for key, story in stories.items():
-            if story.rows:
+            if story.rows or story.receipts:
                 ledger_tables.print_story(key, story, bodies[key])
     for key in (key for key, story in stories.items() if not story.rows):
-        click.echo(_unknown(key, place), err=True)
+        click.echo(_unknown(key, place) if not stories[key].receipts else _undecided(key), err=True)
     sys.exit(0 if all(story.rows for story in stories.values()) else 1)
 
 
@@ -62,6 +63,10 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
     if not story.total:
         click.echo(_unknown(key, place), err=True)
         sys.exit(1)
+
+
+def _undecided(key: str) -> str:
+    return f"{key}: answered, and not decided yet: see with `payhook status` whether the processor is behind"
 
 
 def _unknown(key: str, place: Place) -> str:

@@ -21,7 +21,17 @@ from cli.tables import row
 from core.clock import to_rfc3339
 from journal.schema import JournalRow
 from ledger.body_fates import BodyFate
-from ledger.queries import Balance, Delivery, EntityEvent, EntityStory, EventStory, Hit, decimal_text, totals
+from ledger.queries import (
+    RECEIPTS_MAX,
+    Balance,
+    Delivery,
+    EntityEvent,
+    EntityStory,
+    EventStory,
+    Hit,
+    decimal_text,
+    totals,
+)
 from ledger.queries.story import ROWS_MAX
 
 _INDENT = (0, 0, 0, 2)
@@ -71,6 +81,7 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyFate]) -> None
     """What came, what was decided of it and why, and what was booked."""
     console = _console()
     console.print(key, style="bold", markup=False, soft_wrap=True)
+    _print_receipts(console, story)
     many = len(story.deliveries)
     for number, delivery in enumerate(story.deliveries, 1):
         _print_facts(console, f"received ({number} of {many})" if many > 1 else "received", _of_delivery(delivery))
@@ -184,6 +195,20 @@ def _commit(one: JournalRow, story: EventStory) -> str:
     if commit is None:
         return f"{whole}; its version isn't known any more: log cleaned up"
     return f"version {commit.version} at {_time(commit.committed_at)} ({whole})"
+
+
+def _print_receipts(console: Console, story: EventStory) -> None:
+    """What was answered: deliveries that Redis knew already too, which Kafka never saw."""
+    if not story.receipts:
+        return
+    console.print("answered", style="bold")
+    grid = _grid("left", "left", "left", "fold")
+    for one in story.receipts[:RECEIPTS_MAX]:
+        where = f"receipt {one.partition}/{one.offset}, line {one.line}"
+        row(grid, _time(one.at), "" if one.status is None else one.status, one.outcome, where)
+    console.print(Padding(grid, _INDENT))
+    if len(story.receipts) > RECEIPTS_MAX:
+        console.print(f"these are the first {RECEIPTS_MAX:,} answers; there are more")
 
 
 def _print_bookings(console: Console, story: EventStory) -> None:

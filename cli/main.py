@@ -17,6 +17,7 @@ from cli.maintain_command import maintain, redact
 from cli.notify_commands import notify
 from cli.rebuild_command import rebuild_postings
 from cli.reconcile_commands import reconcile, reconciliations
+from cli.reprocess_command import reprocess
 from cli.reversal_commands import approve_command, proposals, reverse
 from cli.send_command import send
 from cli.stack_commands import demo, down, status, up
@@ -37,6 +38,7 @@ def main() -> None:
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
       payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
+      payhook ledger reprocess --dry-run         what was ignored, and would be booked today
       payhook dlq list                           what died, and why
       payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
       payhook dlq audit                          who did what, and was refused what
@@ -59,7 +61,7 @@ for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users
     main.add_command(command)
 for command in (audit, report):
     dlq.add_command(command)
-for command in (maintain, redact, rebuild_postings):
+for command in (maintain, redact, rebuild_postings, reprocess):
     ledger.add_command(command)
 
 

@@ -10,6 +10,7 @@ CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
 PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_purge", "propose_resolve"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
+REPROCESS = "reprocess"
 
 ITEM_ACTIONS = frozenset({REPLAY})
 """On dead items, by one person, however many they are."""
@@ -21,10 +22,16 @@ APPROVES = {REVERSE: PROPOSE_REVERSAL, PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RE
 """By an act: the proposal of it that a second person approves by giving it. A ``reverse`` has one always."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
-ACTIONS = ITEM_ACTIONS | CLOSING_ACTIONS | REVERSAL_ACTIONS
+REPROCESS_ACTIONS = frozenset({REPROCESS})
+"""On ignored events, by one person, as replays are."""
+
+ACTIONS = ITEM_ACTIONS | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
+
+REPROCESS_MAX = 100
+"""Events of one command: their rows and bodies are read again from their tables while the stream waits."""
 
 COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 300 KB."""
@@ -74,9 +81,10 @@ class Proposal:
 class Command:
     """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless.
 
-    ``proposal``: the command that this act approves (`APPROVES`), whole. The rest is a replay's alone. ``mode``: see
-    `ReplayMode`. ``interval_us``: the k-th accepted target, from 0, is due k times so many microseconds after the
-    decision. ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would refuse.
+    ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
+    the k-th accepted target, from 0, is due k times so many microseconds after the decision. The rest is a replay's
+    alone. ``mode``: see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the
+    loop guard would refuse.
     """
 
     command_id: str

@@ -24,6 +24,9 @@ from dlq.command import (
     PROPOSE_REVERSAL,
     PURGE,
     REPLAY,
+    REPROCESS,
+    REPROCESS_ACTIONS,
+    REPROCESS_MAX,
     RESOLVE,
     REVERSAL_ACTIONS,
     REVERSALS_MAX,
@@ -60,6 +63,9 @@ __all__ = [
     "PROPOSE_REVERSAL",
     "PURGE",
     "REPLAY",
+    "REPROCESS",
+    "REPROCESS_ACTIONS",
+    "REPROCESS_MAX",
     "RESOLVE",
     "REVERSALS_MAX",
     "REVERSAL_ACTIONS",
@@ -85,6 +91,7 @@ __all__ = [
     "propose_reversal",
     "purge",
     "replay",
+    "reprocess",
     "resolve",
     "send",
 ]
@@ -148,6 +155,14 @@ def resolve(stream: str, targets: Sequence[Target], actor: str, reason: str, at:
     return Command(uuid.uuid4().hex, stream, RESOLVE, tuple(targets), actor, reason, at)
 
 
+def reprocess(
+    stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
+) -> Command:
+    """A new command that takes ignored events up again: whoever handles them now decides."""
+    number = uuid.uuid4().hex
+    return Command(number, stream, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
+
+
 def propose_purge(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
     """A new command that asks for a purge; nothing is closed before a second person approves it."""
     return Command(uuid.uuid4().hex, stream, PROPOSE_PURGE, tuple(targets), actor, reason, at)
@@ -205,7 +220,8 @@ def encode(command: Command) -> bytes:
 
 
 _FIELDS = frozenset({"command_id", "stream", "action", "targets", "actor", "reason", "at"})
-_REPLAY_FIELDS = frozenset({"mode", "interval_us", "expects", "force"})
+_OWN_FIELDS = {REPLAY: frozenset({"mode", "interval_us", "expects", "force"}), REPROCESS: frozenset({"interval_us"})}
+_TARGETS_MAX = {**dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX), REPROCESS: REPROCESS_MAX}
 _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 
 
@@ -217,7 +233,7 @@ def decode(raw: bytes) -> Command:
     tree = _tree(raw)
     action = text_of(tree, "action") if "action" in tree else ""
     _check_fields(tree, action)
-    targets_max = REVERSALS_MAX if action in REVERSAL_ACTIONS else TARGETS_MAX
+    targets_max = _TARGETS_MAX.get(action, TARGETS_MAX)
     command = Command(
         command_id=text_of(tree, "command_id"),
         stream=text_of(tree, "stream"),
@@ -278,7 +294,7 @@ def _tree(raw: bytes) -> dict[str, Any]:
 def _check_fields(tree: dict[str, Any], action: str) -> None:
     """Each action has its own: what an action doesn't know is refused, never passed over."""
     wanted = _FIELDS | ({"proposal"} if action == REVERSE else set())
-    may = wanted | (_REPLAY_FIELDS if action == REPLAY else set()) | ({"proposal"} if action in APPROVES else set())
+    may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(

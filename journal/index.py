@@ -133,6 +133,12 @@ class Index:
         """Whether the item's booking was taken back."""
         return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
 
+    def reopened_at(self, item_seq: int) -> int | None:
+        """Of an item that was taken up again after it had been ignored: the row that did so, or the last one that
+        ignored it since. None: it never was, and the row that ignored it is its last one."""
+        found = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
+        return None if found is None else int(layout.SEQ.unpack(found)[0])
+
     def open_item(self, item_seq: int) -> OpenItem | None:
         found = self._store.get(layout.ITEM + layout.SEQ.pack(item_seq))
         return None if found is None else unpack(found)
@@ -219,7 +225,9 @@ class Index:
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it doesn't reflect this journal's history.
 
-        :raises BodyMissing: an open event's body is nowhere
+        What was taken up again may have lost its body to retention at that very moment: it stays without one.
+
+        :raises BodyMissing: the body of any other open event is nowhere
         """
         if not self._belongs_to(reader):
             self._begin_anew(reader)
@@ -252,6 +260,8 @@ class Index:
             batch = WriteBatch(raw_mode=True)
             for item in items:
                 body = found.get(item.row.body_sha256 or "")
+                if body is None and self.reopened_at(item.row.item_seq) is not None:
+                    continue
                 if body is None:
                     raise BodyMissing(item.row.body_sha256 or "")
                 seq = layout.SEQ.pack(item.row.item_seq)

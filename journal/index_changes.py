@@ -69,6 +69,7 @@ class Changes:
     _items: dict[int, OpenItem | None] = field(default_factory=dict)
     _lines: dict[str, Line | None] = field(default_factory=dict)
     _freed: dict[str, bool] = field(default_factory=dict)
+    _reopened: set[int] = field(default_factory=set)
 
     def reflect(self, row: JournalRow) -> None:
         """Takes in the next row."""
@@ -133,6 +134,17 @@ class Changes:
             self._hold_event(row.event_key, content, version)
             self._freed[row.event_key] = False
 
+    def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
+        """An item that was closed is taken up again, or such a one is ignored once more."""
+        key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
+        again = row.decision is Decision.REPLAYED and not is_open
+        if again or (row.decision is Decision.IGNORED and self._is_reopened(row.item_seq, key)):
+            self.batch.put(key, layout.SEQ.pack(row.seq))
+            self._reopened.add(row.item_seq)
+
+    def _is_reopened(self, item_seq: int, key: bytes) -> bool:
+        return item_seq in self._reopened or self.store.get(key) is not None
+
     def _is_freed(self, event_key: str) -> bool:
         if event_key in self._freed:
             return self._freed[event_key]
@@ -150,6 +162,8 @@ class Changes:
         before = None if row.first else self._item(row.item_seq)
         if before is not None:
             self._reflect_person(row, before)
+        if not row.first:
+            self._reflect_reopened(row, is_open=before is not None)
         after = _opened(row, before, self.bodies) if leaves_open(row) else None
         if before is not None:
             self._forget(before)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from journal.lake import open_table
-from journal.scan import last_seq, pick, scan
+from journal.scan import applied_after, last_seq, pick, scan
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
 
@@ -78,6 +78,15 @@ class JournalReader:
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
         return pick(self._table, seqs, self._there(columns))
+
+    def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
+        """Of each entity the last item that was applied and came after the one that is named; none where none was.
+
+        Looks through a few columns of all rows from the first of those items on.
+
+        :raises JournalBroken: a file can't be read
+        """
+        return applied_after(self._table, after) if after else {}
 
     def row_hash_at(self, seq: int) -> str | None:
         """The hash of one row: by it a derived state knows whether it follows this history."""

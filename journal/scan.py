@@ -6,13 +6,14 @@ of seq after the other: seq has no gaps, so a window's width is its number of ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from core.decision import Decision
 from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 
@@ -56,6 +57,24 @@ def pick(table: DeltaTable, seqs: Sequence[int], columns: Sequence[str] | None =
     if rows["seq"].combine_chunks() != wanted:
         raise JournalBroken(table.table_uri, f"of the rows {seqs[0]} to {seqs[-1]} not each is there once")
     return rows
+
+
+def applied_after(table: DeltaTable, after: Mapping[str, int]) -> dict[str, int]:
+    """Of each entity the last item that was applied, if it came after the one that is named.
+
+    :raises JournalBroken: a file can't be read
+    """
+    since = min(after.values())
+    of_them = pc.field("entity_key").isin(pa.array(sorted(after), pa.string()))
+    applied = (pc.field("decision") == Decision.APPLIED.value) & of_them & (pc.field("item_seq") > since)
+    try:
+        files = dataset_of(table, file_pruning_predicate=f"seq > {since}")
+        rows = files.to_table(columns=["entity_key", "item_seq"], filter=applied)
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+    found = rows.group_by("entity_key").aggregate([("item_seq", "max")]).to_pylist()
+    last = {one["entity_key"]: int(one["item_seq_max"]) for one in found}
+    return {entity: item for entity, item in last.items() if item > after[entity]}
 
 
 def last_seq(table: DeltaTable) -> int:

@@ -12,9 +12,10 @@ from core.errors import PayhookError, SettingError
 from core.money import MoneyFact
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
-from ledger.accounts import CHART_VERSION, book
+from ledger.accounts import book
 from ledger.directory import FileDirectory, MerchantDirectory
 from ledger.directory_http import HttpDirectory, open_client
+from ledger.handler_version import chart_version, handler_version
 from ledger.settings import LedgerSettings
 from providers.reconciled import reader_of
 from providers.registry import build_adapters
@@ -45,8 +46,10 @@ class FactMismatch(PayhookError):
 class LedgerHandler:
     """Books what the adapter reports. Knows no provider and keeps no state between events."""
 
-    def __init__(self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory) -> None:
-        self.version = f"ledger-{CHART_VERSION}"
+    def __init__(
+        self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory, version: str | None = None
+    ) -> None:
+        self.version = version or chart_version()
         self.pure = isinstance(directory, FileDirectory)
         self._adapters = adapters
         self._directory = directory
@@ -74,7 +77,8 @@ class LedgerHandler:
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
     """The handler, once per Python worker; picklable by reference."""
-    return LedgerHandler(build_adapters(providers), open_directory(settings, SystemClock()))
+    directory = open_directory(settings, SystemClock())
+    return LedgerHandler(build_adapters(providers), directory, handler_version(providers))
 
 
 def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:

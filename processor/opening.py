@@ -146,6 +146,7 @@ def open_stream(
             trying=places.trying,
             anchors=anchors,
             rows_of=partial(_rows_of, places.journal),
+            applied_upto=partial(_applied_upto, places.journal),
             republish=_republisher(wired, shared),
             on_rows=metrics.committed,
             notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
@@ -265,6 +266,10 @@ def _rows_of(journal: Place, seqs: Sequence[int]) -> dict[int, JournalRow]:
     reader = JournalReader(str(journal))
     last_seq = reader.last_seq
     return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}
+
+
+def _applied_upto(journal: Place, after: Mapping[str, int]) -> Mapping[str, int]:
+    return JournalReader(str(journal)).applied_upto(after)
 
 
 def _anchors(wired: Wired, shared: Shared, state: JournalState) -> Anchoring:

@@ -1,4 +1,4 @@
-"""Poison read again by an adapter that was mended since: what it holds is named as the receiver would have named it.
+"""Bodies read again by an adapter that was mended since: what they hold is named as the receiver would have named it.
 
 Only the body is kept. An adapter that names events by a header, or by what it asks its provider for, can't read it
 again: the provider must send it once more.
@@ -7,11 +7,21 @@ again: the provider must send it once more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 from core.errors import PayhookError, Unparseable
 from core.event import OWN_TYPES, Event, Mode
-from core.routing import scoped
+from core.money import MoneyFact
+from core.routing import of_tenant, scoped
 from providers.port import Adapter, Request, SplittingAdapter
+from providers.reconciled import reader_of
+
+
+class Reader(Protocol):
+    """What an adapter says of an event's money."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 
 def reread(
@@ -55,3 +65,54 @@ def _checked(event: Event, body: bytes, mode: Mode) -> Event:
 
 def _told(unreadable: PayhookError) -> str:
     return unreadable.problem if isinstance(unreadable, Unparseable) else str(unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What an event is called by the adapter as it is now. ``entity_key`` is None where only a header, or the provider
+    itself, could tell it."""
+
+    entity_key: str | None
+    fact_key: str | None
+    fact_sha256: str | None
+
+
+def renamed(
+    adapter: Reader,
+    event_key: str,
+    event_type: str,
+    body: bytes,
+    mode: Mode,
+    tenant: str | None = None,
+    zone: str | None = None,
+) -> Names:
+    """The names of an event that was received before, by its body.
+
+    :raises Unparseable: its body can't be read, its money can't be told, or it has another key by now; says why
+    """
+    try:
+        fact = reader_of(adapter, event_type).money(body, event_type)
+    except PayhookError as unreadable:
+        raise Unparseable(_told(unreadable)) from unreadable
+    except Exception as bug:
+        raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
+    entity_key = None if event_type.startswith(OWN_TYPES) else _entity_key(adapter, event_key, body, mode, tenant, zone)
+    if fact is None:
+        return Names(entity_key, None, None)
+    return Names(entity_key, of_tenant(tenant, fact.fact_key), fact.sha256)
+
+
+def _entity_key(
+    adapter: Reader, event_key: str, body: bytes, mode: Mode, tenant: str | None, zone: str | None
+) -> str | None:
+    if not hasattr(adapter, "events"):
+        return None
+    try:
+        events = reread(cast(Adapter, adapter), body, mode, tenant, zone)
+    except Unparseable:
+        return None
+    keys = {event.event_key: event.entity_key for event in events}
+    if event_key not in keys:
+        named = ", ".join(sorted(keys)) or "no event"
+        raise Unparseable(f"its adapter reads it as {named} now: under that name it is another event")
+    return keys[event_key]

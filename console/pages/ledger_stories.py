@@ -19,6 +19,7 @@ from stack.layout import StreamLayout
 ENTITY_EVENTS_MAX = 100
 ROWS_SHOWN_MAX = 100
 """Of one event on one page; the journal may hold more."""
+RECEIPTS_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ def add_stories(router: APIRouter, place: Place) -> None:
             if shown < ROWS_SHOWN_MAX:
                 deliveries.append(timeline(delivery, story))
                 shown += len(delivery.rows)
-        context = {"key": key, "story": story, "deliveries": deliveries, "bodies": bodies}
+        receipts = (story.receipts or [])[:RECEIPTS_SHOWN_MAX]
+        context = {"key": key, "story": story, "deliveries": deliveries, "bodies": bodies, "receipts": receipts}
         return place.show(request, "ledger/event.html", **context)
 
     @router.get("/ledger/entities/{key:path}")
@@ -68,7 +70,8 @@ def add_stories(router: APIRouter, place: Place) -> None:
 
 
 def _story(ledger: StreamLayout, key: str) -> tuple[EventStory, list[BodyFate]]:
-    story = event_story(str(ledger.journal), str(ledger.postings), key, str(ledger.bodies))
+    receipts = str(ledger.derived("receipts"))
+    story = event_story(str(ledger.journal), str(ledger.postings), key, str(ledger.bodies), receipts)
     return story, fates(ledger.bodies, ledger.derived("redactions"), story.rows)
 
 

@@ -14,6 +14,7 @@ from journal.commits import Commit, commits_of
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat, mark_of
 from ledger.queries.lake import Lake, one_of, text
+from ledger.queries.receipts import Receipt, receipts_of
 
 ROWS_MAX = 1_000
 """Of one key. An event that a provider sends more often than that is told of by its first rows."""
@@ -52,8 +53,10 @@ class Delivery:
 class EventStory:
     """Every journal row of an event key or fact key, oldest first (``cut``: only the first `ROWS_MAX`), and more.
 
-    ``postings``: the lines that the rows book. ``commits`` by ``batch_seq``; one that isn't there was cleaned up from
-    the log. ``causes`` by seq. ``reflected``: up to which seq the postings table has the lines.
+    ``receipts``: what the receiver answered, as far as that was collected; None: there is no table of them. An event
+    that was answered and isn't decided yet has no rows. ``postings``: the lines that the rows book. ``commits`` by
+    ``batch_seq``; one that isn't there was cleaned up from the log. ``causes`` by seq. ``reflected``: up to which seq
+    the postings table has the lines.
     """
 
     rows: list[JournalRow]
@@ -63,18 +66,22 @@ class EventStory:
     causes: dict[int, Cause]
     reflected: int
     cut: bool
+    receipts: list[Receipt] | None = None
 
 
-def event_story(journal: str, postings: str, key: str, bodies: str | None = None) -> EventStory:
+def event_story(
+    journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None
+) -> EventStory:
     """The story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is about.
 
-    Whether bodies are kept is told if the path of their table is given. A key that nothing is known of has no rows.
+    Whether bodies are kept, and what was answered, is told if the paths of these tables are given. A key that nothing
+    is known of has no rows.
 
     :raises LedgerUnreadable: a table is damaged
     :raises JournalBroken: the journal's log is
     """
-    places = {"journal": journal, "postings": postings} | ({"bodies": bodies} if bodies is not None else {})
-    lake = Lake(**places)
+    places = {"journal": journal, "postings": postings, "bodies": bodies, "receipts": receipts}
+    lake = Lake(**{name: path for name, path in places.items() if path is not None})
     rows = rows_of(lake, key) if "journal" in lake else []
     cut = len(rows) > ROWS_MAX
     rows = rows[:ROWS_MAX]
@@ -86,6 +93,9 @@ def event_story(journal: str, postings: str, key: str, bodies: str | None = None
         causes=_causes(lake, rows),
         reflected=mark_of(lake.table("postings")) if "postings" in lake else 0,
         cut=cut,
+        receipts=receipts_of(lake, {row.event_key for row in rows if row.event_key} or {key})
+        if "receipts" in lake
+        else None,
     )
 
 

@@ -48,6 +48,8 @@ def cleared(index: KeyIndex, keys: Held, evidence: Evidence) -> dict[str, int] |
         return None
     if not all(map(index.is_reversed, survey.reversed_indexed)):
         return None
+    if any(index.reopened_at(item) is None for item in survey.reopened_indexed):
+        return None
     return {"event": survey.events.count, **counts}
 
 

@@ -58,6 +58,11 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         WHERE waits
         UNION ALL
         SELECT 'reversed', CAST(item_seq AS string), NULL, NULL FROM indexed WHERE decision = 'reversed' AND NOT first
+        UNION ALL
+        SELECT 'reopened', CAST(one.item_seq AS string), NULL, max(one.seq)
+        FROM indexed AS one JOIN indexed AS command ON command.seq = one.cause_seq
+        WHERE one.decision = 'replayed' AND NOT one.first AND command.event_type = 'reprocess' AND command.first
+        GROUP BY one.item_seq
         """
     )
     look_up_part = partial(_look_up, str(root), sample_max)
@@ -65,7 +70,7 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         answers = [answer for part in look_up_part(iter(wanted.toArrow().to_batches())) for answer in part.to_pylist()]
     else:
         answers = wanted.mapInArrow(look_up_part, _RESULT).toArrow().to_pylist()
-    counts = {"event": 0, "fact": 0, "open": 0, "dead": 0, "reversed": 0}
+    counts = {"event": 0, "fact": 0, "open": 0, "dead": 0, "reversed": 0, "reopened": 0}
     for answer in answers:
         counts[answer["kind"]] += answer["looked_up"]
     counts["open"] += counts["dead"]
@@ -108,6 +113,9 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
         return None if fact.fact8 == bytes.fromhex(value or "")[:8] else "the index holds a fact with other content"
     if kind == "reversed":
         return None if index.is_reversed(int(key)) else "the index doesn't know that a booking was reversed"
+    if kind == "reopened":
+        known = (index.reopened_at(int(key)) or 0) >= (number or 0)
+        return None if known else "the index doesn't know that an ignored event was taken up again"
     item = index.open_item(int(key))
     if item is None:
         return "the index doesn't hold an open item"

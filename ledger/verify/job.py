@@ -37,6 +37,7 @@ from ledger.verify.journal_checks import (
     OneEffectPerEventKey,
     OneEffectPerFactKey,
     OneMode,
+    ReprocessedWereIgnored,
     ReversalsMirrorBookings,
     SeqWithoutGaps,
 )
@@ -58,6 +59,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ItemsCloseOnce(),
     Balanced(),
     ReversalsMirrorBookings(),
+    ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),

@@ -192,7 +192,10 @@ class ReversalsMirrorBookings:
 
 class ItemsCloseOnce:
     name = "items_close_once"
-    sentence = "Every later decision continues an item that was open, and nothing follows the one that closes it."
+    sentence = (
+        "Every later decision continues an item that was open, and nothing follows the one that closes it; only what "
+        "was ignored may be taken up again."
+    )
 
     def check(self, evidence: Evidence) -> Finding:
         offenders = evidence.search(
@@ -200,11 +203,50 @@ class ItemsCloseOnce:
             f"""
             SELECT * FROM (
                 SELECT item_seq, min(seq) AS first_seq, max(seq) AS last_seq, count_if(first) AS first_rows,
-                       count_if(closes) AS closings, max(IF(closes, seq, NULL)) AS closed_at
-                FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' AND item_seq >= {evidence.since}
+                       count_if(ends) AS closings, max(IF(ends, seq, NULL)) AS closed_at
+                FROM (
+                    SELECT *, closes AND NOT (decision = 'ignored' AND next_decision <=> 'replayed') AS ends FROM (
+                        SELECT item_seq, seq, first, closes, decision,
+                               lead(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS next_decision
+                        FROM journal
+                        WHERE (NOT first OR waits OR decision = 'ignored') AND decision <> 'reversed'
+                          AND item_seq >= {evidence.since}))
                 GROUP BY item_seq)
             WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq
             """,  # noqa: S608 - a number
         )
         unknown = None if evidence.is_whole else "items whose first decision came before"
         return Finding(self.name, self.sentence, tuple(offenders), unknown=unknown)
+
+
+class ReprocessedWereIgnored:
+    name = "reprocessed_were_ignored"
+    sentence = "What was taken up again had been ignored until then, and a command that was given for it is its cause."
+
+    def check(self, evidence: Evidence) -> Finding:
+        survey = evidence.survey()
+        count = len(survey.reopened_items)
+        if survey.clears(Doubt.READ, Doubt.ITEMS) and not count:
+            return Finding(self.name, self.sentence, (), {"reprocessed": 0})
+        offenders = evidence.sample(
+            """
+            WITH openings AS (SELECT DISTINCT item_seq FROM journal WHERE decision = 'replayed' AND NOT first),
+            of_items AS (
+                SELECT item_seq, seq, cause_seq, decision, event_key, first,
+                       lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was,
+                       lag(closes) OVER (PARTITION BY item_seq ORDER BY seq) AS was_closed
+                FROM whole
+                WHERE item_seq IN (SELECT /*+ BROADCAST(openings) */ item_seq FROM openings)
+                  AND decision <> 'reversed'),
+            reopenings AS (
+                SELECT item_seq, seq, cause_seq, was, event_key
+                FROM of_items
+                WHERE decision = 'replayed' AND NOT first AND coalesce(was_closed, true)),
+            commands AS (
+                SELECT seq AS given_by FROM whole WHERE decision = 'replayed' AND first AND event_type = 'reprocess')
+            SELECT item_seq, seq, was, cause_seq
+            FROM reopenings LEFT JOIN commands ON given_by = cause_seq
+            WHERE NOT (was <=> 'ignored') OR given_by IS NULL OR event_key IS NULL
+            """
+        )
+        return Finding(self.name, self.sentence, tuple(offenders), {"reprocessed": count})

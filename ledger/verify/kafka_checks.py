@@ -171,7 +171,7 @@ def _waiting(evidence: Evidence) -> dict[str, Any]:
                min_by(item_seq, since) FILTER (WHERE decision <> 'dead') AS oldest_item
         FROM (
             SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
-                   min_by(coalesce(received_at, decided_at), seq) AS since
+                   min_by(IF(decision = 'replayed', decided_at, coalesce(received_at, decided_at)), seq) AS since
             FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' AND item_seq >= {evidence.since}
             GROUP BY item_seq)
         WHERE waits

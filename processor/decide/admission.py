@@ -11,12 +11,12 @@ from typing import Protocol
 from core.decision import Decision, ErrorKind
 from core.event import POISON_TYPE
 from journal.index import KnownEvent, KnownFact
-from journal.index_changes import Line
+from journal.index_changes import EMPTY_SHA256, Line
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead, line_up
-from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, park
+from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, ignore, park
 from processor.judge.classify import Failure
 from processor.judge.retry import policy_for
 from processor.rules import StreamRules
@@ -24,6 +24,7 @@ from processor.settings import DeadHead
 from providers.reconciled import reader_of
 
 BEHIND = "behind an earlier event of its entity"
+BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
 
 
 class Lookup(Protocol):
@@ -205,8 +206,12 @@ class Admission:
         return bytes.fromhex(content)[: len(known)] == known
 
     def _is_refused(self, item: Item) -> bool:
-        """Whether what is taken up dies before it is handled: nobody but its key's holder may be."""
+        """Whether what is taken up is settled before it is handled: nobody but its key's holder may be."""
         key = item.row.event_key
+        if not item.body and item.row.body_sha256 not in (None, EMPTY_SHA256):
+            ignore(item, BODY_GONE)
+            self.settled.append(item)
+            return True
         if item.row.event_type == POISON_TYPE and item.body:
             self.poison.append(item)
             self.settled.append(item)

@@ -31,6 +31,7 @@ from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import Commands, bodies_of, divide, fresh_bodies, in_order, number, take_early
 from processor.decide.ports import Anchors, DeadLetters, Follower, Reader
+from processor.decide.reprocessing import AppliedUpto, Reprocessing, applied_nothing
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
@@ -64,7 +65,8 @@ class Batches:
 
     After any error it is of no further use: `release` it, and open another one from the journal.
     ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
-    what handlers call. ``rows_of``: committed rows of its journal. ``republish``: see `Rereads`.
+    what handlers call. ``rows_of``: committed rows of its journal, ``applied_upto`` which of an entity's were applied.
+    ``republish``: see `Rereads`.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Batches:
         *,
         anchors: Anchors | None = None,
         rows_of: RowsOf = lambda seqs: {},
+        applied_upto: AppliedUpto = applied_nothing,
         republish: Republish | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         notes: Callable[[], Mapping[str, str]] = dict,
@@ -101,6 +104,7 @@ class Batches:
         self._trying = Trying(trying, clock)
         self._anchors = anchors or Unanchored()
         self._rows_of = rows_of
+        self._applied_upto = applied_upto
         self._republish = republish
         self._on_rows = on_rows
         self._notes = notes
@@ -260,6 +264,9 @@ class Batches:
             rules.replays,
             Reversals(index, self._rows_of, now),
             Closings(index, self._adapters, rules.alone, meanwhile),
+            Reprocessing(
+                rules, index, self._adapters, self._rows_of, self._bodies.fetch, self._applied_upto, now, meanwhile
+            ),
             meanwhile,
         )
         return in_order(decided, commands, desk, self._next_seq)

@@ -11,13 +11,24 @@ from core.decision import Decision, ErrorKind
 from core.event import Mode
 from core.keys import join_key
 from dlq.acceptance import Judged, Lookup, Meanwhile, ReplayRules, judge_replay
-from dlq.commands import CLOSING_ACTIONS, PROPOSE_REVERSAL, PURGE, REPLAY, RESOLVE, Command, CommandInvalid, decode
+from dlq.commands import (
+    CLOSING_ACTIONS,
+    PROPOSE_REVERSAL,
+    PURGE,
+    REPLAY,
+    REPROCESS,
+    RESOLVE,
+    Command,
+    CommandInvalid,
+    decode,
+)
 from journal.open_item import is_conflict
 from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.closings import Closings
 from processor.decide.intake import Item, KafkaRecord
 from processor.decide.release import release
+from processor.decide.reprocessing import Reprocessing
 from processor.decide.reversals import Reversals
 from processor.decide.told import told_of
 from processor.decide.verdict import die, duplicate
@@ -39,6 +50,7 @@ class CommandDesk:
     replays: ReplayRules
     reversals: Reversals
     closings: Closings
+    reprocessing: Reprocessing
     meanwhile: Meanwhile
     decided: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
@@ -88,6 +100,8 @@ class CommandDesk:
     def _act(self, item: Item, command: Command) -> None:
         if command.action == REPLAY:
             self._replay(item, command)
+        elif command.action == REPROCESS:
+            self.rows += self.reprocessing.take_up(item, command)
         elif command.action in (PURGE, RESOLVE):
             self.rows += self.closings.close(item, command)
         elif command.action in CLOSING_ACTIONS:

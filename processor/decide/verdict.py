@@ -26,6 +26,7 @@ __all__ = [
     "duplicate",
     "fail",
     "finish",
+    "ignore",
     "park",
 ]
 
@@ -56,6 +57,13 @@ def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None
 def duplicate(item: Item, decision: Decision, reason: str) -> None:
     """The event or its fact is held already: `duplicate` or `duplicate_fact`."""
     item.row.decision = decision
+    item.row.reason = reason
+    item.row.blocking = False
+
+
+def ignore(item: Item, reason: str) -> None:
+    """Of no effect, and no handler was asked."""
+    item.row.decision = Decision.IGNORED
     item.row.reason = reason
     item.row.blocking = False
 

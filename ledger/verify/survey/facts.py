@@ -51,9 +51,11 @@ class Facts:
 
 @dataclass(slots=True)
 class Gathered:
-    """What was found in the buckets of keys and items. ``open`` and ``open_indexed``: up to the end, and up to the
-    row that the index reflects."""
+    """What was found in the buckets of keys and items: those that are open, and those that were taken up again after
+    they had been ignored. Each up to the end, and up to the row that the index reflects."""
 
     doubts: set[Doubt] = field(default_factory=set)
     open: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
     open_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
+    reopened: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))
+    reopened_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))

@@ -36,8 +36,9 @@ def _found(kinds: dict[Kind, list[np.ndarray]], question: Question, last_seq: in
     all_of_them = items(kinds[Kind.ITEM])
     if all_of_them.doubtful:
         found.doubts.add(Doubt.ITEMS)
-    found.open = all_of_them.open
-    found.open_indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.index_seq, last_seq).open
+    indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.index_seq, last_seq)
+    found.open, found.open_indexed = all_of_them.open, indexed.open
+    found.reopened, found.reopened_indexed = all_of_them.reopened, indexed.reopened
     return found
 
 

@@ -101,6 +101,8 @@ class Survey:
     open_indexed: OpenItems
     reversed_items: tuple[int, ...]
     reversed_indexed: tuple[int, ...]
+    reopened_items: tuple[int, ...]
+    reopened_indexed: tuple[int, ...]
     purged: frozenset[str]
     dead_rows: int
     refund_lines: int
@@ -155,6 +157,8 @@ def doubtful() -> Survey:
         none,
         nothing,
         nothing,
+        (),
+        (),
         (),
         (),
         frozenset(),
@@ -246,6 +250,8 @@ def _put_together(found: Sequence[Facts | Gathered], question: Question, lines: 
         open_indexed=OpenItems(np.concatenate([none, *(one.open_indexed for one in buckets)])),
         reversed_items=tuple(item for one in facts for item, _ in one.reversals),
         reversed_indexed=tuple(item for one in facts for item, seq in one.reversals if seq <= question.index_seq),
+        reopened_items=tuple(item for one in buckets for item in one.reopened.tolist()),
+        reopened_indexed=tuple(item for one in buckets for item in one.reopened_indexed.tolist()),
         purged=frozenset(key for one in facts for key in one.purged),
         dead_rows=sum(one.dead for one in facts),
         refund_lines=sum(one.refund_lines for one in facts),

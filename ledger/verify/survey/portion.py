@@ -185,8 +185,9 @@ def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     at = np.flatnonzero(unsettled & ~reversal & (item >= found.question.since))
     entries = np.empty(len(at), ITEM)
     entries["item"], entries["seq"], entries["is"] = item[at], seq[at], flags[at]
-    since = pc.coalesce(rows["received_at"], rows["decided_at"]).cast(pa.int64())
-    entries["since"] = since.to_numpy()[at]
+    decided_at = rows["decided_at"].cast(pa.int64()).to_numpy()
+    received = pc.coalesce(rows["received_at"], rows["decided_at"]).cast(pa.int64()).to_numpy()
+    entries["since"] = np.where((flags & decided.REPLAYED) > 0, decided_at, received)[at]
     found.kept[Kind.ITEM].append(entries)
 
 

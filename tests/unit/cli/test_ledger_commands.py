@@ -16,6 +16,7 @@ from core.decision import Decision
 from core.money import Movement
 from journal.schema import JournalRow
 from stack.layout import Layout
+from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 
 LONG = "merchant-" + "x" * 90
@@ -150,6 +151,21 @@ def test_an_events_story_is_told_whole(ledger: SmallLedger) -> None:
         ledger.rows[7].row_hash,
     ):
         assert text in said.output, text
+
+
+def test_a_story_tells_what_was_answered(ledger: SmallLedger) -> None:
+    key = "stripe:evt_1:capture"
+    answered(ledger.data, receipt(key, 2), receipt(key, 9, "duplicate"), receipt("stripe:new:x", 9))
+    said = payhook(ledger, "event", key).output
+    assert said.index("answered") < said.index("received")
+    for words in ("12:00:02.000000Z  200  claimed", "12:00:09.000000Z  200  duplicate", "receipt 0/0, line 1"):
+        assert words in said, said
+    told = json.loads(payhook(ledger, "event", key, "--json").output)[key]
+    assert [one["outcome"] for one in told["receipts"]] == ["claimed", "duplicate"]
+    waits = payhook(ledger, "event", "stripe:new:x")
+    assert waits.exit_code == 1
+    assert "stripe:new:x: answered, and not decided yet" in waits.output
+    assert json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["receipts"] == []
 
 
 def test_a_commit_that_the_log_forgot_is_told_as_such(ledger: SmallLedger) -> None:

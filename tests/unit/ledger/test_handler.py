@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,11 +16,13 @@ from core.errors import SettingError, Unparseable
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Held, Ignored, WorkItem
 from ledger import handler
+from ledger import handler_version as version_module
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler
+from ledger.handler_version import handler_version
 from ledger.settings import LedgerSettings
 from providers.reconciled import Origin, reconciled_event
-from providers.settings import ProvidersSettings
+from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
 
 CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))
 
@@ -110,7 +113,23 @@ def test_an_unknown_merchant_and_an_unreadable_body_are_raised_for_the_classifie
 def test_the_handler_is_built_on_the_worker_from_settings(tmp_path: Path) -> None:
     settings = LedgerSettings(merchants_file=str(tmp_path / "merchants.toml"))
     build = pickle.loads(pickle.dumps(partial(handler.build, settings, ProvidersSettings())))
-    assert build().version == "ledger-1"
+    assert build().version == handler_version(ProvidersSettings())
+
+
+def test_the_version_is_the_same_for_the_same_code_and_changes_with_what_is_known() -> None:
+    plain = handler_version(ProvidersSettings())
+    rule = MoneyRule(event_type="payment.captured", movement=Movement.CAPTURE, id="/data/id")
+    knows = ProvidersSettings(standardwebhooks=StandardWebhooksSettings(money=(rule,)))
+    assert plain == handler_version(ProvidersSettings())
+    assert re.fullmatch(r"ledger-1\.[0-9a-f]{8}", plain)
+    assert handler_version(knows) != plain
+
+
+def test_the_version_changes_with_the_adapters_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = handler_version(ProvidersSettings())
+    sources = version_module._sources()
+    monkeypatch.setattr(version_module, "_sources", lambda: [*sources, ("new.py", b"KNOWN = True")])
+    assert handler_version(ProvidersSettings()) != before
 
 
 def test_no_directory_is_refused_at_start() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.clock import ManualClock
-from core.decision import ErrorKind
+from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
@@ -119,7 +119,8 @@ class InlineExecutor:
         self._task = Task("ledger", Handler, Classifier(), 60.0, 1, 1, stop_on_dead, batch_deadline_s=100.0)
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
-        return Results("test-1", dict(run_groups(self._task, self._handler, list(groups))) if groups else {})
+        answers = dict(run_groups(self._task, self._handler, list(groups))) if groups else {}
+        return Results(self._handler.version, answers)
 
 
 @dataclass
@@ -160,6 +161,9 @@ class ListBodies:
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
         self.by_hash.update(bodies)
+
+    def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
+        return {sha256: self.by_hash[sha256] for sha256 in hashes if sha256 in self.by_hash}
 
 
 class ListDeadLetters:
@@ -257,6 +261,7 @@ class Engine:
             self.folder / "trying.json",
             jitter=lambda: 0.0,
             rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
+            applied_upto=self._applied_upto,
             republish=self._republish,
         )
 
@@ -311,6 +316,15 @@ class Engine:
             }
         )
         self._offsets[topic] += 1
+
+    def _applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
+        """What the real journal is looked through for."""
+        last: dict[str, int] = {}
+        for row in self.journal.rows:
+            entity = row.entity_key or ""
+            if row.decision is Decision.APPLIED and row.item_seq > after.get(entity, row.item_seq):
+                last[entity] = max(last.get(entity, 0), row.item_seq)
+        return last
 
     def _republish(self, events: Sequence[Outgoing]) -> str | None:
         """What the engine publishes comes in again with the next batch."""

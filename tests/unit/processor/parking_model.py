@@ -24,9 +24,10 @@ class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``head`` is the event
-    with which it died. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: it was open
-    when an earlier one that held it back was closed. ``is_changed``: its content isn't the first one's of its key; it
-    becomes an event like others when it is replayed, once the first was purged.
+    with which it died. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an earlier
+    one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
+    ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
+    once the first was purged.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Event:
     version: int = 0
     replays: int = 0
     saw_closed: bool = False
+    came_before_closing: bool = False
     is_changed: bool = False
 
     @property
@@ -136,6 +138,26 @@ class Model:
         for number, event in enumerate(accepted):
             event.due = now + number * timedelta(seconds=order.interval_s)
 
+    def reprocess(self, order: Order, now: datetime) -> None:
+        """Ignored events are taken up again, each for itself, in Kafka's order."""
+        accepted = 0
+        for event, seen in sorted(order.targets, key=lambda target: target[0].order):
+            was_seen = event.version == seen == self.before.get(event)
+            if not was_seen or event.state != "ignored" or (self.followers_die and self._dead_heads(event)):
+                continue
+            placed = not was_passed(event, self._entity_of(event))
+            due = now + accepted * timedelta(seconds=order.interval_s)
+            event.becomes("replayed", due=due, holds=placed)
+            event.attempt, event.replays = 0, 1
+            event.out_of_order = event.out_of_order or not placed
+            event.saw_closed |= event.came_before_closing
+            accepted += 1
+
+    def _dead_heads(self, event: Event) -> set[Event]:
+        """Those with which it would die, as far as the batch hasn't touched them."""
+        mine = [one for one in self._entity_of(event) if one.order < event.order]
+        return {one for one in mine if one.is_dead and one.holds and one.version == self.before.get(one)}
+
     def close(self, order: Order) -> None:
         """A purge or a resolve of events as they were seen."""
         for event, seen in order.targets:
@@ -146,6 +168,7 @@ class Model:
             if event.holds:
                 self.closed_heads.append(mine)
                 for other in mine:
+                    other.came_before_closing |= other.order > event.order
                     other.saw_closed |= other.is_open and other.order > event.order
             if order.action == "purge" and event.kind == "event":
                 self.free.add(event.key)
@@ -182,15 +205,10 @@ class Model:
 
     def _may_be_replayed(self, event: Event, seen: int, order: Order, ahead: set[Event]) -> bool:
         """``ahead`` are replayed with it, before it."""
-        mine = self._entity_of(event)
-        heads = [
-            one
-            for one in mine
-            if one.order < event.order and one.is_dead and one.holds and one.version == self.before.get(one)
-        ]
+        heads = self._dead_heads(event)
         if event not in self.open_before or event.version != seen or not event.is_dead:
             return False
-        if (self.followers_die and set(heads) - ahead) or (event.kind == "conflict" and event.key not in self.free):
+        if (self.followers_die and heads - ahead) or (event.kind == "conflict" and event.key not in self.free):
             return False
         placed = self._is_placed(event)
         if (placed and order.mode is ReplayMode.SUPERSEDED) or (not placed and order.in_place):

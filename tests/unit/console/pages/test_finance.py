@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.pages.ledger_export import ExportTooLarge, write
+from tests.answers import answered, receipt
 from tests.filled_ledger import reconcile
 from tests.unit.console.pages.conftest import Desk
 
@@ -53,6 +54,16 @@ def test_an_events_story_is_a_timeline_with_its_booking(desk: Desk) -> None:
         assert words in told
     assert re.search(r"commit version \d+ \(batch 1, epoch 1\)", told)
     assert 'href="/ledger/entities/stripe:acct_1:pi_0"' in page.text
+
+
+def test_a_story_tells_what_was_answered(own_desk: Desk) -> None:
+    key = "stripe:evt_paid0:charge.captured"
+    answered(own_desk.data, receipt(key, 2), receipt(key, 9, "<b>duplicate"))
+    page = own_desk.browser("fay").get(EVENT)
+    told = text(page.text)
+    assert told.index("Answered") < told.index("in Kafka")
+    assert "claimed 200 0/0, line 0" in told
+    assert "&lt;b&gt;duplicate" in page.text
 
 
 def test_an_entitys_events_are_in_order_with_the_balance_after_each(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from journal.errors import JournalBroken
 from journal.schema import JournalRow
 from ledger.queries import EventStory, LedgerUnreadable, event_story
 from ledger.queries import story as story_module
+from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 
 
@@ -163,3 +164,30 @@ def test_a_torn_entry_of_the_log_is_an_error(refund: JournalRow, ledger: SmallLe
     entry.write_bytes(entry.read_bytes()[:-40])
     with pytest.raises((LedgerUnreadable, JournalBroken)):
         told(ledger, "seq:2")
+
+
+def test_its_answers_are_told_oldest_first_and_no_others(ledger: SmallLedger) -> None:
+    key = ledger.tell(Movement.CAPTURE).event_key or ""
+    ledger.commit()
+    others = receipt("stripe:other:x", 1)
+    receipts = answered(ledger.data, receipt(key, 9, "duplicate"), others, receipt(key, 2))
+    story = event_story(ledger.journal, ledger.postings, key, ledger.bodies, receipts)
+    assert [(one.outcome, one.status, one.line) for one in story.receipts or []] == [
+        ("claimed", 200, 2),
+        ("duplicate", 200, 0),
+    ]
+    assert event_story(ledger.journal, ledger.postings, "seq:1", ledger.bodies, receipts).receipts == story.receipts
+
+
+def test_what_was_answered_and_is_not_decided_yet_has_answers_and_no_rows(ledger: SmallLedger) -> None:
+    ledger.tell(Movement.CAPTURE)
+    ledger.commit()
+    receipts = answered(ledger.data, receipt("stripe:new:x", 2))
+    story = event_story(ledger.journal, ledger.postings, "stripe:new:x", ledger.bodies, receipts)
+    assert (story.rows, len(story.receipts or [])) == ([], 1)
+
+
+def test_where_nothing_was_collected_yet_that_is_told(ledger: SmallLedger) -> None:
+    key = ledger.tell(Movement.CAPTURE).event_key or ""
+    ledger.commit()
+    assert event_story(ledger.journal, ledger.postings, key, ledger.bodies, str(ledger.data / "none")).receipts is None

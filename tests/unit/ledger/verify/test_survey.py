@@ -294,3 +294,50 @@ def test_a_row_that_was_changed_or_left_out_never_passes(at: int, name: str) -> 
         found = ledger.survey()
         told = [one.digest for one in found.commits]
         assert found.doubts or told != digests or any(one.wrong_hashes for one in found.commits)
+
+
+def _taken_up(ledger: Ledger, first: Decision, *later: Decision) -> Ledger:
+    """The last event was decided so; then come further rows of it."""
+    ledger.rows[-1] = last = replace(ledger.rows[-1], decision=first, postings=None, row_hash="")
+    for seq, decision in enumerate(later, ROWS + 1):
+        booked = booking() if decision is Decision.APPLIED else None
+        at = (seq - 1) // 3 * 3 + 1
+        row = replace(last, seq=seq, batch_seq=at, first=False, decision=decision, postings=booked, row_hash="")
+        row.decided_at = AT + timedelta(seconds=seq)
+        ledger.rows.append(row)
+    return Ledger(ledger.folder, ledger.rows)
+
+
+TAKEN_UP = (Decision.REPLAYED, Decision.RETRY, Decision.IGNORED, Decision.REPLAYED, Decision.APPLIED)
+
+
+def test_what_was_ignored_and_taken_up_again_is_cleared_and_told(ledger: Ledger) -> None:
+    found = _taken_up(ledger, Decision.IGNORED, *TAKEN_UP).survey()
+    assert found.doubts == frozenset()
+    assert (found.reopened_items, len(found.open)) == ((ROWS,), 0)
+
+
+def test_while_it_is_open_it_waits_since_it_was_taken_up(ledger: Ledger) -> None:
+    found = _taken_up(ledger, Decision.IGNORED, Decision.REPLAYED, Decision.PARKED).survey()
+    assert Doubt.ITEMS not in found.doubts
+    assert list(found.open) == [(ROWS, ROWS + 2, False)]
+    assert found.open.oldest_waiting() == (ROWS, AT + timedelta(seconds=ROWS + 1))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        (Decision.APPLIED,),
+        (Decision.PARKED,),
+        (Decision.REPLAYED, Decision.APPLIED, Decision.REPLAYED),
+        (Decision.REPLAYED, Decision.IGNORED, Decision.APPLIED),
+    ],
+)
+def test_what_follows_a_closing_row_otherwise_is_doubted(ledger: Ledger, later: tuple[Decision, ...]) -> None:
+    assert Doubt.ITEMS in _taken_up(ledger, Decision.IGNORED, *later).survey().doubts
+
+
+def test_what_was_taken_up_without_having_been_ignored_is_told_too(ledger: Ledger) -> None:
+    """Its first row isn't looked at here: whether it was ignored is asked by itself."""
+    found = _taken_up(ledger, Decision.DUPLICATE_FACT, Decision.REPLAYED).survey()
+    assert found.reopened_items == (ROWS,)

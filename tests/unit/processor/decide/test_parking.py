@@ -24,7 +24,11 @@ TRIES = st.sampled_from(
         *[[]] * 5,
         *[["bug"]] * 2,
         *[["bug"] * 4] * 3,
-        ["ignored"],
+        *[["ignored"]] * 3,
+        ["ignored", "ignored", "stuck"],
+        ["ignored", "bug"],
+        ["missing", "ignored", "missing", "bug"],
+        ["stuck", "ignored"],
         ["stuck"],
         ["stuck", "held", "stuck"],
         ["stuck", "bug"],
@@ -45,7 +49,7 @@ TRIES = st.sampled_from(
 CRASHES = st.sampled_from(["", "", "", "", "before", "after"])
 RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
 ORDERS = st.tuples(
-    st.sampled_from(["replay", "replay", "replay", "purge", "resolve"]),
+    st.sampled_from(["replay", "replay", "replay", "purge", "resolve", "reprocess", "reprocess"]),
     st.sets(st.integers(0, 3), min_size=1, max_size=3),
     st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS, ReplayMode.SUPERSEDED]),
     st.sampled_from([False, False, True]),
@@ -165,8 +169,9 @@ class Parking(RuleBasedStateMachine):
     def _order(
         self, action: str, which: set[int], mode: ReplayMode, in_place: bool, interval_s: int, force: bool
     ) -> None:
-        """What can be replayed are dead events; what is to be closed may be any that is open."""
-        events = [event for event in self.model.events() if event.is_dead or (action != "replay" and event.is_open)]
+        """What can be replayed are dead events; what is to be closed may be any that is open, and what is to be
+        reprocessed any that a handler has seen."""
+        events = [event for event in self.model.events() if self._may_be_ordered(action, event)]
         chosen = tuple((event, event.version) for number, event in enumerate(events) if number in which)
         if not chosen:
             return
@@ -174,13 +179,21 @@ class Parking(RuleBasedStateMachine):
         if action == "replay":
             in_place = in_place and mode is not ReplayMode.SUPERSEDED
             how = Order(action, chosen, mode, in_place, interval_s, force)
+        elif action == "reprocess":
+            how = Order(action, chosen, interval_s=interval_s)
         self._send_order(how)
+
+    def _may_be_ordered(self, action: str, event: Event) -> bool:
+        if action == "reprocess":
+            return event.state in ("ignored", "applied", "replayed")
+        return event.is_dead or (action != "replay" and event.is_open)
 
     def _send_order(self, how: Order) -> None:
         targets = tuple(Target(self._last(event).item_seq, self._last(event).seq) for event, _ in how.targets)
         number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
         expects = Place.IN_PLACE if how.in_place else None
-        replay = (None, how.mode, how.interval_s * 1_000_000, expects, how.force) if how.action == "replay" else ()
+        paced = how.action in ("replay", "reprocess")
+        replay = (None, how.mode, how.interval_s * 1_000_000, expects, how.force) if paced else ()
         command = Command(number, "ledger", how.action, targets, "ada", "mended", NOW, *replay)
         self.engine.send(CONTROL, encode(command), [])
         self.commands.append(how)
@@ -211,6 +224,8 @@ class Parking(RuleBasedStateMachine):
         for order in commands:
             if order.action == "replay":
                 self.model.replay(order, now)
+            elif order.action == "reprocess":
+                self.model.reprocess(order, now)
             else:
                 self.model.close(order)
         self.model.release(now)

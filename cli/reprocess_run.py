@@ -1,0 +1,121 @@
+"""Sends the commands of ``payhook ledger reprocess``, one after the other, and watches what becomes of their events."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer
+
+from cli.acting import on_record
+from cli.ledger_tables import looking
+from cli.place import Place
+from core.clock import Clock, SystemClock
+from core.decision import OPEN_DECISIONS, Decision
+from core.routing import topics_of
+from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, reprocess, send
+from dlq.orders import DeltaView
+from journal.schema import JournalRow
+from ledger.reprocess import Forecast
+
+SPAN_SEQS_MAX = 250_000
+"""From a command's first event to its last: the processor reads their rows again while its stream waits, and rows lie
+by their seq."""
+
+DECIDED_S_MAX = 60.0
+SETTLED_S_MAX = 90.0
+"""Beside the time that a rate takes: a retry or two."""
+LOOK_S = 0.5
+WORDS_MAX = 500
+
+WELL = frozenset({Decision.APPLIED, Decision.DUPLICATE_FACT})
+"""Its movement is booked, by it or by another event that reported the same one."""
+
+
+@dataclass(slots=True)
+class Ran:
+    """``commands``: each command's id and what was decided of it, None: not decided yet. ``rows``: the last row of each
+    item that was named, as far as it was waited for."""
+
+    commands: dict[str, str | None] = field(default_factory=dict)
+    rows: dict[int, JournalRow] = field(default_factory=dict)
+    waited: bool = False
+
+    @property
+    def is_well(self) -> bool:
+        return not self.waited or all(row.decision in WELL for row in self.rows.values())
+
+
+def run(place: Place, books: Sequence[Forecast], reason: str, per_s: float | None, *, told: str, wait: bool) -> Ran:
+    """Gives one command after the other: a next one only when the processor has decided the one before.
+
+    :raises CommandNotSent: Kafka didn't acknowledge one; those before it are on their way
+    :raises ActsUnwritable: it can't be put on record
+    """
+    clock, ran = SystemClock(), Ran(waited=wait)
+    topic = topics_of(place.mode).control
+    view = DeltaView(place.ledger.journal, topic)
+    interval_us = 0 if per_s is None else round(1_000_000 / per_s)
+    # Any: the client's stubs and the port agree only on arguments given by name.
+    producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+    with on_record(place, "reprocess", f"{place.mode} {told}", reason) as act, looking("the processor decides"):
+        wanted = [Target(one.row.item_seq, one.row.seq) for one in books]
+        for number, targets in enumerate(commands_of(wanted, interval_us)):
+            if number:
+                time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
+            command = reprocess(
+                place.ledger.stream, targets, getpass.getuser(), reason, clock.now(), interval_us=interval_us
+            )
+            send(producer, command, topic)
+            decided = _decided(view, command.command_id, clock) if wait else None
+            ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
+            act.after = f"command {', '.join(ran.commands)}"[:WORDS_MAX]
+            if wait and decided is None:
+                break
+    if wait:
+        ran.rows = _settled(view, [one.row.item_seq for one in books], clock)
+    return ran
+
+
+def commands_of(targets: Sequence[Target], interval_us: int) -> Iterator[list[Target]]:
+    """What goes into one command each: neighbours in the journal, and no more than are due within a command's time."""
+    at_once = at_once_of(interval_us)
+    some: list[Target] = []
+    for target in sorted(targets, key=lambda one: one.seen_seq):
+        if some and (len(some) == at_once or target.seen_seq - some[0].seen_seq >= SPAN_SEQS_MAX):
+            yield some
+            some = []
+        some.append(target)
+    if some:
+        yield some
+
+
+def at_once_of(interval_us: int) -> int:
+    """Events of one command at a rate."""
+    return min(REPROCESS_MAX, int(SPREAD_S_MAX * 1_000_000 // interval_us) + 1) if interval_us else REPROCESS_MAX
+
+
+def _decided(view: DeltaView, command_id: str, clock: Clock) -> JournalRow | None:
+    until = clock.monotonic() + DECIDED_S_MAX
+    while (row := view.command_row(command_id)) is None and clock.monotonic() < until:
+        time.sleep(LOOK_S)
+    return row
+
+
+def _settled(view: DeltaView, items: Sequence[int], clock: Clock) -> dict[int, JournalRow]:
+    """The items' last rows, once none of them is open; after a while as they are."""
+    until = clock.monotonic() + SETTLED_S_MAX
+    rows = view.last_rows(items)
+    while any(row.decision in OPEN_DECISIONS and not _is_dead(row) for row in rows.values()):
+        if clock.monotonic() >= until:
+            break
+        time.sleep(LOOK_S)
+        rows = view.last_rows(items)
+    return rows
+
+
+def _is_dead(row: JournalRow) -> bool:
+    return row.decision is Decision.DEAD

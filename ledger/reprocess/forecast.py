@@ -1,0 +1,142 @@
+"""What would become of an ignored event if it were taken up again: today's handler is asked, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import cast
+
+from core.errors import Unparseable
+from core.event import Mode
+from core.work import Applied, Handler, Ignored, Posting, WorkItem
+from journal.bodies import BodyStore
+from journal.index_changes import EMPTY_SHA256
+from journal.lake import has_table
+from journal.place import Place
+from journal.schema import JournalRow
+from ledger.body_fates import fates
+from ledger.queries.lake import Lake, one_of
+from providers.reread import Names, Reader, renamed
+
+
+class Verdict(StrEnum):
+    """What would come of it."""
+
+    BOOKS = "books"
+    """It would be booked: this alone is worth a command."""
+    IGNORED = "ignored again"
+    BOOKED_BEFORE = "booked before"
+    """Another event reported the same movement, and was booked."""
+    NO_BODY = "no body"
+    """Retention dropped it, or it was redacted: nobody can tell any more what it says."""
+    UNREADABLE = "unreadable"
+    FAILS = "fails"
+    """The handler raises: its cause is to be mended first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of one event. ``row`` is the one that ignored it. ``late``: events of its entity that came later were applied
+    since, so it would be booked behind them."""
+
+    row: JournalRow
+    verdict: Verdict
+    why: str = ""
+    postings: tuple[Posting, ...] = ()
+    late: bool = False
+    fact_key: str | None = None
+    entity_key: str | None = None
+
+
+@dataclass(slots=True)
+class Forecaster:
+    """Asks the handler and the adapters as they are installed here; a processor that still runs older code decides by
+    its own."""
+
+    lake: Lake
+    bodies: Place
+    redactions: Place
+    adapters: Mapping[str, Reader]
+    handler: Handler
+    _facts: set[str] = field(default_factory=set)
+
+    def of(self, rows: Sequence[JournalRow]) -> list[Forecast]:
+        """In the rows' order. Of two events that report one movement only the first would be booked.
+
+        :raises JournalBroken, LedgerUnreadable: a table can't be read
+        """
+        hashes = [row.body_sha256 for row in rows if row.body_sha256 is not None]
+        kept = BodyStore(str(self.bodies), may_create=False).fetch(hashes) if has_table(str(self.bodies)) else {}
+        gone = self._gone(rows, kept)
+        return self._in_their_order([self._one(row, kept, gone) for row in rows])
+
+    def _gone(self, rows: Sequence[JournalRow], kept: Collection[str]) -> dict[str, str]:
+        """Why bodies aren't there."""
+        without = [row for row in rows if row.body_sha256 not in kept and row.body_sha256 != EMPTY_SHA256]
+        return {fate.body_sha256: str(fate) for fate in fates(self.bodies, self.redactions, without)}
+
+    def _one(self, row: JournalRow, kept: Mapping[str, bytes], gone: Mapping[str, str]) -> Forecast:
+        sha256 = row.body_sha256 or ""
+        if sha256 not in kept and sha256 != EMPTY_SHA256:
+            return Forecast(row, Verdict.NO_BODY, gone.get(sha256, "the row names no body"))
+        body, adapter = kept.get(sha256, b""), self.adapters.get(row.provider or "")
+        if adapter is None:
+            return Forecast(row, Verdict.IGNORED, f"no adapter for {row.provider}")
+        named = (row.event_key or "", row.event_type or "", body, cast(Mode, row.mode), row.tenant, row.zone)
+        try:
+            names = renamed(adapter, *named)
+        except Unparseable as unreadable:
+            return Forecast(row, Verdict.UNREADABLE, unreadable.problem)
+        return self._handled(row, body, names)
+
+    def _handled(self, row: JournalRow, body: bytes, names: Names) -> Forecast:
+        entity_key = names.entity_key or row.entity_key or ""
+        item = WorkItem(
+            item_seq=row.item_seq,
+            event_key=row.event_key or "",
+            entity_key=entity_key,
+            provider=row.provider or "",
+            account=row.account or "",
+            event_type=row.event_type or "",
+            body=body,
+            fact_key=names.fact_key,
+            attempt=0,
+            tenant=row.tenant,
+        )
+        try:
+            outcome = self.handler(item)
+        except Exception as failure:  # whatever it raises would be its event's error
+            return Forecast(row, Verdict.FAILS, f"{type(failure).__name__}: {failure}")
+        if isinstance(outcome, Applied):
+            return Forecast(row, Verdict.BOOKS, "", outcome.postings, False, names.fact_key, entity_key)
+        why = outcome.reason if isinstance(outcome, Ignored) else f"{outcome.downstream} {outcome.reason}"
+        return Forecast(row, Verdict.IGNORED if isinstance(outcome, Ignored) else Verdict.FAILS, why)
+
+    def _in_their_order(self, found: Sequence[Forecast]) -> list[Forecast]:
+        """What the journal says of the facts and the entities of those that would be booked."""
+        books = [one for one in found if one.verdict is Verdict.BOOKS]
+        applied = self._applied_facts({one.fact_key for one in books if one.fact_key is not None})
+        last = self._last_applied({one.entity_key for one in books if one.entity_key is not None})
+        told = []
+        for one in found:
+            if one.verdict is Verdict.BOOKS and one.fact_key is not None:
+                if one.fact_key in applied or one.fact_key in self._facts:
+                    where = f"in row {applied[one.fact_key]}" if one.fact_key in applied else "by one before it"
+                    told.append(Forecast(one.row, Verdict.BOOKED_BEFORE, f"{one.fact_key} is booked {where}"))
+                    continue
+                self._facts.add(one.fact_key)
+            told.append(replace(one, late=last.get(one.entity_key or "", 0) > one.row.item_seq))
+        return told
+
+    def _applied_facts(self, facts: Collection[str]) -> dict[str, int]:
+        wanted = f"decision = 'applied' AND {one_of('fact_key', sorted(facts))}"
+        found = self.lake.ask(f"SELECT fact_key, min(seq) AS seq FROM journal WHERE {wanted} GROUP BY fact_key")
+        return {one["fact_key"]: one["seq"] for one in found.to_pylist()}
+
+    def _last_applied(self, entities: Collection[str]) -> dict[str, int]:
+        wanted = f"decision = 'applied' AND {one_of('entity_key', sorted(entities))}"
+        found = self.lake.ask(
+            f"SELECT entity_key, max(item_seq) AS item_seq FROM journal WHERE {wanted} GROUP BY entity_key"
+        )
+        return {one["entity_key"]: one["item_seq"] for one in found.to_pylist()}

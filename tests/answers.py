@@ -1,0 +1,35 @@
+"""Receipts as the receiver writes them, collected into a data folder's table as a round of maintenance does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ledger.receipts import ReceiptsTable, Record, collect
+from stack.layout import Layout
+
+
+def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) -> str:
+    """One line: the answer to a delivery of an event."""
+    at = f"2026-01-31T12:00:{second:02}Z"
+    return f'{{"at":"{at}","provider":"stripe","event_key":"{key}","outcome":"{outcome}","status":{status}}}'
+
+
+def answered(data: Path, *receipts: str) -> str:
+    """The path of the table that now holds them."""
+    path = str(Layout(data).ledger().derived("receipts"))
+    collect(OneRecord("\n".join(receipts).encode()), ReceiptsTable(path))
+    return path
+
+
+class OneRecord:
+    """A topic of one partition and one record."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def ends(self) -> dict[int, tuple[int, int]]:
+        return {0: (0, 1)}
+
+    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
+        yield from [Record(partition, offset, self._value) for offset in range(since, until)]

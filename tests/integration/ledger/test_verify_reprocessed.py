@@ -1,0 +1,130 @@
+"""Ignored events that were taken up again: what is right about one, and each way in which one can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from rocksdict import WriteBatch
+
+from core.clock import ManualClock
+from core.decision import Decision
+from journal import index_layout as layout
+from journal.index import Index
+from journal.schema import JournalRow
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, verify
+from ledger.verify.derived_checks import IndexEqualsJournal
+from ledger.verify.invariant import Invariant
+from ledger.verify.journal_checks import (
+    ItemsCloseOnce,
+    OneEffectPerEventKey,
+    OneEffectPerFactKey,
+    ReprocessedWereIgnored,
+)
+from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, fact, forged, later_row, new_row
+
+Look = Callable[[Invariant], Finding]
+IGNORED = 8
+"""The row of the clean lake that ignored its event."""
+
+APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version": "ledger-2", **fact("ch_5")}
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    def answer(invariant: Invariant) -> Finding:
+        world.rewrite()
+        found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), [invariant])
+        return found.findings[0]
+
+    return answer
+
+
+def plant(world: World, *entries: JournalRow) -> None:
+    """A command's row 15, and rows that follow it."""
+    command = new_row(15, CONTROL, 0, 1, Decision.REPLAYED, "cmd_2", event_type="reprocess", handler_version=None)
+    world.rows += [command, *entries]
+    for row in world.rows[14:]:
+        row.batch_seq, row.epoch = 15, 1
+    world.state.marks[CONTROL][0] = 2
+    object.__setattr__(world.state, "next_seq", 15 + len(world.rows[14:]))
+
+
+def opened(world: World, of: int = IGNORED, seq: int = 16, **more: Any) -> JournalRow:
+    return later_row(
+        world.row(of), seq, Decision.REPLAYED, **{"cause_seq": 15, "actor": "ada", "blocking": True} | more
+    )
+
+
+def booked(world: World, of: int = IGNORED, seq: int = 17) -> JournalRow:
+    return later_row(world.row(of), seq, Decision.APPLIED, **APPLIED)
+
+
+def test_what_was_ignored_and_then_booked_is_right(look: Look, world: World) -> None:
+    plant(world, opened(world), booked(world))
+    for invariant in (ItemsCloseOnce(), OneEffectPerEventKey(), OneEffectPerFactKey()):
+        found = look(invariant)
+        assert found.ok, found
+    found = look(ReprocessedWereIgnored())
+    assert (found.ok, found.figures) == (True, {"reprocessed": 1})
+
+
+def test_ignored_once_more_and_taken_up_another_time_is_right(look: Look, world: World) -> None:
+    again = later_row(world.row(IGNORED), 17, Decision.IGNORED)
+    plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))
+    for invariant in (ItemsCloseOnce(), ReprocessedWereIgnored()):
+        found = look(invariant)
+        assert found.ok, found
+
+
+def test_a_ledger_without_any_says_so(look: Look, world: World) -> None:
+    assert look(ReprocessedWereIgnored()).figures == {"reprocessed": 0}
+
+
+@pytest.mark.parametrize("of", [1, 9, 3])
+def test_what_was_not_ignored_and_is_taken_up_is_found(look: Look, world: World, of: int) -> None:
+    plant(world, opened(world, of))
+    [offender] = look(ReprocessedWereIgnored()).offenders
+    assert (offender["item_seq"], offender["seq"]) == (of, 16)
+    assert offender["was"] == world.row(of).decision.value
+
+
+@pytest.mark.parametrize("cause_seq", [None, 7, IGNORED])
+def test_one_that_no_command_for_it_caused_is_found(look: Look, world: World, cause_seq: int | None) -> None:
+    """Row 7 is a command that replays."""
+    plant(world, opened(world, cause_seq=cause_seq))
+    [offender] = look(ReprocessedWereIgnored()).offenders
+    assert (offender["item_seq"], offender["cause_seq"]) == (IGNORED, cause_seq)
+
+
+def test_one_that_is_applied_without_having_been_taken_up_is_found(look: Look, world: World) -> None:
+    plant(world, booked(world, seq=16))
+    [offender] = look(ItemsCloseOnce()).offenders
+    assert offender["item_seq"] == IGNORED
+
+
+def test_one_that_goes_on_after_it_was_booked_is_found(look: Look, world: World) -> None:
+    plant(world, opened(world), booked(world), opened(world, seq=18), booked(world, seq=19))
+    assert [one["item_seq"] for one in look(ItemsCloseOnce()).offenders] == [IGNORED]
+    assert [one["was"] for one in look(ReprocessedWereIgnored()).offenders] == ["applied"]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: bool) -> None:
+    """By it the event would be taken up a second time."""
+    plant(world, opened(world), booked(world))
+    forged(world.rows)
+
+    def follow(index: Index) -> None:
+        index.apply(world.rows[14:], {})
+        if forgets:
+            batch = WriteBatch(raw_mode=True)
+            batch.delete(layout.REOPENED + layout.SEQ.pack(IGNORED))
+            index._store.write(batch)
+
+    world.index(follow)
+    told = [str(offender["problem"]) for offender in look(IndexEqualsJournal()).offenders]
+    assert told == (["the index doesn't know that an ignored event was taken up again"] if forgets else [])

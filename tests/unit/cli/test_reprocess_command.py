@@ -1,0 +1,113 @@
+"""`payhook ledger reprocess`: what people see before anything is sent, and how much goes into one command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
+from core.decision import Decision
+from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
+from tests.small_ledger import START
+from tests.unit.ledger.ignored_events import IgnoredEvents
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> IgnoredEvents:
+    told = IgnoredEvents(tmp_path / "data")
+    told.applied(told.ignored("evt_1"))
+    told.ignored("evt_2", "customer.updated")
+    told.reopened(told.ignored("evt_3", payment="pi_3"), Decision.APPLIED)
+    told.write()
+    return told
+
+
+def payhook(ledger: IgnoredEvents, *words: str) -> Result:
+    command = ["ledger", "reprocess", *words, "--data", str(ledger.data)]
+    return CliRunner(env={"COLUMNS": "140"}).invoke(main, command)
+
+
+def test_a_dry_run_says_of_each_event_what_would_happen_or_why_not(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger, "--dry-run")
+    assert said.exit_code == 0, said.output
+    for words in (
+        "1  would be booked",
+        "1  would be ignored again",
+        "stripe:evt_1:refund.created",
+        "debit merchant:m-1:refunds 7.00 EUR",
+        "behind later events",
+        "customer.updated moves no money",
+        "nothing was sent",
+    ):
+        assert words in said.output, said.output
+    assert "evt_3" not in said.output
+
+
+def test_the_json_of_a_dry_run_has_amounts_in_minor_units(ledger: IgnoredEvents) -> None:
+    told = json.loads(payhook(ledger, "--dry-run", "--json", "--type", "refund.created").output)
+    assert (told["ignored"], told["counts"], told["sent"]) == (1, {"books": 1}, False)
+    [event] = told["events"]
+    assert event["behind_later_events"] is True
+    assert {(line["amount_minor"], line["decimals"]) for line in event["postings"]} == {(700, 2)}
+
+
+def test_an_event_that_was_reprocessed_is_told_as_such_and_is_exit_1(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger, "--event-key", "stripe:evt_3:refund.created", "--reason", "once more")
+    assert said.exit_code == 1
+    assert "it was reprocessed before, and that has no second effect" in said.output
+    assert "nothing was sent" in said.output
+
+
+def test_an_event_that_the_handler_still_ignores_is_exit_1_if_it_was_named(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger, "--event-key", "stripe:evt_2:customer.updated", "--reason", "please")
+    assert (said.exit_code, "would be ignored again" in said.output) == (1, True)
+    assert payhook(ledger, "--type", "customer.updated", "--reason", "please").exit_code == 0
+
+
+def test_a_limit_says_what_is_left(ledger: IgnoredEvents) -> None:
+    for number in range(5, 8):
+        ledger.ignored(f"evt_{number}", payment=f"pi_{number}")
+    ledger.write()
+    said = payhook(ledger, "--dry-run", "--limit", "2")
+    assert "2  would be booked" in said.output
+    assert "2 more are ignored and weren't looked at" in said.output
+
+
+def test_nothing_like_that_is_exit_0(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger, "--dry-run", "--provider", "adyen")
+    assert (said.exit_code, "no event is ignored that is like that" in said.output) == (0, True)
+
+
+def test_a_reason_is_wanted_for_the_record(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger)
+    assert said.exit_code == 2
+    assert "--reason is wanted" in said.output
+
+
+def test_without_a_stack_nothing_is_sent(ledger: IgnoredEvents) -> None:
+    said = payhook(ledger, "--reason", "known now")
+    assert said.exit_code == 1
+    assert "payhook: " in said.output
+
+
+def test_commands_are_of_neighbours_and_of_what_is_due_within_their_time() -> None:
+    near = [Target(seq, seq) for seq in range(1, REPROCESS_MAX + 51)]
+    far = Target(SPAN_SEQS_MAX + 200, SPAN_SEQS_MAX + 200)
+    found = list(commands_of([far, *reversed(near)], 0))
+    assert [len(targets) for targets in found] == [REPROCESS_MAX, 50, 1]
+    assert [target for targets in found for target in targets] == [*near, far]
+    slow = list(commands_of(near, 2_000_000))
+    assert {len(targets) for targets in slow[:-1]} == {31}
+    for targets in slow:
+        command = reprocess("ledger", targets, "ada", "known now", START, interval_us=2_000_000)
+        assert decode(encode(command)) == command

@@ -1,0 +1,389 @@
+"""An ignored event is taken up again once a handler knows its type: in its place, once, and never without its body."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.decision import Decision
+from core.errors import Unparseable
+from core.event import Dedupe, Event, Mode, to_headers
+from core.money import Money, MoneyFact, Movement
+from dlq.commands import REPROCESS_MAX, CommandInvalid, Target
+from journal.schema import JournalRow
+from load.webhooks import stripe_event
+from processor.settings import DeadHead
+from providers import Request
+from providers.settings import ProvidersSettings
+from providers.stripe import StripeAdapter
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Stuck, ignored
+from tests.unit.processor.ordering import command, decided, last, order, target
+
+BODY = stripe_event(
+    "evt_1",
+    "refund.created",
+    payment="pi_1",
+    account="acct_1",
+    amount_minor=500,
+    currency="EUR",
+    created=NOW,
+    object_id="re_1",
+)
+TODAY = StripeAdapter(ProvidersSettings())
+[REAL] = TODAY.events(Request(BODY, ()), "live")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path)
+
+
+def passed_over(engine: Engine, event_id: str = "evt_1", entity: str = "e1", **more: Any) -> str:
+    """An event whose type no handler knew."""
+    key = engine.post(event_id, entity, **more)
+    engine.handler.script[key] = ignored
+    engine.batch()
+    return key
+
+
+def knows(engine: Engine, version: str = "test-2") -> None:
+    """The handler's next version books everything."""
+    engine.handler.script.clear()
+    engine.handler.version = version
+
+
+def of_key(engine: Engine, key: str) -> list[JournalRow]:
+    return [row for row in engine.journal.rows if row.event_key == key]
+
+
+def test_an_ignored_event_is_booked_by_the_handler_that_knows_its_type(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    ordered = order(engine, "reprocess", key)
+    engine.advance(0)
+    before, opened, booked = of_key(engine, key)
+    assert [row.decision.value for row in (before, opened, booked)] == ["ignored", "replayed", "applied"]
+    assert [row.handler_version for row in (before, opened, booked)] == ["test-1", None, "test-2"]
+    assert (opened.cause_seq, opened.actor, opened.reason) == (ordered.seq, "ada", "garbage")
+    assert (ordered.decision, ordered.reason) == (Decision.REPLAYED, "1 of 1 taken up again")
+    assert booked.postings is not None
+    assert engine.index.open_count() == 0
+
+
+def test_the_same_command_again_has_no_second_effect_and_says_so(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    given = command(engine, "reprocess", target(engine, key))
+    decided(engine)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "applied"]
+    again = replace(given, command_id="another")
+    command(engine, "reprocess", *again.targets, actor="bob")
+    row = decided(engine)
+    engine.advance(0)
+    assert (row.decision, row.reason) == (
+        Decision.IGNORED,
+        "0 of 1 taken up again; refused: item 1 was taken up again before, by row 3; look again",
+    )
+    assert engine.decisions(key) == ["ignored", "replayed", "applied"]
+
+
+@pytest.mark.parametrize("keeps_index", [True, False])
+def test_after_a_restart_it_is_known_too(engine: Engine, keeps_index: bool) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    seen = target(engine, key)
+    order(engine, "reprocess", key)
+    engine.start(keeps_index=keeps_index)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "applied"]
+    engine.start(keeps_index=keeps_index)
+    command(engine, "reprocess", seen)
+    assert "was taken up again before" in str(decided(engine).reason)
+
+
+def test_two_commands_of_one_batch_take_it_up_once(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    for actor in ("ada", "bob"):
+        command(engine, "reprocess", target(engine, key), actor=actor)
+    row = decided(engine)
+    engine.advance(0)
+    assert "item 1 was taken up again and is open" in str(row.reason)
+    assert engine.decisions(key) == ["ignored", "replayed", "applied"]
+
+
+def test_what_is_ignored_again_may_be_taken_up_another_time_as_it_was_seen_then(engine: Engine) -> None:
+    key = passed_over(engine)
+    first = target(engine, key)
+    engine.handler.version = "test-2"
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "ignored"]
+    knows(engine, "test-3")
+    command(engine, "reprocess", first)
+    assert "was taken up again before" in str(decided(engine).reason)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "ignored", "replayed", "applied"]
+    assert last(engine, key).handler_version == "test-3"
+
+
+def test_it_runs_behind_what_was_applied_since_and_says_so(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.post("evt_2")
+    engine.batch()
+    knows(engine)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    opened, booked = of_key(engine, key)[1:]
+    assert (opened.out_of_order, opened.blocking, booked.out_of_order) == (True, False, True)
+
+
+def test_what_arrives_in_the_batch_of_the_command_and_is_applied_came_before_it(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    engine.post("evt_2")
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert last(engine, key).out_of_order
+
+
+def test_it_takes_its_place_before_what_waits_and_what_comes(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    waiting = engine.post("evt_2")
+    engine.handler.fails(waiting, Stuck("no answer"), times=1)
+    engine.batch()
+    order(engine, "reprocess", key)
+    coming = engine.post("evt_3")
+    engine.handler.calls.clear()
+    engine.advance(2)
+    engine.advance(2)
+    assert engine.handler.calls == [key, waiting, coming]
+    assert not any(row.out_of_order for row in engine.journal.rows)
+
+
+def test_other_entities_do_not_make_it_late(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.post("evt_2", "e2")
+    engine.batch()
+    knows(engine)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert not last(engine, key).out_of_order
+
+
+def test_it_fails_dies_and_is_replayed_as_any_event(engine: Engine) -> None:
+    key = passed_over(engine)
+    knows(engine)
+    engine.handler.fails(key, ZeroDivisionError("division by zero"), times=1)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert last(engine, key).decision is Decision.DEAD
+    assert [row.event_key for row in engine.dead_letters.published] == [key]
+    order(engine, "replay", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "dead", "replayed", "applied"]
+
+
+def test_where_followers_die_with_their_head_it_is_refused_behind_a_dead_one(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    head = engine.post("evt_0", "e1")
+    engine.handler.fails(head, Stuck("no answer"), times=1)
+    engine.batch()
+    # The follower isn't its follower yet: an adapter of today names another entity.
+    key = passed_over(engine, "evt_1", "e2")
+    engine.handler.fails(head, ZeroDivisionError("division by zero"))
+    engine.advance(2)
+    engine.adapters["stripe"] = Names("e1")
+    knows(engine)
+    row = order(engine, "reprocess", key)
+    assert "item 2 would die with item 1, which is dead before it" in str(row.reason)
+    assert engine.decisions(key) == ["ignored"]
+
+
+class Names(StripeAdapter):
+    """Names every event as the test does."""
+
+    def __init__(self, entity: str, fact: MoneyFact | None = None, key: str = "stripe:evt_1:charge.captured") -> None:
+        super().__init__(ProvidersSettings())
+        self._named = (entity, fact, key)
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        entity, fact, key = self._named
+        return [
+            replace(
+                REAL,
+                event_key=key,
+                entity_key=entity,
+                mode=mode,
+                body=request.body,
+                fact_key=fact.fact_key if fact else None,
+            )
+        ]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return self._named[1]
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        raise AssertionError("its version hasn't changed")
+
+
+FACT = MoneyFact("stripe:re_1:refund", Movement.REFUND, "acct_1", "pi_1", Money(5, "EUR"))
+
+
+def test_its_fact_and_its_entity_are_named_by_todays_adapter(engine: Engine) -> None:
+    """An adapter names no movement in a type that it doesn't know: without a name the fact could be booked twice."""
+    key = passed_over(engine)
+    engine.adapters["stripe"] = Names("e9", FACT)
+    knows(engine)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    row = last(engine, key)
+    assert (row.decision, row.entity_key) == (Decision.APPLIED, "e9")
+    assert (row.fact_key, row.fact_sha256) == (FACT.fact_key, FACT.sha256)
+    assert engine.index.known_fact(FACT.fact_key) is not None
+
+
+def test_a_fact_that_was_booked_under_another_event_is_not_booked_again(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.post("evt_2", fact=FACT.fact_key, fact_sha256=FACT.sha256)
+    engine.batch()
+    engine.adapters["stripe"] = Names("e1", FACT)
+    knows(engine)
+    order(engine, "reprocess", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "duplicate_fact"]
+
+
+def test_tenants_facts_are_told_apart(engine: Engine) -> None:
+    body = b"evt_1"
+    event = replace(
+        REAL,
+        event_key="shop~stripe:evt_1:charge.captured",
+        entity_key="shop~e1",
+        event_type="charge.captured",
+        body=body,
+        fact_key=None,
+        fact_sha256=None,
+        tenant="shop",
+    )
+    engine.send(EVENTS, body, to_headers(event, NOW, Dedupe.CLAIMED))
+    engine.handler.script[event.event_key] = ignored
+    engine.batch()
+    engine.adapters["stripe"] = Names("e1", FACT)
+    knows(engine)
+    order(engine, "reprocess", event.event_key)
+    engine.advance(0)
+    row = last(engine, event.event_key)
+    assert (row.decision, row.fact_key, row.entity_key) == (Decision.APPLIED, f"shop~{FACT.fact_key}", "shop~e1")
+
+
+def test_an_event_that_has_another_name_today_is_refused(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.adapters["stripe"] = Names("e1", FACT, key="stripe:evt_other:charge.captured")
+    row = order(engine, "reprocess", key)
+    assert "its adapter reads it as stripe:evt_other:charge.captured now" in str(row.reason)
+    assert engine.decisions(key) == ["ignored"]
+
+
+class Unread(Names):
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        raise Unparseable("its amount is not a number")
+
+
+def test_what_cannot_be_read_is_refused_and_stays_ignored(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.adapters["stripe"] = Unread("e1")
+    row = order(engine, "reprocess", key)
+    assert (row.decision, row.reason) == (
+        Decision.IGNORED,
+        "0 of 1 taken up again; refused: item 1 can't be read again: its amount is not a number",
+    )
+
+
+def test_an_event_of_a_provider_without_an_adapter_is_refused(engine: Engine) -> None:
+    key = passed_over(engine)
+    engine.adapters.clear()
+    assert "there is no adapter for stripe" in str(order(engine, "reprocess", key).reason)
+
+
+def test_an_event_whose_body_is_gone_is_refused(engine: Engine) -> None:
+    key, other = passed_over(engine), passed_over(engine, "evt_2", "e2")
+    del engine.bodies.by_hash[last(engine, key).body_sha256 or ""]
+    knows(engine)
+    row = order(engine, "reprocess", key, other)
+    engine.advance(0)
+    assert row.reason == (
+        "1 of 2 taken up again; refused: the body of item 1 isn't kept: retention dropped it, or it was redacted"
+    )
+    assert (engine.decisions(key), engine.decisions(other)[-1]) == (["ignored"], "applied")
+
+
+def test_a_body_that_goes_just_then_leaves_the_event_ignored(engine: Engine) -> None:
+    """Retention and redactions look at the journal before they remove a body; this is decided in between."""
+    key = passed_over(engine)
+    knows(engine)
+    order(engine, "reprocess", key)
+    del engine.bodies.by_hash[last(engine, key).body_sha256 or ""]
+    engine.start()
+    engine.advance(0)
+    row = last(engine, key)
+    assert (row.decision, row.blocking) == (Decision.IGNORED, False)
+    assert (
+        row.reason == "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
+    )
+    assert engine.index.open_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("item_seq", "seen_seq", "why"),
+    [
+        (1, 1, "row 1 of item 1 is applied, not ignored"),
+        (1, 2, "there is no row 2 of item 1"),
+        (7, 9, "there is no row 9 of item 7"),
+        (3, 3, "item 3 is a command, not an event"),
+    ],
+)
+def test_what_is_no_ignored_event_is_refused(engine: Engine, item_seq: int, seen_seq: int, why: str) -> None:
+    engine.post("evt_1")
+    engine.batch()
+    passed_over(engine, "evt_2")
+    command(engine, "replay", Target(2, 2))
+    assert decided(engine).seq == 3
+    command(engine, "reprocess", Target(item_seq, seen_seq))
+    row = decided(engine)
+    assert (row.decision, row.reason) == (Decision.IGNORED, f"0 of 1 taken up again; refused: {why}")
+
+
+def test_one_at_a_time_at_a_rate(engine: Engine) -> None:
+    keys = [passed_over(engine, f"evt_{number}", f"e{number}") for number in range(3)]
+    knows(engine)
+    order(engine, "reprocess", *keys, interval_us=2_000_000)
+    due = [last(engine, key).due_at for key in keys]
+    assert due == [engine.clock.now() + timedelta(seconds=2 * number) for number in range(3)]
+    engine.advance(2)
+    assert [last(engine, key).decision.value for key in keys] == ["applied", "applied", "replayed"]
+
+
+def test_a_command_has_no_more_events_than_are_read_while_the_stream_waits(engine: Engine) -> None:
+    with pytest.raises(CommandInvalid, match=f"1 to {REPROCESS_MAX} pairs"):
+        command(engine, "reprocess", *(Target(seq, seq) for seq in range(1, REPROCESS_MAX + 2)))
+
+
+@pytest.mark.parametrize("option", ["force", "mode"])
+def test_a_reprocess_knows_no_replays_option(engine: Engine, option: str) -> None:
+    engine.send(
+        CONTROL,
+        b'{"command_id":"c","stream":"ledger","action":"reprocess","targets":[[1,1]],"actor":"a","reason":"r",'
+        b'"at":"2026-01-31T12:00:00Z","' + option.encode() + b'":true}',
+        [],
+    )
+    row = decided(engine)
+    assert (row.decision, row.error_class) == (Decision.DEAD, "CommandInvalid")
+    assert "interval_us may be" in str(row.error_message)
