@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from core.decision import Decision
 from journal.errors import JournalBroken
 from journal.reader import JournalReader
 from journal.scan import scan
@@ -87,3 +88,25 @@ def test_the_hash_of_any_row_can_be_had(tmp_path: Path) -> None:
     path = table_of(tmp_path / "journal", [[1, 2], [3]])
     [rows] = JournalReader(path).rows_after(0)
     assert [JournalReader(path).row_hash_at(one.seq) for one in rows] == [one.row_hash for one in rows]
+
+
+def test_what_was_applied_after_an_item_is_found_by_entity(tmp_path: Path) -> None:
+    """A later row of an earlier item isn't a later item; what was ignored isn't applied."""
+    path = str(tmp_path / "journal")
+    table = DeltaTable.create(path, JOURNAL_SCHEMA)
+    rows = [
+        row(1, decision=Decision.IGNORED, entity_key="a"),
+        row(2, entity_key="a"),
+        row(3, entity_key="a"),
+        row(4, decision=Decision.IGNORED, entity_key="b"),
+        row(5, decision=Decision.IGNORED, entity_key="b"),
+        row(6, item_seq=1, first=False, entity_key="a"),
+        row(7, entity_key="c"),
+    ]
+    stamped(rows, 1, 1)
+    for some in (rows[3:], rows[:3]):
+        write_deltalake(table, to_arrow(some), mode="append")
+    reader = JournalReader(path)
+    assert reader.applied_upto({"a": 1, "b": 4, "none": 1}) == {"a": 3}
+    assert reader.applied_upto({"a": 3, "c": 7}) == {}
+    assert reader.applied_upto({}) == {}
