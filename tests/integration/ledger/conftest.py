@@ -14,6 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
@@ -28,15 +29,19 @@ from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
+from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
-from ledger.verify import Lake
+from ledger.verify import Lake, Report, verify
 from ledger.verify.evidence import Ends
+from ledger.verify.job import INVARIANTS
 from stack.jars import spark_jars
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL, DLQ, ANCHORS = "payments.events", "payments.control", "dlq.ledger", "payments.anchors"
 KEYS = AnchorKeys(["k" * 64])
 STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
+
+Verify = Callable[..., Report]
 
 
 @pytest.fixture(scope="session")
@@ -198,6 +203,18 @@ def world(clean_lake: Path, tmp_path: Path) -> World:
     dead = [row for row in rows if row.decision is Decision.DEAD and row.seq <= state.published_upto]
     letters = [build_record(row, body_of(row), "payhook-ledger") for row in dead]
     return World(lake, FakeKafka(held, letters), rows, state)
+
+
+@pytest.fixture
+def report(spark: SparkSession, world: World) -> Verify:
+    """Verifies the world: by every invariant, or by the one that is named."""
+
+    def check(name: str | None = None) -> Report:
+        chosen = [invariant for invariant in INVARIANTS if name in (None, invariant.name)]
+        clock = ManualClock(AT + timedelta(minutes=5))
+        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen)
+
+    return check
 
 
 def body_of(row: JournalRow) -> bytes:

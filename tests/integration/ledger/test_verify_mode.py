@@ -1,0 +1,31 @@
+"""A ledger is of one mode: events of another one are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ledger.settings import VerifySettings
+from tests.integration.ledger.conftest import Verify, World
+from tests.integration.ledger.findings import failed, only
+
+
+@pytest.mark.parametrize("mode", ["test", None])
+def test_an_event_of_another_mode_is_named(report: Verify, world: World, mode: str | None) -> None:
+    world.row(2).mode = mode
+    world.rewrite()
+    found = only(report(), "one_mode")
+    assert [(one["seq"], one["mode"]) for one in found.offenders] == [(2, mode)]
+
+
+def test_a_refused_record_has_neither_mode_nor_key_and_is_no_offence(report: Verify, world: World) -> None:
+    world.row(2).mode = world.row(2).event_key = None
+    world.rewrite()
+    assert "one_mode" not in failed(report())
+
+
+def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> None:
+    """The whole live lake under the test stream's name: everything in it is of the wrong mode."""
+    world.lake = replace(world.lake, stream="ledger-test")
+    assert len(failed(report("one_mode"))["one_mode"].offenders) == VerifySettings().sample_max

@@ -1,0 +1,31 @@
+"""The postings are the lines that the journal booked: any other line is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.ledger.conftest import AT, Verify, World
+from tests.integration.ledger.findings import only
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda lines: lines.pop(), "a line is missing"),
+        (lambda lines: lines.append(dict(lines[0])), "a line is there twice"),
+        (lambda lines: lines[0].update(amount_minor=1), "an amount was changed"),
+        (lambda lines: lines[0].update(account="merchant:m-2:payable"), "an account was changed"),
+        (lambda lines: lines[0].update(merchant="m-2"), "a merchant was changed"),
+        (lambda lines: lines[0].update(occurred_at=AT), "a time was changed"),
+        (lambda lines: lines.append(lines[0] | {"seq": 12}), "a line was made up"),
+        (lambda lines: lines.append(lines[0] | {"seq": 99}), "a line is ahead of the journal"),
+    ],
+)
+def test_postings_that_are_not_the_journals_are_named(
+    report: Verify, world: World, change: Callable[[list[dict[str, Any]]], None], name: str
+) -> None:
+    world.rewrite_postings(change)
+    assert only(report("postings_equal_journal"), "postings_equal_journal").offenders, name
