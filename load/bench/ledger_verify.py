@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.progress import Progress
@@ -37,6 +39,18 @@ VERIFY_SECONDS_SHORT = 90.0
 
 
 @dataclass(frozen=True, slots=True)
+class Took:
+    """Of the clock, and of all processors together."""
+
+    wall_s: float
+    cpu_s: float
+
+    def said(self, rows: int) -> str:
+        a_row = f"{self.cpu_s / rows * 1e6:.1f} µs of CPU a row"
+        return f"{self.wall_s:.1f} s, {self.cpu_s:.1f} s of CPU: {rows / self.wall_s:,.0f} rows/s, {a_row}"
+
+
+@dataclass(frozen=True, slots=True)
 class QuietKafka:
     """Everything that it ever held is decided; no dead letters, no anchors."""
 
@@ -58,11 +72,11 @@ def measure_verify(folder: Path, console: Console, rows: int | None = None) -> d
     lake = made(folder / f"whole-{count}", count, console)
     session = session_for(folder, count)
     try:
-        took_s = time_verify(session, lake, count, INVARIANTS)
+        took = time_verify(session, lake, count, INVARIANTS)
     finally:
         session.stop()
-    console.print(f"{count:,} rows in {took_s:.1f} s")
-    return {"ledger.verify_rows_per_s": count / took_s}
+    console.print(f"{count:,} rows in {took.said(count)}")
+    return {"ledger.verify_rows_per_s": count / took.wall_s}
 
 
 def made(folder: Path, rows: int, console: Console) -> Lake:
@@ -82,19 +96,31 @@ def session_for(folder: Path, rows: int) -> SparkSession:
     return open_read_session("verify", settings.master, settings.driver_memory, spark_jars(), folder, rows)
 
 
-def time_verify(session: SparkSession, lake: Lake, rows: int, invariants: Sequence[Invariant]) -> float:
-    """Seconds that the invariants take.
+def time_verify(session: SparkSession, lake: Lake, rows: int, invariants: Sequence[Invariant]) -> Took:
+    """What the invariants take.
 
     :raises RuntimeError: one doesn't hold, so that the figure would be of something else
     """
     clock = ManualClock(FIRST_AT + timedelta(minutes=1))
     settings = VerifySettings(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
-    began = time.perf_counter()
+    began, used_s = time.perf_counter(), cpu_s()
     report = verify(session, lake, QuietKafka(rows), AnchorKeys([new_key()]), settings, clock, invariants)
-    took_s = time.perf_counter() - began
+    took = Took(time.perf_counter() - began, cpu_s() - used_s)
     if not report.ok:
         raise RuntimeError(report.as_json())
-    return took_s
+    return took
+
+
+def cpu_s() -> float:
+    """CPU seconds so far of this process, of those that it started (the JVM and its Python workers), and of those that
+    ended."""
+    this = psutil.Process()
+    used = 0.0
+    for one in [this, *this.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent = one.cpu_times()
+            used += spent.user + spent.system + spent.children_user + spent.children_system
+    return used
 
 
 def main() -> None:
@@ -111,8 +137,7 @@ def main() -> None:
     session = session_for(wanted.data, wanted.rows)
     try:
         for invariant in INVARIANTS:
-            took_s = time_verify(session, lake, wanted.rows, [invariant])
-            console.print(f"{invariant.name}: {took_s:.1f} s, {wanted.rows / took_s:,.0f} rows/s")
+            console.print(f"{invariant.name}: {time_verify(session, lake, wanted.rows, [invariant]).said(wanted.rows)}")
     finally:
         session.stop()
 
