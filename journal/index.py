@@ -35,7 +35,8 @@ BODIES_PER_FETCH = 1_000
 ENTRIES_AT_ONCE = 50_000
 """Some 10 MB of keys and values."""
 
-Entries = list[tuple[bytes, bytes]]
+Entries = tuple[list[bytes], list[bytes]]
+"""Keys, and what is kept of each."""
 
 
 @dataclass(frozen=True, slots=True)

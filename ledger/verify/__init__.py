@@ -1,7 +1,23 @@
 """`payhook verify`: named invariants over the whole system, each with a bounded sample of what offends it."""
 
-from ledger.verify.invariant import Finding, Invariant
-from ledger.verify.job import Lake, Options, VerifyImpossible, Watch, run, verify
-from ledger.verify.report import Report
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledger.verify.invariant import Finding, Invariant
+    from ledger.verify.job import Lake, Options, VerifyImpossible, Watch, run, verify
+    from ledger.verify.report import Report
 
 __all__ = ["Finding", "Invariant", "Lake", "Options", "Report", "VerifyImpossible", "Watch", "run", "verify"]
+
+_MODULES = {"Finding": "invariant", "Invariant": "invariant", "Report": "report"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Spark's workers import ``ledger.verify.survey`` and no more: the rest would take each a second."""
+        if name not in __all__:
+            raise AttributeError(name)
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'job')}"), name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from journal.index import Entries
 from ledger.verify.evidence import Evidence
 from ledger.verify.index_digest import cleared, held
 from ledger.verify.index_lookup import look_up
@@ -71,12 +74,16 @@ class IndexEqualsJournal:
         found = look_up(evidence.session, root, evidence.sample_max, evidence.seq)
         offenders = list(found.offenders)
         counted = {
-            "event": sum(map(len, index.event_entries())),
+            "event": _count(index.event_entries()),
             "open": index.open_count(),
             "dead": index.dead_count(),
         }
-        for kind, count in (*counted.items(), ("fact", sum(map(len, index.fact_entries())))):
+        for kind, count in (*counted.items(), ("fact", _count(index.fact_entries()))):
             if found.counts[kind] != count:
                 problem = f"the index holds another number of {kind} keys or items"
                 offenders.append({"problem": problem, "index": count, "journal": found.counts[kind]})
         return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures | counted)
+
+
+def _count(entries: Iterator[Entries]) -> int:
+    return sum(len(keys) for keys, _ in entries)

@@ -86,8 +86,9 @@ def _is_open(index: KeyIndex, item_seq: int, last_seq: int) -> bool:
 def _digest(entries: Iterator[Entries], prefix: bytes, salt: bytes) -> KeyDigest | None:
     """Of all entries; None where one isn't of the form that the index writes."""
     found = KeyDigest()
-    for some in filter(None, entries):
-        keys, values = zip(*some, strict=True)
+    for keys, values in entries:
+        if not keys:
+            continue
         key_bytes, value_bytes = len(prefix) + HASH_BYTES, min(map(len, values))
         versioned = value_bytes == layout.CONTENT_BYTES + 1
         if set(map(len, keys)) != {key_bytes} or not (versioned or value_bytes == layout.CONTENT_BYTES):
@@ -95,10 +96,10 @@ def _digest(entries: Iterator[Entries], prefix: bytes, salt: bytes) -> KeyDigest
         if max(map(len, values)) > value_bytes:
             if any(value[value_bytes:] not in (b"", layout.PURGED) for value in values):
                 return None
-            values = tuple(value[:value_bytes] for value in values)
-        hashes = np.frombuffer(b"".join(keys), "u1").reshape(len(some), key_bytes)[:, len(prefix) :].tobytes()
-        value = np.frombuffer(b"".join(values), "u1").reshape(len(some), value_bytes)
-        version = value[:, layout.CONTENT_BYTES] if versioned else np.zeros(len(some), "u1")
+            values = [value[:value_bytes] for value in values]
+        hashes = np.frombuffer(b"".join(keys), "u1").reshape(len(keys), key_bytes)[:, len(prefix) :].tobytes()
+        value = np.frombuffer(b"".join(values), "u1").reshape(len(keys), value_bytes)
+        version = value[:, layout.CONTENT_BYTES] if versioned else np.zeros(len(keys), "u1")
         content = np.frombuffer(value[:, : layout.CONTENT_BYTES].tobytes(), "<u8")
         found += key_digest(np.frombuffer(hashes, "<u8").reshape(-1, 2), content, version.astype("u8"), salt)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,21 @@ import pyarrow.compute as pc
 
 from ledger.postings import POSTINGS_SCHEMA
 from ledger.verify.survey.bookings import Lines
-from ledger.verify.survey.files import TableFiles
+from ledger.verify.survey.files import FEW_VALUES, TableFiles
+
+_OF_A_LINE = ("line", "merchant", "account", "side", "amount_minor", "currency")
+
+BOOKED = ("postings", *(name for name in POSTINGS_SCHEMA.names if name not in _OF_A_LINE))
+"""What a booking row tells of its lines."""
+
+
+READ_SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in FEW_VALUES else field
+        for field in POSTINGS_SCHEMA
+    ]
+)
+"""`POSTINGS_SCHEMA`, with dictionaries where the files have them."""
 
 
 class LinesInStep:
@@ -23,7 +37,7 @@ class LinesInStep:
         self._held: pa.RecordBatch | None = None
 
     def up_to(self, until: int) -> pa.Table:
-        """The next lines, up to a seq, as `POSTINGS_SCHEMA`."""
+        """The next lines, up to a seq, as `READ_SCHEMA`."""
         taken = []
         while True:
             rows = self._held if self._held is not None else self._next()
@@ -35,18 +49,18 @@ class LinesInStep:
             if at < len(rows):
                 self._held = rows.slice(at)
                 break
-        return pa.Table.from_batches(taken, POSTINGS_SCHEMA).combine_chunks()
+        return pa.Table.from_batches(taken, READ_SCHEMA).combine_chunks()
 
     def _next(self) -> pa.RecordBatch | None:
         for rows in self._batches:
             kept = rows if rows["seq"][0].as_py() >= self._since else rows.filter(pc.field("seq") >= self._since)
             if kept.num_rows:
-                return kept.select(POSTINGS_SCHEMA.names).cast(POSTINGS_SCHEMA)
+                return kept.select(READ_SCHEMA.names).cast(READ_SCHEMA)
         return None
 
 
 def lines_as_booked(rows: pa.RecordBatch, table: pa.Table) -> Lines | None:
-    """The lines of booking rows, where the table's are what the rows say: no booking need be parsed then.
+    """The lines of booking rows, where the table's are what the rows say, column by column: no booking need be parsed.
 
     They are written as the journal writes them, and compared with what it holds. None: look at the bookings themselves.
     """
@@ -55,26 +69,100 @@ def lines_as_booked(rows: pa.RecordBatch, table: pa.Table) -> Lines | None:
     if len(rows) == 0 or len(begins) != len(rows) or (seqs[begins] != rows["seq"].to_numpy()).any():
         return None
     sizes = np.diff(np.append(begins, len(seqs)))
-    number = np.arange(len(seqs)) - np.repeat(begins, sizes)
+    of_row = np.repeat(np.arange(len(sizes)), sizes)
+    number = (np.arange(len(seqs)) - begins[of_row]).astype("i4")
+    if (number != table["line"].to_numpy()).any():
+        return None
     account, side, amount, currency = (_whole(table[name]) for name in ("account", "side", "amount_minor", "currency"))
-    if (number != table["line"].to_numpy()).any() or not all(map(_is_plain, (account, side, currency))):
+    lines = Lines(of_row, number, account, side, amount, currency)
+    if not _are_written(lines, sizes, rows["postings"]) or not _say_what_rows_say(table, rows, lines):
         return None
-    parts = ('{"account":"', account, '","side":"', side, '","amount_minor":', amount.cast(pa.string()))
-    texts = pc.binary_join_element_wise(*parts, ',"currency":"', currency, '"}', "")
-    by_row = pa.ListArray.from_arrays(pa.array(np.append(begins, len(seqs)), pa.int32()), texts)
-    written = pc.binary_join_element_wise("[", pc.binary_join(by_row, ","), "]", "")
-    if not written.equals(rows["postings"]):
-        return None
-    return Lines(np.repeat(np.arange(len(sizes)), sizes), number.astype("i4"), account, side, amount, currency)
+    return lines
+
+
+def _are_written(lines: Lines, sizes: np.ndarray, postings: pa.Array) -> bool:
+    """Whether the bookings are the texts of the lines, one after the other."""
+    few = (lines.account, lines.side, lines.currency)
+    if lines.amount_minor.null_count or not all(map(_is_plain, few)):
+        return False
+    last = lines.number + 1 == np.repeat(sizes, sizes)
+    opens, ends = np.where(lines.number == 0, 0, 1), np.where(last, 1, 0)
+    head = _of_few(
+        ((lines.account, lines.side), opens),
+        lambda account, side, at: f'{"[,"[at]}{{"account":"{account}","side":"{side}","amount_minor":',
+    )
+    tail = _of_few(((lines.currency,), ends), lambda currency, at: f',"currency":"{currency}"}}{("", "]")[at]}')
+    texts = pc.binary_join_element_wise(head, lines.amount_minor.cast(pa.string()), tail, "")
+    at_ends = np.cumsum(sizes) - 1
+    written, whole = np.cumsum(pc.binary_length(texts).to_numpy()), pc.binary_length(postings).to_numpy()
+    return bool((written[at_ends] == np.cumsum(whole)).all()) and _bytes(texts) == _bytes(postings)
+
+
+def _say_what_rows_say(table: pa.Table, rows: pa.RecordBatch, lines: Lines) -> bool:
+    """Whether what a line tells of its row is what the row tells."""
+    of_row = pa.array(lines.row)
+    if not _same_values(_whole(table["merchant"]), lines.merchants()):
+        return False
+    for name in BOOKED:
+        if name in ("seq", "postings"):
+            continue
+        told, by_row = _whole(table[name]), rows[name].take(of_row)
+        if pa.types.is_dictionary(told.type):
+            if not _same_values(told, by_row):
+                return False
+        elif not told.equals(by_row.cast(told.type)):
+            return False
+    return True
+
+
+def _same_values(some: pa.DictionaryArray, other: pa.Array) -> bool:
+    """Whether two columns of few values say the same, whatever each one's dictionary is."""
+    other = other.dictionary_encode()
+    values = some.dictionary.to_pylist()
+    number = {value: at for at, value in reversed(list(enumerate(values)))}
+    mine = np.array([number[value] for value in values] or [0])[some.indices.fill_null(0).to_numpy()]
+    their = np.array([number.get(value, -1) for value in other.dictionary.to_pylist()] or [0])
+    there = some.is_valid()
+    if not there.equals(other.is_valid()):
+        return False
+    differ = mine != their[other.indices.fill_null(0).to_numpy()]
+    return not (differ & there.to_numpy(zero_copy_only=False)).any()
+
+
+def _of_few(some: tuple[tuple[pa.DictionaryArray, ...], np.ndarray], text: Callable[..., str]) -> pa.Array:
+    """Of each line a text that its few values make: every one is made once."""
+    columns, place = some
+    values = [column.dictionary.to_pylist() for column in columns]
+    code = np.zeros(len(place), "i8")
+    for column, few in zip(columns, values, strict=True):
+        code = code * len(few) + column.indices.to_numpy()
+    code = code * 2 + place
+    there, at = np.unique(code, return_inverse=True)
+    texts = []
+    for one in there.tolist():
+        one, second = divmod(one, 2)
+        parts: list[str] = []
+        for few in reversed(values):
+            one, which = divmod(one, len(few))
+            parts.insert(0, few[which])
+        texts.append(text(*parts, second))
+    return pa.array(texts, pa.string()).take(pa.array(at))
+
+
+def _bytes(texts: pa.Array) -> bytes:
+    """All of them, one after the other."""
+    _, ends, data = texts.cast(pa.binary()).buffers()
+    since, until = np.frombuffer(ends, "<i4")[[texts.offset, texts.offset + len(texts)]].tolist()
+    return b"" if data is None else bytes(data.slice(since, until - since))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _is_plain(texts: pa.Array) -> bool:
+def _is_plain(texts: pa.DictionaryArray) -> bool:
     """Whether each stands in JSON as it is: nothing in one could be taken for the end of it."""
-    return not any('"' in one or "\\" in one for one in texts.unique().to_pylist())
+    return texts.null_count == 0 and not any('"' in one or "\\" in one for one in texts.dictionary.to_pylist())
 
 
 def expected_lines(rows: pa.RecordBatch, lines: Lines) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ledger.postings import POSTINGS_SCHEMA
 from ledger.verify.survey import decided, keys
 from ledger.verify.survey.bookings import are_balanced, lines_of
 from ledger.verify.survey.commits import CommitReader
@@ -18,7 +19,7 @@ from ledger.verify.survey.digests import KeyDigest, key_digest
 from ledger.verify.survey.facts import Doubt, Facts
 from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.items import ITEM
-from ledger.verify.survey.lines import LinesInStep, expected_lines, lines_as_booked
+from ledger.verify.survey.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
 from ledger.verify.survey.offsets import joined, runs_of, too_many
 from ledger.verify.survey.portions import Portion
 from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
@@ -108,7 +109,7 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
     facts.rows += rows.num_rows
     found.commits.add(rows, wrong_hashes(rows))
     first = (flags & decided.FIRST) > 0
-    one = rows.filter(pa.array(first))
+    one = chosen(rows, ("topic", "partition", "offset"), first)
     if one.num_rows:
         runs = runs_of(one["topic"], one["partition"].to_numpy(), one["offset"].to_numpy())
         facts.runs = joined((facts.runs, runs))
@@ -123,6 +124,16 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
     _add_bookings(found, rows, flags)
 
 
+def chosen(rows: pa.RecordBatch, names: Sequence[str], which: np.ndarray) -> pa.RecordBatch:
+    """Some rows of some columns; what is wanted whole isn't copied."""
+    some = rows.select(list(names))
+    return some if which.all() else some.filter(pa.array(which))
+
+
+def _taken(column: pa.Array, at: np.ndarray) -> pa.Array:
+    return column if len(at) == len(column) else column.take(pa.array(at))
+
+
 def _is_of_another_mode(rows: pa.RecordBatch, mode: str) -> bool:
     same = pc.equal(rows["mode"], mode)
     neither = pc.and_(pc.is_null(rows["mode"]), pc.is_null(rows["event_key"]))
@@ -135,7 +146,7 @@ def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     indexed = seq <= question.index_seq
 
     at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False))
-    hashes = keys.key_hashes(rows["event_key"].take(pa.array(at)))
+    hashes = keys.key_hashes(_taken(rows["event_key"], at))
     roles = applied[at] * keys.TOOK | holds[at] * keys.HELD | ((flags[at] & decided.DUPLICATE) > 0) * keys.COPY
     entries = keys.entries(hashes, rows["item_seq"].to_numpy()[at], roles)
     found.kept[Kind.EVENT].append(entries)
@@ -149,7 +160,7 @@ def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
 
     copies = (flags & decided.DUPLICATE_FACT) > 0
     at = np.flatnonzero(rows["fact_key"].is_valid().to_numpy(zero_copy_only=False) & (applied | copies))
-    hashes = keys.key_hashes(rows["fact_key"].take(pa.array(at)))
+    hashes = keys.key_hashes(_taken(rows["fact_key"], at))
     roles = applied[at] * (keys.TOOK | keys.HELD) | copies[at] * keys.COPY
     found.kept[Kind.FACT].append(keys.entries(hashes, rows["batch_seq"].to_numpy()[at], roles))
     inside = (applied & indexed)[at]
@@ -158,7 +169,7 @@ def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
 
 
 def _digest(contents: pa.Array, at: np.ndarray, hashes: np.ndarray, version: np.ndarray, salt: bytes) -> KeyDigest:
-    return key_digest(hashes, first_bytes(contents.take(pa.array(at))), version.astype("u8"), salt)
+    return key_digest(hashes, first_bytes(_taken(contents, at)), version.astype("u8"), salt)
 
 
 def first_bytes(hashes: pa.Array) -> np.ndarray:
@@ -194,14 +205,14 @@ def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
 def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     told = rows["postings"].is_valid().to_numpy(zero_copy_only=False)
     books = (flags & decided.BOOKS) > 0
-    booked = rows.filter(pa.array(told & books))
+    booked = chosen(rows, BOOKED, told & books)
     last = int(rows["seq"][-1].as_py())
     table = None
     if found.lines is not None:
         with _doubting_lines(found):
             table = found.lines.up_to(last)
-    lines = lines_as_booked(booked, table) if table is not None else None
-    lines = lines or lines_of(booked["postings"])
+    as_booked = lines_as_booked(booked, table) if table is not None and last <= found.question.postings_mark else None
+    lines = as_booked or lines_of(booked["postings"])
     if lines is None or (told & ~books).any() or not are_balanced(lines):
         found.facts.doubts.add(Doubt.BALANCE)
     if lines is None:
@@ -210,10 +221,13 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
     found.facts.refund_lines += lines.refunds()
     if table is None:
         return
+    if as_booked is not None:
+        found.facts.lines += table.num_rows
+        return
     expected = expected_lines(booked, lines)
     if last > found.question.postings_mark:
         expected = expected.filter(pc.field("seq") <= found.question.postings_mark)
-    if table.equals(expected):
+    if table.cast(POSTINGS_SCHEMA).equals(expected):
         found.facts.lines += table.num_rows
     else:
         found.facts.doubts.add(Doubt.POSTINGS)

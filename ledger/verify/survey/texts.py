@@ -16,7 +16,7 @@ HASH_CHARS = 64
 
 def wrong_hashes(rows: pa.RecordBatch) -> np.ndarray:
     """For each row whether ``row_hash`` isn't the hash of the others."""
-    computed = b"".join([hashlib.sha256(text).digest() for text in row_texts(rows).cast(pa.binary()).to_pylist()]).hex()
+    computed = sha256_of(row_texts(rows)).hex()
     told = rows["row_hash"]
     try:
         recorded = fixed_chars(told, HASH_CHARS)
@@ -49,6 +49,12 @@ def row_texts(rows: pa.RecordBatch) -> pa.Array:
     return pc.binary_join_element_wise(_repeated(joined, len(rows)), *later, SEPARATOR, null_handling="skip")
 
 
+def sha256_of(texts: pa.Array) -> bytes:
+    """The SHA-256 of each text, one after the other; no text is NULL."""
+    sha256 = hashlib.sha256
+    return b"".join([sha256(text).digest() for text in texts.cast(pa.binary()).to_pylist()])
+
+
 def fixed_chars(texts: pa.Array, chars: int) -> bytes:
     """The bytes of all texts, one after the other.
 
@@ -73,10 +79,10 @@ def _constant(column: pa.Array) -> pa.Array | str:
         if column.null_count == 0 and len(column.dictionary) == 1:
             return str(column.dictionary[0].as_py())
         return column.cast(pa.string())
-    texts = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).cast(pa.string())
-    if texts.null_count or texts[0] != texts[-1] or not pc.all(pc.equal(texts, texts[0])).as_py():
-        return texts
-    return str(texts[0].as_py())
+    values = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    if column.null_count or values[0] != values[-1] or not pc.all(pc.equal(values, values[0])).as_py():
+        return values.cast(pa.string())
+    return str(values[:1].cast(pa.string())[0].as_py())
 
 
 def _repeated(joined: pa.Array | pa.Scalar, count: int) -> pa.Array:
