@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from core.clock import SystemClock
+from core.clock import ManualClock, SystemClock
 from dlq.acts import Act, Acts, Outcome
 from journal.dataset import dataset_of
 from journal.rewrite import snapshot
@@ -242,3 +243,45 @@ def test_an_act_that_is_changed_is_found_after_maintenance_as_before(spark: Spar
     pa.parquet.write_table(changed, others.folder / "acts" / file)
     with pytest.raises(AssertionError, match="acts_chain_whole"):
         others.verified()
+
+
+def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
+    spark: SparkSession, others: Others, tmp_path: Path
+) -> None:
+    """Of a stream's log its own writer alone removes them (`journal.checkpoints`)."""
+    sleeper = Acts(others.folder / "acts")
+    sleeper.record(act(0))
+    others.acts.record(act(1))
+    others.lake.commits(11)
+    streams = [others.lake.tables.journal, others.lake.tables.bodies]
+    for folder in [*(one.path for one in others.tables()), *streams]:
+        for entry in (Path(folder) / "_delta_log").glob("0*.json"):
+            os.utime(entry, (0, 0))
+    entries = [len(list((Path(one) / "_delta_log").glob("0*.json"))) for one in streams]
+    assert maintain([others.lake.tables], job(spark), others.tables()).ok
+    for table in others.tables():
+        assert len(list((Path(table.path) / "_delta_log").glob("0*.json"))) <= 2, table.name
+    assert [len(list((Path(one) / "_delta_log").glob("0*.json"))) for one in streams] == [one + 1 for one in entries]
+    for number in (2, 3):
+        sleeper.record(act(number))
+    others.receipts = ReceiptsTable(str(others.folder / "receipts"))
+    others.commit(COMMITS, tmp_path)
+    assert others.acts.head().number == COMMITS + 5
+    others.verified()
+
+
+def test_what_was_replaced_leaves_the_disk_after_the_retention_and_no_session_is_opened_for_it(
+    spark: SparkSession, others: Others
+) -> None:
+    acts = others.folder / "acts"
+    at = time.time() - 50 * 3_600
+    for file in acts.glob("*.parquet"):
+        os.utime(file, (at, at))
+    earlier = ManualClock(datetime.now(UTC) - timedelta(hours=23))
+    maintain([], job(spark, earlier), others.tables())
+    idle, later = job(None), job(None, retention_h=22)  # type: ignore[arg-type]
+    for one in (idle, later):
+        one.session._open = lambda: pytest.fail("Spark was started for nothing")
+    assert only(maintain([], idle, others.tables()), "acts").freed_files == 0
+    assert only(maintain([], later, others.tables()), "acts").freed_files == COMMITS
+    others.verified()
