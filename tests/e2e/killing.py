@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,29 +26,41 @@ POINTS = (
 )
 
 
-def killed_at(points: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kills once at each point while webhooks arrive; every event has one effect in the end, and `verify` is clean."""
-    fired = tmp_path / "fired"
-    fired.mkdir()
-    monkeypatch.setenv("PAYHOOK_TESTING", "1")
-    monkeypatch.setenv("PAYHOOK_CRASH_AT", ",".join(points))
-    monkeypatch.setenv("PAYHOOK_CRASH_ONCE", str(fired))
-    for point in points[1:]:
-        (fired / point).touch()
-    with embedded_stack(tmp_path / "stack") as data_dir:
-        stack = Stack(data_dir)
+class MortalStack(Stack):
+    """A stack whose processes die at a named point once, each time that it is asked for."""
+
+    def __init__(self, data_dir: Path, fired: Path) -> None:
+        super().__init__(data_dir)
+        self._fired = fired
+
+    def killed_at(self, points: Sequence[str]) -> None:
+        """Kills once at each point while webhooks arrive; every event has one effect in the end."""
         webhooks: list[Webhook] = []
         for point in points:
-            (fired / point).unlink(missing_ok=True)
-            fresh = stack.captures(5, point.replace(".", "-").replace("_", "-"))
-            poison = stack.traffic.signed("stripe", b'{"id": ' + point.encode())
-            wait_for(lambda fresh=fresh, poison=poison: accepted(stack, [*fresh, poison]), BACK_S)  # type: ignore[misc]
+            fresh = self.captures(5, point.replace(".", "-").replace("_", "-"))
+            poison = self.traffic.signed("stripe", b'{"id": ' + point.encode())
+            fired = self._fired / point
+            fired.unlink()
+            wait_for(lambda fresh=fresh, poison=poison: self._taken([*fresh, poison]), BACK_S)  # type: ignore[misc]
             webhooks += fresh
-            assert wait_for(lambda point=point: (fired / point).exists(), BACK_S), f"{point} never fired"  # type: ignore[misc]
-        assert_once(stack, webhooks)
-        stack.verify()
+            assert wait_for(fired.exists, BACK_S), f"{point} never fired"
+        assert_once(self, webhooks)
+
+    def _taken(self, webhooks: list[Webhook]) -> bool:
+        """Delivers until every one is answered 200, as a provider does."""
+        return {answer.status for answer in self.post(*webhooks)} == {200}
 
 
-def accepted(stack: Stack, webhooks: list[Webhook]) -> bool:
-    """Delivers until every one is answered 200, as a provider does."""
-    return {answer.status for answer in stack.post(*webhooks)} == {200}
+@contextlib.contextmanager
+def mortal_stack(folder: Path) -> Iterator[MortalStack]:
+    """One whose processes live for as long as nobody asks."""
+    fired = folder / "fired"
+    fired.mkdir()
+    for point in POINTS:
+        (fired / point).touch()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PAYHOOK_TESTING", "1")
+        environment.setenv("PAYHOOK_CRASH_AT", ",".join(POINTS))
+        environment.setenv("PAYHOOK_CRASH_ONCE", str(fired))
+        with embedded_stack(folder / "stack") as data_dir:
+            yield MortalStack(data_dir, fired)

@@ -1,10 +1,11 @@
-"""One effect an event, on the whole stack: storms, dead servers, lost state, bookings taken back."""
+"""One effect an event, on the whole stack: storms, dead servers, killed processes, lost state, bookings taken back."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 
 import pytest
 import redis
@@ -12,9 +13,20 @@ import redis
 from load.client import wait_for
 from load.embedded import payhook
 from tests.e2e.conftest import Stack, assert_once
+from tests.e2e.killing import MortalStack, mortal_stack
 
 BACK_S = 60.0
 pytestmark = pytest.mark.timeout(300)
+
+AFTER_WHAT_IS_DURABLE = ("ingest.between_publish_and_confirm", "processor.after_commit")
+"""After Kafka's acknowledgement, and after the commit; `make test-faults` has every point."""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalStack]:
+    """One stack for all of these; the last test verifies what they left."""
+    with mortal_stack(tmp_path_factory.mktemp("stack")) as stack:
+        yield stack
 
 
 def back(stack: Stack, epoch: int) -> None:
@@ -84,6 +96,11 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
     redis.Redis.from_url(stack.endpoints["redis"]).flushall()
     assert {answer.replayed for answer in stack.post(*webhooks)} == {False}
     assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
+
+
+@pytest.mark.timeout(400)
+def test_kill_9_after_what_is_durable_leaves_one_effect(stack: MortalStack) -> None:
+    stack.killed_at(AFTER_WHAT_IS_DURABLE)
 
 
 def test_a_booking_is_taken_back_once_and_only_by_two_people(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.killing import POINTS, killed_at
+from tests.e2e.killing import POINTS, mortal_stack
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_at(POINTS, tmp_path, monkeypatch)
+def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path) -> None:
+    with mortal_stack(tmp_path) as stack:
+        stack.killed_at(POINTS)
+        stack.verify()
