@@ -21,7 +21,7 @@ test: setup
 	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n auto --maxprocesses=4
 	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
 	@$(PYTEST) tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
-	@$(PYTEST) tests/e2e -q --timeout=300
+	@$(PYTEST) tests/e2e -q --timeout=300 -n 2 --dist loadfile
 
 test-faults: export OBJECT_STORE = 1
 test-faults: setup
