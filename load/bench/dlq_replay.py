@@ -144,7 +144,7 @@ def _ended(stack: RunningStack, count: int) -> datetime:
     shown = _said(stack, "selections", "s1", "--json")["states"]
     if len(applied) != count or shown.get("applied") != count:
         raise RuntimeError(f"{len(applied)} of {count} items were applied; the run says {shown}")
-    return next(at for seq, at in commit_times(Path(str(stack.journal))) if seq >= applied[-1])
+    return next(at for seq, at in commit_times(stack.journal) if seq >= applied[-1])
 
 
 def _decided(stack: RunningStack, before: int, sent: int) -> list[Decided]:
