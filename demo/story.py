@@ -25,8 +25,8 @@ from load.traffic import Traffic, Webhook
 RATE_PER_S = 60.0
 KILL_AT = 0.4
 BACK_AT = 0.6
-BACK_S_MAX = 60.0
-DECIDED_S_MAX = 60.0
+BACK_S_MAX = 120.0
+DECIDED_S_MAX = 120.0
 RETRIED_S_MAX = 20.0
 
 
@@ -80,9 +80,10 @@ class Demo:
         self._say(f"… kill -9 of the processor (pid {pid}) in the middle; webhooks keep coming …")
         self._post(meanwhile)
         self._restarts = int(wait_for(lambda: self._stack.processor_status().get("epoch", 0) > epoch, BACK_S_MAX))
-        self._decided([*before, *meanwhile])
+        decided = self._decided([*before, *meanwhile])
         back_at = self._clock.now()
-        self._say("… the processor came back by itself and has decided all of it; the rest comes …")
+        back = "came back by itself" if self._restarts else f"isn't back after {BACK_S_MAX:g} s"
+        self._say(f"… the processor {back}{' and has decided all of it' if decided else ''}; the rest comes …")
         half = len(after) // 2
         self._post(after[:half])
         redis.Redis.from_url(self._stack.endpoints["redis"]).flushall()
@@ -111,11 +112,14 @@ class Demo:
         item = next(row["item_seq"] for row in self._stack.rows(["event_key", "item_seq"]) if row["event_key"] == head)
         said = payhook("dlq", "replay", str(item), "--reason", "account opened", "--data", str(self._data_dir))
         self._console.print((said.stdout + said.stderr).strip(), style="dim")
+        late = 0
         for webhook in (*cast.waiting, *cast.closed):
             key = webhook.event_keys[0]
             if not wait_for(lambda key=key: "applied" in self._said_of(key), DECIDED_S_MAX):  # type: ignore[misc]
                 self._say(f"… {key} wasn't applied in time")
-        self._say("… their events and the ones that waited behind them went through, in order.")
+                late += 1
+        if not late:
+            self._say("… their events and the ones that waited behind them went through.")
 
     def _verify(self) -> tuple[bool, str]:
         self._say("payhook verify: every Kafka offset against the journal, and everything derived against both …")
@@ -132,11 +136,14 @@ class Demo:
         for webhook in webhooks:
             self._answers += asyncio.run(post_at_once(self._ingest, [webhook]))
 
-    def _decided(self, webhooks: Sequence[Webhook]) -> None:
+    def _decided(self, webhooks: Sequence[Webhook]) -> bool:
+        """Waits until all of them are decided; says what wasn't in time."""
         try:
             self._stack.wait_until_decided((key for one in webhooks for key in one.event_keys), DECIDED_S_MAX)
         except NotInTime as late:
             self._say(f"… {late}")
+            return False
+        return True
 
     def _said_of(self, event_key: str) -> list[str]:
         rows = self._stack.rows(["event_key", "decision"])

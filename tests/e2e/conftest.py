@@ -17,7 +17,7 @@ from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
 
-DECIDED_S = 60.0
+DECIDED_S = 120.0
 
 
 class Stack(RunningStack):

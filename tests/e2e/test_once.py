@@ -15,7 +15,7 @@ from load.embedded import payhook
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.killing import MortalStack, mortal_stack
 
-BACK_S = 60.0
+BACK_S = 120.0
 pytestmark = pytest.mark.timeout(300)
 
 AFTER_WHAT_IS_DURABLE = ("ingest.between_publish_and_confirm", "processor.after_commit")
