@@ -8,22 +8,10 @@ from datetime import UTC, datetime
 import click
 
 from cli import moments
-from cli.ledger_search import export, search
-from cli.ledger_story import entity, event
 from cli.place import Place, with_place_of_mode
-from providers.registry import build_adapters
 
 
-@click.group()
-def ledger() -> None:
-    """What was booked, and why."""
-
-
-for command in (event, entity, search, export):
-    ledger.add_command(command)
-
-
-@ledger.command()
+@click.command()
 @click.option("--merchant", help="Only this merchant's bookings, with the provider's side of them.")
 @click.option("--currency", help="Only this currency (EUR, JPY, …).")
 @click.option(
@@ -57,7 +45,7 @@ def balances(
     sys.exit(0 if all(total.balanced for total in totals(found)) else 1)
 
 
-@ledger.command()
+@click.command("provider-bugs")
 @click.option("--provider", help="Only this provider's (stripe, adyen, …).")
 @click.option(
     "--since",
@@ -74,6 +62,7 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
     """
     from cli import provider_bugs as shown
     from ledger.provider_bugs import provider_bugs as read_provider_bugs
+    from providers.registry import build_adapters
 
     if as_json and as_csv:
         raise click.UsageError("--json or --csv, not both")

@@ -8,25 +8,29 @@ from typing import NoReturn
 
 import click
 
-from cli.alerts_command import alerts
-from cli.audit_command import audit
-from cli.dlq_commands import dlq
-from cli.dlq_report import report
-from cli.ledger_commands import ledger
-from cli.maintain_command import maintain, redact
-from cli.notify_commands import notify
-from cli.rebuild_command import rebuild_postings
-from cli.reconcile_commands import reconcile, reconciliations
-from cli.reprocess_command import reprocess
-from cli.reversal_commands import approve_command, proposals, reverse
-from cli.send_command import send
-from cli.stack_commands import demo, down, status, up
-from cli.storage_command import storage
-from cli.user_commands import users
-from cli.verify_command import verify
+from cli.lazy import Later, LazyGroup
+
+COMMANDS = {
+    "up": Later("cli.stack_commands:up", "start Kafka, Redis, the receiver and the processor on loopback"),
+    "down": Later("cli.stack_commands:down", "stop everything that up started, in order"),
+    "status": Later("cli.stack_commands:status", "do webhooks get all the way, and how far behind is the processor?"),
+    "demo": Later("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
+    "send": Later("cli.send_command:send", "sign a body and post it"),
+    "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
+    "ledger": Later("cli.groups:ledger", "what was booked, and why"),
+    "dlq": Later("cli.groups:dlq", "dead events: what died, why, and another try"),
+    "notify": Later("cli.notify_commands:notify", "subscribers that are told of what was booked"),
+    "users": Later("cli.user_commands:users", "who may sign in at the management listener, and as what"),
+    "alerts": Later("cli.alerts_command:alerts", "what fires, and who is told"),
+    "storage": Later("cli.storage_command:storage", "where the lake is, and whether that place can hold one"),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    later=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="payhook", prog_name="payhook")
 def main() -> None:
     """Payment webhooks into a ledger in which every event takes effect once.
@@ -53,16 +57,6 @@ def main() -> None:
     Each command takes --data DIR (default .payhook/data). Settings come from payhook.toml and from PAYHOOK_…
     variables; see docs/settings.md.
     """
-
-
-for command in (reverse, approve_command, proposals, reconcile, reconciliations):
-    ledger.add_command(command)
-for command in (up, down, status, demo, verify, send, ledger, dlq, notify, users, alerts, storage):
-    main.add_command(command)
-for command in (audit, report):
-    dlq.add_command(command)
-for command in (maintain, redact, rebuild_postings, reprocess):
-    ledger.add_command(command)
 
 
 def run() -> NoReturn:

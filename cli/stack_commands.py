@@ -1,4 +1,4 @@
-"""``payhook up``, ``down``, ``status`` and ``demo``."""
+"""``payhook up``, ``down``, ``status`` and ``demo``. Each imports what it alone needs when it runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from rich.table import Table
 
 from cli.catching_up import catching_up
 from cli.downstreams import held_back
-from cli.entity_status import print_entity
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
-from console.access import Users
 from core.clock import SystemClock
 from core.routing import stream_of
-from journal.entity_queue import read_entity
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
-from stack.supervisor import State
-from stack.up import go_down, go_up, stay_up
 
 ASK_TIMEOUT_S = 10.0
 PROCESSOR_FIGURES = {
@@ -49,6 +44,9 @@ def up(place: Place, detach: bool) -> None:
     random the first time), merchants.toml, logs (DIR/run/logs) and endpoints.json, which says where all of it
     answers. A process that dies is started again. Without --detach it stays in the foreground until Ctrl-C.
     """
+    from stack.supervisor import State
+    from stack.up import go_up, stay_up
+
     console = Console(stderr=True)
     with console.status("starting") as progress:
 
@@ -78,6 +76,8 @@ def up(place: Place, detach: bool) -> None:
 @with_place
 def down(place: Place) -> None:
     """Stop everything that `payhook up` started, in order. The data stays."""
+    from stack.up import go_down
+
     click.echo("stopped" if go_down(place.settings.data_dir) else "nothing was running")
 
 
@@ -93,9 +93,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     attempt, when it is due, and its reason; read from the stream's index, whether the processor runs or not.
     """
     if entity is not None:
-        name = stream_of(stream, place.mode)
-        queue = read_entity(place.layout.stream(name).index, entity)
-        print_entity(name, queue, SystemClock().now(), as_json=as_json)
+        _print_entity(place, stream, entity, as_json=as_json)
         return
     endpoints = read_endpoints(place.settings.data_dir)
     said: dict[str, Any] = {"up": endpoints is not None, "ready": False}
@@ -121,6 +119,15 @@ def demo(data: Path) -> None:
     from demo.story import run
 
     sys.exit(run(data.absolute()))
+
+
+def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
+    from cli.entity_status import print_entity
+    from journal.entity_queue import read_entity
+
+    name = stream_of(stream, place.mode)
+    queue = read_entity(place.layout.stream(name).index, entity)
+    print_entity(name, queue, SystemClock().now(), as_json=as_json)
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -158,6 +165,8 @@ def _print_endpoints(endpoints: Endpoints) -> None:
 
 def _print_sign_in(place: Place) -> None:
     """There is no user and no password until somebody makes one."""
+    from console.access import Users
+
     if not Users(place.layout.users).all():
         click.echo("nobody can sign in at the management pages yet: payhook users add NAME --role admin", err=True)
 

@@ -21,6 +21,7 @@ _CONF = {
     "spark.databricks.delta.requiredSparkConfsCheck.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.pollingDelay": "40ms",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.metricsEnabled": "false",

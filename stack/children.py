@@ -109,9 +109,10 @@ def children(
 
 
 def _beside(name: str, module: str, layout: Layout, env: Mapping[str, str]) -> Server:
-    """Nobody waits for it: it answers as soon as it runs."""
+    """It answers as soon as it runs."""
     command = (sys.executable, "-m", module)
-    return Server(name=name, command=command, log=layout.logs / f"{name}.log", env=env, answers=lambda: True)
+    log = layout.logs / f"{name}.log"
+    return Server(name=name, command=command, log=log, env=env, answers=lambda: True, beside=True)
 
 
 def _shipped(mode: Mode) -> dict[str, list[str]]:

@@ -27,7 +27,8 @@ class Server:
     """How one server is run and how it is told that it answers.
 
     ``prepare`` makes its folder and files and may be called again; ``answers`` asks it once, without
-    waiting long. ``stop_s`` is how long it may take to end after SIGTERM before it is killed.
+    waiting long. ``stop_s`` is how long it may take to end after SIGTERM before it is killed. ``beside``: nobody waits
+    for it, so it waits until the others answer, for some seconds.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Server:
     env: Mapping[str, str] = field(default_factory=dict)
     start_s: float = 60.0
     stop_s: float = 20.0
+    beside: bool = False
 
 
 class Running:

@@ -17,8 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from console.settings import ConsoleSettings
 from core.errors import SettingError
 from dlq.alerts.settings import AlertsSettings
-from dlq.board.settings import BoardSettings
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import BoardSettings, SelectionSettings
 from ingest.settings import IngestSettings
 from journal.settings import StorageSettings
 from ledger.settings import LedgerSettings

@@ -32,6 +32,9 @@ BACKOFF_S_MAX = 10.0
 STEADY_S = 30.0
 """A process that lived this long begins its backoff anew."""
 
+BESIDE_S = 30.0
+"""So long what nobody waits for leaves the processors to what somebody does; then it starts, whoever doesn't answer."""
+
 FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
 
@@ -98,7 +101,7 @@ class Supervisor:
         self._ports = ports
         self._children = [Child(server) for server in servers]
         self._make_topics = make_topics
-        self._topics_made = False
+        self._topics_made_at: float | None = None
         self._on_change = on_change
         self._modes = modes
         self._written: object = None
@@ -134,7 +137,7 @@ class Supervisor:
         now = time.monotonic()
         if child.running is not None and child.running.exit_code is not None:
             self._restart_later(child, now)
-        if child.running is None and self._may_start(child) and now >= child.not_before:
+        if child.running is None and self._may_start(child, now) and now >= child.not_before:
             child.start(now)
             self._turn(child, State.STARTING)
         elif child.state is State.STARTING:
@@ -150,16 +153,25 @@ class Supervisor:
         log.warning("%s ended with code %s; it starts again in %.1f s", child.name, code, wait_s)
         self._turn(child, State.BACKING_OFF)
 
-    def _may_start(self, child: Child) -> bool:
-        return child.name in SERVERS or self._topics_made
+    def _may_start(self, child: Child, now: float) -> bool:
+        if child.name in SERVERS:
+            return True
+        if self._topics_made_at is None:
+            return False
+        others = (other for other in self._children if not other.server.beside)
+        return (
+            not child.server.beside
+            or now - self._topics_made_at >= BESIDE_S
+            or all(other.answered_ever for other in others)
+        )
 
     def _await_answer(self, child: Child, now: float) -> None:
         if child.server.answers():
             child.answered_ever = True
             self._turn(child, State.RUNNING)
-            if child.name == "kafka" and not self._topics_made:
+            if child.name == "kafka" and self._topics_made_at is None:
                 self._make_topics()
-                self._topics_made = True
+                self._topics_made_at = now
         elif now - child.started_at > child.server.start_s:
             if not child.answered_ever:
                 raise ServerNotUp(child.name, f"didn't answer within {child.server.start_s:g} s", child.server.log)

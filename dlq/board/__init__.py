@@ -11,10 +11,10 @@ from dlq.board.listing import PAGE_MAX, Page
 from dlq.board.origin import OriginUnreadable, kafka_origin
 from dlq.board.payload import Fates, Origin, Payload
 from dlq.board.prices import Amounts
-from dlq.board.settings import BoardSettings
 from dlq.board.stats import Count, Hour, Stats
 from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
 from dlq.board.told import groups_told, item_told, page_told, stats_told, story_told
+from dlq.settings import BoardSettings
 
 __all__ = [
     "GROUPS_MAX",

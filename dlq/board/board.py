@@ -16,9 +16,9 @@ from dlq.board.item import Item, Seen
 from dlq.board.listing import Listing, Page
 from dlq.board.payload import Fates, Origin, Payloads
 from dlq.board.prices import Amounts, Prices
-from dlq.board.settings import BoardSettings
 from dlq.board.stats import Stats, read_stats
 from dlq.board.story import ItemStory
+from dlq.settings import BoardSettings
 from journal.place import Place
 
 PAGE_SIZE = 50

@@ -31,7 +31,7 @@ from dlq.selection.model import (
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.runner import Runner
 from dlq.selection.selections import Selections
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 __all__ = [
     "ENDED",

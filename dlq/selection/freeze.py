@@ -17,7 +17,7 @@ from dlq.selection import store
 from dlq.selection.errors import SelectionEmpty, SelectionTooLarge
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import Selection
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 ITEMS_PER_WRITE = 10_000
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dlq.selection.live import Load
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 WINDOW_MIN = 50
 """Items on their way, however busy the stream is: a run never starves wholly."""

@@ -24,7 +24,7 @@ from dlq.selection.orders import command_of
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import Meter, Window
 from dlq.selection.runs import Chunk, Part
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from dlq.selection.model import (
 from dlq.selection.on_record import OnRecord, Record, Unrecorded
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import chunk_items
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 OneHand: TypeAlias = Callable[[str, str], bool]
 """Whether one of two people could be the other, as who gave them their passwords knows."""

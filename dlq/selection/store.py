@@ -13,7 +13,7 @@ from core.clock import from_rfc3339, to_rfc3339
 from dlq.commands import Target
 from dlq.selection.errors import SelectionBroken, SelectionsFull, SelectionUnknown
 from dlq.selection.model import ItemShown, RunItemState, Selection
-from dlq.selection.settings import SelectionSettings
+from dlq.settings import SelectionSettings
 
 _PAIR = struct.Struct(">QQ")
 

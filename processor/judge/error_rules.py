@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from core.decision import ErrorKind
@@ -46,6 +44,10 @@ def _class_name(name: str) -> str:
 def _pattern(pattern: str) -> str:
     if not 0 < len(pattern) <= PATTERN_CHARS_MAX:
         raise ValueError(f"a pattern of 1 to {PATTERN_CHARS_MAX} characters is wanted")
+    # Here, because every process reads the settings and few of them have a pattern: Arrow takes long to load.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as wrong:
@@ -143,4 +145,7 @@ def _fits(rule: Rule, error: BaseException, message: str, codes: list[str]) -> b
 
 def _found(pattern: str, text: str) -> bool:
     # RE2 takes time in proportion to the text: one that came with an event can't make it hang, as it could make `re`.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     return bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())

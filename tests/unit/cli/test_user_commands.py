@@ -164,7 +164,7 @@ def test_the_record_is_shown_newest_first_and_in_pages() -> None:
 def test_a_stack_without_users_says_how_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "http://127.0.0.1:1"
     endpoints = Endpoints(address, address, "127.0.0.1:1", "redis://127.0.0.1:1", "journal", {})
-    monkeypatch.setattr("cli.stack_commands.go_up", lambda *_: endpoints)
+    monkeypatch.setattr("stack.up.go_up", lambda *_: endpoints)
     assert "payhook users add NAME --role admin" in payhook("up", "--detach").stderr
     add()
     assert payhook("up", "--detach").stderr.strip() == ""

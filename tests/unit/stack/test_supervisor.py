@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -73,6 +74,27 @@ def test_services_start_only_when_the_broker_answers_and_its_topics_are_made(fol
         broker_answers = True
         step_until(supervisor, lambda: supervisor.all_answer)
         assert done == ["kafka starting", "kafka running", "topics", "ingest starting", "ingest running"]
+    finally:
+        supervisor.stop()
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_what_nobody_waits_for_starts_once_the_others_answer_or_take_too_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    monkeypatch.setattr("stack.supervisor.BESIDE_S", 600.0 if in_time else 0.3)
+    done: list[str] = []
+    answers = False
+    servers = [stub(folder, "kafka"), stub(folder, "ingest", answers=lambda: answers)]
+    beside = replace(stub(folder, "alerts"), beside=True)
+    supervisor = make(folder, *servers, beside, on_change=lambda name, state: done.append(f"{name} {state}"))
+    try:
+        step_until(supervisor, lambda: "ingest starting" in done)
+        supervisor.step()
+        assert "alerts starting" not in done
+        answers = in_time
+        step_until(supervisor, lambda: "alerts running" in done)
+        assert ("ingest running" in done) == in_time
     finally:
         supervisor.stop()
 

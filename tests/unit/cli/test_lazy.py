@@ -1,0 +1,71 @@
+"""Every command is where its group says, and none loads what another one needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.lazy import LazyGroup
+from cli.main import main
+
+HEAVY = ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict", "fastapi")
+"""Each takes 0.3 s to a second to import."""
+
+
+def groups(group: LazyGroup, name: str = "payhook") -> Iterator[tuple[str, LazyGroup]]:
+    yield name, group
+    for child, later in group.later.items():
+        if later.place.startswith("cli.groups:"):
+            command = group.get_command(click.Context(group), child)
+            assert isinstance(command, LazyGroup)
+            yield from groups(command, f"{name} {child}")
+
+
+def commands() -> list[tuple[str, LazyGroup, str]]:
+    assert isinstance(main, LazyGroup)
+    return [(f"{name} {child}", group, child) for name, group in groups(main) for child in group.later]
+
+
+@pytest.mark.parametrize(("group", "name"), [pytest.param(*one, id=words) for words, *one in commands()])
+def test_each_command_is_where_its_group_says(group: LazyGroup, name: str) -> None:
+    command = group.get_command(click.Context(group), name)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+
+
+def test_help_has_a_whole_line_for_each_command() -> None:
+    for words, group, name in commands():
+        said = CliRunner().invoke(main, [*words.split()[1:-1], "--help"]).output
+        assert f"{name} " in said
+        assert group.later[name].line in said, "it is cut off, or wrapped"
+
+
+def test_what_is_not_there_is_refused() -> None:
+    said = CliRunner().invoke(main, ["dlq", "lst"])
+    assert said.exit_code == 2
+    assert "No such command 'lst'" in said.output
+
+
+@pytest.mark.parametrize("words", ["--help", "dlq --help", "up --help", "down --data DIR", "status --data DIR"])
+def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: object) -> None:
+    program = (
+        "import sys\nfrom click.testing import CliRunner\nfrom cli.main import main\n"
+        f"CliRunner().invoke(main, sys.argv[1:])\nprint([name for name in {HEAVY} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, *words.replace("DIR", str(tmp_path)).split()]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [("stack.settings", HEAVY), ("ingest.__main__", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict"))],
+)
+def test_settings_and_the_receiver_load_nothing_that_reads_tables(module: str, without: tuple[str, ...]) -> None:
+    program = f"import sys, {module}\nprint([name for name in {without} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "[]\n"
