@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from pyspark import StorageLevel
+
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 from ledger.verify.survey import Doubt
@@ -59,14 +61,21 @@ class RefundsHaveCaptures:
             unknown = None if evidence.is_whole else "payments of which nothing was given back since"
             return Finding(self.name, self.sentence, (), {"awaiting": 0}, unknown)
         lines = FROM_JOURNAL if evidence.postings_mark is None else FROM_POSTINGS
-        evidence.session.sql(GIVEN_BACK.format(lines=lines)).createOrReplaceTempView("given_back")
+        given_back = evidence.session.sql(GIVEN_BACK.format(lines=lines)).persist(StorageLevel.MEMORY_AND_DISK)
+        given_back.createOrReplaceTempView("given_back")
         limit = evidence.now - timedelta(seconds=evidence.refund_awaits_s_max)
         late = f"(captured > 0 OR since < timestamp'{limit.isoformat()}')"
-        offenders = [_offender(one) for one in evidence.sample(f"SELECT * FROM given_back WHERE {late} ORDER BY seq")]  # noqa: S608 - a moment of our own making
-        [counts] = evidence.rows(
-            f"SELECT count(*) AS awaiting, min(since) AS oldest FROM given_back WHERE NOT {late}"  # noqa: S608
-        )
-        waiting = evidence.sample(f"SELECT * FROM given_back WHERE NOT {late} ORDER BY seq")  # noqa: S608
+        try:
+            offenders = [
+                _offender(one)
+                for one in evidence.sample(f"SELECT * FROM given_back WHERE {late} ORDER BY seq")  # noqa: S608 - a moment of our own making
+            ]
+            [counts] = evidence.rows(
+                f"SELECT count(*) AS awaiting, min(since) AS oldest FROM given_back WHERE NOT {late}"  # noqa: S608
+            )
+            waiting = evidence.sample(f"SELECT * FROM given_back WHERE NOT {late} ORDER BY seq")  # noqa: S608
+        finally:
+            given_back.unpersist()
         told = {"payments": [one["entity_key"] for one in waiting]} if waiting else {}
         return Finding(self.name, self.sentence, tuple(offenders), {**counts, **told})
 

@@ -194,8 +194,13 @@ def clean_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def world(clean_lake: Path, tmp_path: Path) -> World:
     """A copy of the clean lake that a test may damage."""
-    shutil.copytree(clean_lake, tmp_path / "data")
-    lake = Lake.under(tmp_path / "data")
+    return world_in(tmp_path / "data", clean_lake)
+
+
+def world_in(folder: Path, clean_lake: Path) -> World:
+    """A copy of the clean lake in a new folder."""
+    shutil.copytree(clean_lake, folder)
+    lake = Lake.under(folder)
     reader = JournalReader(str(lake.journal))
     rows = [row for chunk in reader.rows_after(0) for row in chunk]
     state = reader.state()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +21,11 @@ from ledger.postings import PostingsWriter
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
 from ledger.verify.refund_check import RefundsHaveCaptures
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World, new_row
+from tests.integration.ledger.conftest import AT, EVENTS, KEYS, new_row, world_in
 
 CLEARING, PAYABLE, REFUNDS = "provider:stripe:clearing", "merchant:m-1:payable", "merchant:m-1:refunds"
-DAY = timedelta(days=1)
-Look = Callable[..., Finding]
+EARLY, LATE = timedelta(days=29), timedelta(days=31)
+Look = Callable[[timedelta], Finding]
 
 
 def captured(seq: int, entity: str, minor: int = 1_000, currency: str = "EUR", **more: Any) -> Any:
@@ -44,42 +47,68 @@ def _booked(seq: int, entity: str, accounts: tuple[str, str], money: Money, more
     return new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}", **{**named, **more})
 
 
-@pytest.fixture(params=["postings", "journal"])
-def look(request: pytest.FixtureRequest, spark: SparkSession, world: World) -> Look:
-    """With the postings, or where they are gone, by the journal's own lines."""
+ROWS = [
+    refunded(15, "turned-round"),
+    captured(16, "turned-round"),
+    captured(17, "in-order"),
+    refunded(18, "in-order", 1_000),
+    refunded(19, "waiting"),
+    captured(20, "too-much"),
+    refunded(21, "too-much", 700),
+    refunded(22, "too-much", 301),
+    captured(23, "currencies"),
+    refunded(24, "currencies", 5, "JPY"),
+    captured(25, "failed"),
+    refunded(26, "failed", 1_001),
+    refund_failed(27, "failed", 1_001),
+    captured(28, "order"),
+    refunded(29, "ch_28", 1_000),
+    refunded(30, "ch_99"),
+]
+"""PayPal's refunds name no order: their entity is the capture, whose own entity is the order."""
 
-    def answer(*rows: Any, after: timedelta = DAY) -> Finding:
-        world.rows += rows
-        object.__setattr__(world.state, "next_seq", 15 + len(rows))
-        world.rewrite()
-        shutil.rmtree(world.lake.postings, ignore_errors=True)
-        if request.param == "postings":
-            PostingsWriter.open(str(world.lake.postings)).follow(world.rows)
+
+@pytest.fixture(scope="module", params=["postings", "journal"])
+def look(
+    request: pytest.FixtureRequest, spark: SparkSession, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Look:
+    """What is found so long after the rows; with the postings, or where they are gone, by the journal's own lines."""
+    world = world_in(tmp_path_factory.mktemp("refunds") / "data", clean_lake)
+    world.rows += ROWS
+    world.state = replace(world.state, next_seq=15 + len(ROWS))
+    world.rewrite()
+    shutil.rmtree(world.lake.postings)
+    if request.param == "postings":
+        PostingsWriter.open(str(world.lake.postings)).follow(world.rows)
+
+    @functools.cache
+    def found(after: timedelta) -> Finding:
         clock = ManualClock(AT + after)
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [RefundsHaveCaptures()]).findings[
-            0
-        ]
+        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [RefundsHaveCaptures()])
+        return report.findings[0]
 
-    return answer
-
-
-def test_refunds_of_what_was_captured_are_right_in_any_order(look: Look) -> None:
-    found = look(refunded(15, "a"), captured(16, "a"), captured(17, "b"), refunded(18, "b", 1_000))
-    assert (found.offenders, found.figures["awaiting"]) == ((), 0)
+    return found
 
 
-def test_a_refund_before_its_capture_is_listed_and_an_offence_after_thirty_days(look: Look) -> None:
-    waits = refunded(15, "a")
-    found = look(waits, after=29 * DAY)
-    assert (found.offenders, found.figures["awaiting"]) == ((), 1)
-    assert found.figures["payments"] == ["stripe:acct_1:a"]
-    (offender,) = look(after=31 * DAY).offenders
-    assert (offender["problem"], offender["seq"]) == ("a refund waits too long for its capture", 15)
+def payment(entity: str) -> str:
+    return f"stripe:acct_1:{entity}"
 
 
-def test_more_given_back_than_captured_is_an_offence_at_once(look: Look) -> None:
-    found = look(captured(15, "a"), refunded(16, "a", 700), refunded(17, "a", 301))
-    (offender,) = found.offenders
+def offenders(found: Finding) -> dict[tuple[str, str], dict[str, Any]]:
+    """By payment and currency."""
+    return {(one["entity_key"], one["currency"]): one for one in found.offenders}
+
+
+def test_what_waits_for_its_capture_is_listed(look: Look) -> None:
+    found = look(EARLY)
+    assert found.figures["awaiting"] == 3
+    assert found.figures["payments"] == [payment(one) for one in ("waiting", "currencies", "ch_99")]
+
+
+def test_only_more_given_back_than_captured_is_an_offence_at_once(look: Look) -> None:
+    found = offenders(look(EARLY))
+    assert set(found) == {(payment("too-much"), "EUR")}
+    offender = found[payment("too-much"), "EUR"]
     assert (offender["problem"], offender["refunded"], offender["captured"]) == (
         "more was given back than captured",
         1_001,
@@ -87,18 +116,16 @@ def test_more_given_back_than_captured_is_an_offence_at_once(look: Look) -> None
     )
 
 
-def test_each_currency_has_captures_of_its_own(look: Look) -> None:
-    (offender,) = look(captured(15, "a"), refunded(16, "a", 5, "JPY"), after=31 * DAY).offenders
-    assert offender["currency"] == "JPY"
+def test_after_thirty_days_what_still_waits_is_an_offence(look: Look) -> None:
+    found = look(LATE)
+    waited = {(payment("waiting"), "EUR"), (payment("currencies"), "JPY"), (payment("ch_99"), "EUR")}
+    assert set(offenders(found)) == {*waited, (payment("too-much"), "EUR")}
+    assert found.figures["awaiting"] == 0
+    offender = offenders(found)[payment("waiting"), "EUR"]
+    assert (offender["problem"], offender["seq"]) == ("a refund waits too long for its capture", 19)
 
 
-def test_a_refund_that_failed_gave_nothing_back(look: Look) -> None:
-    found = look(captured(15, "a"), refunded(16, "a", 1_001), refund_failed(17, "a", 1_001))
-    assert (found.offenders, found.figures["awaiting"]) == ((), 0)
-
-
-def test_a_refund_that_names_only_its_capture_finds_it(look: Look) -> None:
-    """PayPal's name no order: their entity is the capture, whose own entity is the order."""
-    found = look(captured(15, "order"), refunded(16, "ch_15", 1_000), refunded(17, "ch_99"))
-    assert found.offenders == ()
-    assert found.figures["payments"] == ["stripe:acct_1:ch_99"]
+@pytest.mark.parametrize("entity", ["turned-round", "in-order", "failed", "order", "ch_28"])
+def test_refunds_of_what_was_captured_are_right_in_any_order(look: Look, entity: str) -> None:
+    """One that failed gave nothing back."""
+    assert payment(entity) not in {one for one, _ in offenders(look(LATE))} | set(look(EARLY).figures["payments"])
