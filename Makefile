@@ -3,7 +3,10 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: docs setup demo up down test test-faults lint bench soak load clean
+.PHONY: docs environment setup demo up down test test-faults lint bench soak load clean
+
+environment:
+	@/bin/sh stack/setup.sh environment
 
 setup:
 	@/bin/sh stack/setup.sh
@@ -18,7 +21,7 @@ down: setup
 	@.venv/bin/payhook down
 
 test: setup
-	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n auto --maxprocesses=4
+	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n 3 --dist worksteal
 	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
 	@$(PYTEST) tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
 	@$(PYTEST) tests/e2e -q --timeout=300 -n 2 --dist loadfile
@@ -27,7 +30,7 @@ test-faults: export OBJECT_STORE = 1
 test-faults: setup
 	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600
 
-lint: setup
+lint: environment
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy .

@@ -1,5 +1,7 @@
 """`make setup`: the virtual environment, the JVM's libraries and a Redis, all inside the checkout.
 
+`make environment` is the first part of it: all that linters need.
+
 Runs on any Python 3.11 or newer with the standard library alone. What is in place already is left
 alone: stamps hold the hashes of the locks that it was installed from.
 """
@@ -33,6 +35,9 @@ STAMP = VENV / "payhook-setup.json"
 
 REQUIREMENTS = paths.CHECKOUT / "requirements.lock"
 PROJECT = paths.CHECKOUT / "pyproject.toml"
+ENVIRONMENT = "environment"
+"""`python -m stack.setup environment`: the Python packages alone."""
+
 OBJECT_STORE = "OBJECT_STORE"
 """`make setup OBJECT_STORE=1`: Spark gets what it reads an object store with."""
 
@@ -43,11 +48,14 @@ PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--q
 """Modules are compiled when they are first used: most of them never are."""
 
 
-def main() -> int:
+def main(words: Sequence[str] = ()) -> int:
     try:
         find_java()
-        with _one_at_a_time():
+        with _one_at_a_time("environment"):
             install_environment()
+        if list(words) == [ENVIRONMENT]:
+            return 0
+        with _one_at_a_time("setup"):
             install_jars()
             install_redis()
             archive_classes()
@@ -185,9 +193,9 @@ def _clean_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def _one_at_a_time(part: str) -> Iterator[None]:
     paths.STATE.mkdir(parents=True, exist_ok=True)
-    with (paths.STATE / "setup.lock").open("w") as lock:
+    with (paths.STATE / f"{part}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -210,4 +218,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

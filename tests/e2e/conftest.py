@@ -8,8 +8,10 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from core.clock import SystemClock
 from load.client import RunningStack, wait_for
@@ -17,7 +19,25 @@ from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
 
+if TYPE_CHECKING:
+    from tests.e2e.killing import MortalStack
+
 DECIDED_S = 120.0
+
+
+ON_ONE_STACK = ("test_once.py", "test_up.py")
+
+
+class ByStack(LoadFileScheduling):  # type: ignore[misc]
+    """Tests on the same stack go to the same process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "one stack" if Path(file).name in ON_ONE_STACK else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByStack:
+    return ByStack(config, log)
 
 
 class Stack(RunningStack):
@@ -63,6 +83,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One stack for the module's tests; `payhook down` ends it."""
     with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
         yield Stack(data_dir)
+
+
+@pytest.fixture(scope="session")
+def one_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalStack]:
+    """What several files share, because a start takes half a minute: all that happens to it leaves it whole."""
+    from tests.e2e.killing import mortal_stack
+
+    with mortal_stack(tmp_path_factory.mktemp("stack")) as stack:
+        yield stack
 
 
 def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:

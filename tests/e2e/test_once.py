@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 
 import pytest
 import redis
@@ -13,7 +12,7 @@ import redis
 from load.client import wait_for
 from load.embedded import payhook
 from tests.e2e.conftest import Stack, assert_once
-from tests.e2e.killing import MortalStack, mortal_stack
+from tests.e2e.killing import MortalStack
 
 BACK_S = 120.0
 pytestmark = pytest.mark.timeout(300)
@@ -23,10 +22,9 @@ AFTER_WHAT_IS_DURABLE = ("ingest.between_publish_and_confirm", "processor.after_
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalStack]:
+def stack(one_stack: MortalStack) -> MortalStack:
     """One stack for all of these; the last test verifies what they left."""
-    with mortal_stack(tmp_path_factory.mktemp("stack")) as stack:
-        yield stack
+    return one_stack
 
 
 def back(stack: Stack, epoch: int) -> None:

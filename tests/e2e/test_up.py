@@ -1,15 +1,14 @@
-"""`payhook up`, `status` and `down` on the whole stack: one start, then everything that may befall it."""
+"""`payhook up`, `status` and `down` on the whole stack: one that answers, then everything that may befall it."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,16 @@ import psutil
 import pytest
 import redis
 
+from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
 from stack.ports import is_listening
 from stack.redis import redis_answers
+from tests.e2e.conftest import Stack
 
 pytestmark = pytest.mark.timeout(300)
-WAIT_S = 60.0
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PAYHOOK_")}
-
-
-def payhook(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-        timeout=300,
-        check=False,
-    )
+WAIT_S = 120.0
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -81,15 +69,9 @@ def port_of(url: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a stack that is up."""
-    made = tmp_path_factory.mktemp("stack")
-    said = payhook("up", "--detach", "--data", str(made))
-    try:
-        assert said.returncode == 0, said.stderr
-        yield made
-    finally:
-        payhook("down", "--data", str(made))
+def folder(one_stack: Stack) -> Path:
+    """The data folder of a stack that is up; the last test of this file ends it."""
+    return one_stack.data_dir
 
 
 def test_up_returns_when_everything_answers(folder: Path) -> None:
@@ -156,7 +138,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(fold
     if sys.platform == "linux":
         _, alive = psutil.wait_procs(all_of_it, timeout=20)
         assert alive == []
-    assert payhook("up", "--detach", "--data", str(folder)).returncode == 0
+    assert payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX).returncode == 0
     everything = processes_of(folder)
     down = payhook("down", "--data", str(folder))
     assert (down.returncode, down.stdout) == (0, "stopped\n")
