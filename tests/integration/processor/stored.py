@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import KafkaError
 from deltalake import DeltaTable
 
 from core.clock import SystemClock
@@ -93,15 +94,19 @@ class FileKafka:
 
 
 class FileProducer:
-    """A DLQ topic in a file: acknowledges at once."""
+    """A DLQ topic in a file: acknowledges at once, or says that it couldn't."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def produce(self, _topic: str, *, value: bytes | None, on_delivery: Callable[..., None], **_: Any) -> None:
-        with self._path.open("a") as file:
-            file.write((value or b"").decode() + "\n")
-        on_delivery(None, None)
+        try:
+            with self._path.open("a") as file:
+                file.write((value or b"").decode() + "\n")
+        except OSError:
+            on_delivery(KafkaError(KafkaError._TRANSPORT), None)
+        else:
+            on_delivery(None, None)
 
     def poll(self, _timeout_s: float) -> int:
         return 0

@@ -131,6 +131,6 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
 def test_every_write_is_refused_for_a_while_and_the_stream_goes_on_by_itself(tmp_path: Path) -> None:
     """As on a full disk: journal, bodies, postings, index, notes, all at once. `make test-faults` has real ones."""
     command = [sys.executable, "-m", "tests.integration.processor.on_a_small_disk", str(tmp_path), "limit"]
-    ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=150, check=False)
     assert ran.returncode == 0, ran.stderr[-3_000:]
     assert any("File too large" in reason for reason in json.loads(ran.stdout)), ran.stdout
