@@ -7,10 +7,10 @@ from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from core.arrow import datasets as ds
 from journal.append import Appender, AppendUnknown, Overtaken
 from journal.dataset import dataset_of
 from journal.demands import TableUnfit

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.table import FilePruningPredicateType
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from core.arrow import datasets as ds
 from journal.place import is_url
 
 

@@ -63,9 +63,14 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("module", "without"),
-    [("stack.settings", HEAVY), ("ingest.__main__", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict"))],
+    [
+        ("stack.settings", HEAVY),
+        ("ingest.__main__", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
+        *((name, ("pandas",)) for name in ("console.__main__", "stack.alerting", "cli.dlq_view", "cli.ledger_story")),
+        *((name, ("pandas",)) for name in ("processor.source.first_pass", "ledger.verify.survey")),
+    ],
 )
-def test_settings_and_the_receiver_load_nothing_that_reads_tables(module: str, without: tuple[str, ...]) -> None:
+def test_a_process_loads_nothing_that_it_has_no_use_for(module: str, without: tuple[str, ...]) -> None:
     program = f"import sys, {module}\nprint([name for name in {without} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout == "[]\n"
