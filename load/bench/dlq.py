@@ -1,6 +1,7 @@
-"""How long an operator waits for the DLQ's list, statistics and a frozen selection, with a million open items.
+"""How long an operator waits for the DLQ's list, statistics and a frozen selection, with a million open items; and how
+fast a selection is replayed (`load.bench.dlq_replay`).
 
-``python -m load.bench.dlq --data DIR --items 50000`` is the same with fewer.
+``python -m load.bench.dlq --data DIR --items 50000`` is the former with fewer.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from core.clock import ManualClock
 from core.decision import ErrorKind
 from dlq.board import Board, Filter, Sort
 from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
+from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
 from load.bench.figures import is_short
 from load.bench.history import FIRST_AT
 from stack.layout import Layout
 
-DLQ_SECONDS = 420.0
-DLQ_SECONDS_SHORT = 60.0
+DLQ_SECONDS = 420.0 + REPLAY_SECONDS
+DLQ_SECONDS_SHORT = 60.0 + REPLAY_SECONDS_SHORT
 ITEMS, ITEMS_SHORT = 1_000_000, 50_000
 FROZEN = 100_000
 ASKED = 5
@@ -41,7 +43,12 @@ LISTS = (
 """What operators list first; each by age, oldest and newest first. The slowest of them counts."""
 
 
-def measure_dlq(folder: Path, console: Console, items: int | None = None) -> dict[str, float]:
+def measure_dlq(folder: Path, console: Console) -> dict[str, float]:
+    """The board's figures, then the replay's."""
+    return measure_board(folder, console) | measure_replay(folder / "replay", console)
+
+
+def measure_board(folder: Path, console: Console, items: int | None = None) -> dict[str, float]:
     """Milliseconds of a first page with its count, the slowest of `LISTS`; seconds of all statistics, and of freezing
     100,000 items into a file of their own; rows a second of a board that is made anew. Medians, the file's opening
     included.
@@ -130,7 +137,7 @@ def main() -> None:
     wanted = parser.parse_args()
     wanted.data.mkdir(parents=True, exist_ok=True)
     console = Console()
-    console.print(measure_dlq(wanted.data / "dlq", console, wanted.items))
+    console.print(measure_board(wanted.data / "dlq", console, wanted.items))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack, its own runner.
+
+``python -m load.bench.dlq_replay --data DIR --items 20000`` is the same with fewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from core.decision import Decision
+from core.routing import topics_of
+from journal.reader import JournalReader
+from load.bench.backlog import fill
+from load.bench.drain import commit_times
+from load.bench.e2e import RATE_PER_S, signed_when_sent
+from load.bench.figures import is_short
+from load.client import NotInTime, RunningStack, wait_for
+from load.embedded import embedded_stack, payhook
+from load.latency import Decided, first_decisions, percentile
+from load.steady import SteadyLoad
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+ITEMS, ITEMS_SHORT = 60_000, 8_000
+CLOSED_ACCOUNT = "acct_load"
+"""Whose events `load.bench.backlog` publishes: they die at once, for good, until the account is opened."""
+
+BEFORE_S, BEFORE_S_SHORT = 20.0, 8.0
+"""Of live traffic before the replay: neither its connections nor the processor are cold then."""
+
+DIED_S_MAX = 180.0
+DECIDED_S_MAX = 120.0
+SLOWEST_PER_S = 100.0
+"""Slower than this a replay isn't waited for."""
+
+REPLAY_SECONDS = 60.0 + 30.0 + BEFORE_S + 75.0 + 25.0
+REPLAY_SECONDS_SHORT = 60.0 + 10.0 + BEFORE_S_SHORT + 20.0 + 12.0
+
+
+def measure_replay(folder: Path, console: Console, items: int | None = None) -> dict[str, float]:
+    """Items a second from the order of a run to the commit of its last decision, and the P99 of what the receiver took
+    meanwhile, in seconds from receipt to its commit.
+
+    :raises RuntimeError: an item didn't end applied, or less live traffic was sent than was meant
+    """
+    count = items or (ITEMS_SHORT if is_short() else ITEMS)
+    folder.mkdir(parents=True)
+    _merchants(folder, closed=True)
+    with embedded_stack(folder) as data_dir:
+        stack = RunningStack(data_dir)
+        _die(stack, count, console)
+        _merchants(folder, closed=False)
+        before = JournalReader(str(stack.journal)).last_seq
+        with _live(stack) as live:
+            time.sleep(BEFORE_S_SHORT if is_short() else BEFORE_S)
+            began = _order(stack, count)
+            _wait(stack, count, console)
+        ended = _ended(stack, count)
+        decided = _decided(stack, before, live.sent)
+    seconds = (ended - began).total_seconds()
+    beside = percentile([one.seconds for one in decided if began <= one.received_at <= ended], 0.99)
+    alone = percentile([one.seconds for one in decided if one.received_at < began], 0.99)
+    assert beside is not None and alone is not None
+    console.print(
+        f"{count:,} items in {seconds:.1f} s: {count / seconds:,.0f}/s; live traffic at {RATE_PER_S:.0f}/s: "
+        f"p99 {beside:.2f} s meanwhile, {alone:.2f} s before"
+    )
+    return {"dlq.replay_per_s": count / seconds, "dlq.replay_live_p99_s": beside}
+
+
+def _merchants(folder: Path, *, closed: bool) -> None:
+    """Every account is known; one is closed, or opened again. Replaced whole: it is read while it is written."""
+    lines = [f'[{name}]\n"*" = "merchant-main"' for name in build_adapters(ProvidersSettings())]
+    if closed:
+        shut = f'"{CLOSED_ACCOUNT}" = {{account = "merchant-closed", closed = true}}'
+        lines = [f"{line}\n{shut}" if line.startswith("[stripe]") else line for line in lines]
+    fresh = folder / ".merchants.toml"
+    fresh.write_text("\n\n".join(lines) + "\n", "utf-8")
+    fresh.replace(folder / "merchants.toml")
+
+
+def _die(stack: RunningStack, count: int, console: Console) -> None:
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"{count:,} events that die", total=count)
+        prefix, topic = uuid.uuid4().hex[:6], topics_of("live").events
+        fill(stack.endpoints["kafka"], topic, count, prefix, lambda made: progress.update(task, completed=made))
+    if not wait_for(lambda: stack.processor_status().get("dead") == count, DIED_S_MAX):
+        raise NotInTime(f"{count} dead events; there are {stack.processor_status().get('dead')}", DIED_S_MAX)
+
+
+@contextmanager
+def _live(stack: RunningStack) -> Iterator[SteadyLoad]:
+    """
+    :raises RuntimeError: an answer wasn't 200
+    """
+    live = SteadyLoad(stack.endpoints["ingest"], RATE_PER_S, lambda count: signed_when_sent(stack, count))
+    with live.going():
+        yield live
+    if set(live.statuses) != {200}:
+        raise RuntimeError(f"answers by status: {dict(live.statuses)}")
+
+
+def _order(stack: RunningStack, count: int) -> datetime:
+    """Freezes all that is dead and begins its run, as a person would; when that was."""
+    frozen = _said(stack, "select", "--json")
+    if frozen["count"] != count:
+        raise RuntimeError(f"{frozen['count']} of {count} items were frozen")
+    run = _said(stack, "replay", f"s{frozen['number']}", "--reason", "account opened", "--no-wait", "--json")["run"]
+    return datetime.fromisoformat(run["started_at"]).astimezone(UTC)
+
+
+def _wait(stack: RunningStack, count: int, console: Console) -> None:
+    seconds = count / SLOWEST_PER_S
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"{count:,} items are replayed", total=count)
+
+        def over() -> bool:
+            dead = stack.processor_status().get("dead", count)
+            progress.update(task, completed=count - dead)
+            return bool(dead == 0) and bool(_said(stack, "selections", "s1", "--json")["finished"])
+
+        if not wait_for(over, seconds):
+            raise NotInTime(f"{count} replayed items", seconds)
+
+
+def _ended(stack: RunningStack, count: int) -> datetime:
+    """When the last item was decided.
+
+    :raises RuntimeError: not each was applied, or not each is shown so
+    """
+    rows = [row for row in stack.rows(["first", "decision"]) if not row["first"]]
+    applied = [row["seq"] for row in rows if row["decision"] == Decision.APPLIED.value]
+    shown = _said(stack, "selections", "s1", "--json")["states"]
+    if len(applied) != count or shown.get("applied") != count:
+        raise RuntimeError(f"{len(applied)} of {count} items were applied; the run says {shown}")
+    return next(at for seq, at in commit_times(Path(str(stack.journal))) if seq >= applied[-1])
+
+
+def _decided(stack: RunningStack, before: int, sent: int) -> list[Decided]:
+    decided: list[Decided] = []
+
+    def all_there() -> bool:
+        decided[:] = first_decisions(stack.journal, topics_of("live").events, before)
+        return len(decided) >= sent
+
+    if not wait_for(all_there, DECIDED_S_MAX):
+        raise NotInTime(f"{sent} live events decided; {len(decided)} are", DECIDED_S_MAX)
+    return decided
+
+
+def _said(stack: RunningStack, *words: str) -> Any:
+    said = payhook("dlq", *words, "--data", str(stack.data_dir))
+    if said.returncode != 0:
+        raise RuntimeError(f"payhook dlq {' '.join(words)}: {said.stdout}{said.stderr}")
+    return json.loads(said.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=ITEMS)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder for everything that is made; there is none yet"
+    )
+    wanted = parser.parse_args()
+    console = Console()
+    console.print(measure_replay(wanted.data, console, wanted.items))
+
+
+if __name__ == "__main__":
+    main()
