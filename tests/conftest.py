@@ -11,8 +11,8 @@ from hypothesis import settings as hypothesis_settings
 
 EXIT_STATUS = pytest.StashKey[int]()
 
-# The same examples in each run, and half of the default, to save time. By hand it is the default, and others each time.
-hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50, print_blob=True)
+# The same examples in each run, fewer than by default, to save time. By hand it is the default, and others each time.
+hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, max_examples=30, print_blob=True)
 hypothesis_settings.register_profile("dev", deadline=None)
 # What tests/faults takes unless HYPOTHESIS_PROFILE names another.
 hypothesis_settings.register_profile("faults", deadline=None, max_examples=2_000, print_blob=True)

@@ -337,7 +337,7 @@ def ledgers(draw: st.DrawFn) -> list[tuple[MoneyFact, Kind | None]]:
 
 
 @given(ledger=ledgers())
-@settings(max_examples=settings().max_examples // 16, deadline=None)
+@settings(max_examples=settings().max_examples // 10, deadline=None)
 def test_whatever_is_booked_and_planted_is_found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, ledger: list[tuple[MoneyFact, Kind | None]]
 ) -> None:
