@@ -10,6 +10,9 @@ ARCHIVE = "classes.jsa"
 """Beside the jars: their classes, and Spark's, as a JVM had loaded them (`stack.class_archive`). A JVM that is another
 one, or finds other jars, leaves it alone."""
 
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+"""A JVM tells of an archive that it can't use on standard output, where a command prints its JSON."""
+
 STORE_CLIENT = "hadoop-aws-"
 """The jar by which Spark reads an object store begins so."""
 
@@ -26,7 +29,7 @@ def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
     conf = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars)), **store}
     archive = jars[0].parent / ARCHIVE
     if archive.is_file():
-        conf["spark.driver.defaultJavaOptions"] = f'-Xshare:auto "-XX:SharedArchiveFile={archive}" -Xlog:cds=off'
+        conf["spark.driver.defaultJavaOptions"] = f'-Xshare:auto "-XX:SharedArchiveFile={archive}" {QUIET}'
     return conf
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from core.jvm import ARCHIVE, jars_conf
+from stack import paths
+from stack.jars import spark_jars
+from stack.java import find_java
+
+ARCHIVED = paths.JARS / "spark" / ARCHIVE
 
 
 def test_a_local_master_has_the_jars_as_its_own(tmp_path: Path) -> None:
@@ -16,6 +25,14 @@ def test_where_an_archive_lies_beside_them_the_jvm_is_told(tmp_path: Path) -> No
     (tmp_path / ARCHIVE).touch()
     conf = jars_conf([tmp_path / "a.jar"], "local[*]")
     assert f'"-XX:SharedArchiveFile={tmp_path / ARCHIVE}"' in conf["spark.driver.defaultJavaOptions"]
+
+
+@pytest.mark.skipif(not ARCHIVED.is_file(), reason="the JVM couldn't make the archive of classes")
+def test_a_jvm_that_can_not_use_the_archive_says_nothing_where_commands_print_json() -> None:
+    options = shlex.split(jars_conf(spark_jars(), "local[*]")["spark.driver.defaultJavaOptions"])
+    command = [str(find_java().executable), "-cp", str(ARCHIVED.parent), *options, "-version"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == ""
 
 
 def test_executors_elsewhere_are_sent_the_jars(tmp_path: Path) -> None:
