@@ -144,8 +144,8 @@ def _fits(rule: Rule, error: BaseException, message: str, codes: list[str]) -> b
 
 
 def _found(pattern: str, text: str) -> bool:
-    # RE2 takes time in proportion to the text: one that came with an event can't make it hang, as it could make `re`.
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # RE2 takes time in proportion to the text: one that came with an event can't make it hang, as it could make `re`.
     return bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())

@@ -66,7 +66,7 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
     [
         ("stack.settings", HEAVY),
         ("ingest.__main__", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
-        *((name, ("pandas",)) for name in ("console.__main__", "stack.alerting", "cli.dlq_view", "cli.ledger_story")),
+        *((name, ("pandas",)) for name in ("console.__main__", "stack.alerting", "cli.dlq_view", "ledger.queries")),
         *((name, ("pandas",)) for name in ("processor.source.first_pass", "ledger.verify.survey")),
     ],
 )
