@@ -85,11 +85,12 @@ class CatchUp:
         """``marks`` are those after the batch."""
         if progress.batches != self._batches:
             self._batches = progress.batches
-            decided_s = progress.read_s + progress.seconds
-            # Where it met its limit the next batch was read while this one was decided.
-            seconds = max(progress.fetch_s, decided_s) if self._meets_limit else progress.fetch_s + decided_s
-            self._meets_limit = progress.taken >= FULL_SHARE * self._pace.limit
-            self._pace.took(progress.taken, seconds, progress.fetch_bytes)
+            fetch, decided_s = progress.fetch, progress.read_s + progress.seconds
+            seconds = max(fetch.seconds, decided_s) if fetch.ahead else fetch.seconds + decided_s
+            # Its own limit: while a stream reads ahead, the limit may have moved since.
+            limit = fetch.limit or self._pace.limit
+            self._meets_limit = progress.taken >= FULL_SHARE * limit
+            self._pace.took(progress.taken, seconds, fetch.size_bytes, limit)
         self._ends.of(marks)
         ends = self._ends.latest
         if not ends:

@@ -78,31 +78,32 @@ class Pace:
         """A run begins: of what waits for it nothing is known, and the last one may have ended on a batch too large."""
         self._limit = min(self._limit, self._limits.first)
 
-    def took(self, records: int, seconds: float, size_bytes: int = 0) -> bool:
+    def took(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> bool:
         """A batch with ``records`` of ``size_bytes`` together took ``seconds``; returns whether `limit` changed.
 
-        It grows fourfold at most, and falls to a quarter at most or to what `bytes_max` allows.
+        ``limit`` is the one that it was read under; 0: the one that holds now. The new one is at most four times that,
+        and at least a quarter of it or what `bytes_max` allows.
         """
         if records <= 0 or seconds <= 0:
             return False
         self._each_bytes = max(size_bytes / records, BYTES_FADE * self._each_bytes)
         before = self._limit
-        self._limit = min(self._by_time(records, seconds), self._by_bytes())
+        self._limit = min(self._by_time(records, seconds, limit or self._limit), self._by_bytes())
         return self._limit != before
 
     def _by_bytes(self) -> int:
         return max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
 
-    def _by_time(self, records: int, seconds: float) -> int:
-        """The next limit, if batches were bounded by their time alone."""
+    def _by_time(self, records: int, seconds: float, own: int) -> int:
+        """The next limit, if batches were bounded by their time alone; ``own`` was this batch's."""
         if not self._is_warm:
             self._is_warm = True
             return self._limit
-        self._fixed.learn(records, seconds, self._limit)
+        self._fixed.learn(records, seconds, own)
         share = self._share(seconds)
-        if records < self._limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
+        if records < own * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
             return self._limit
-        wanted = self._limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
+        wanted = own * max(1 / SHRINK_MAX, min(share, GROW_MAX))
         limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
         if abs(limit - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(limit):
             return self._limit

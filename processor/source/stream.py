@@ -28,6 +28,7 @@ from processor.source.ahead import Ahead
 from processor.source.first_pass import FirstPass
 from processor.source.read_limit import ReadLimit
 from processor.source.sources import Source
+from processor.tell.progress import Fetch
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,10 @@ _NO_ROOM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a batch took, and in how many seconds."""
+    """What a batch took, and how."""
 
     table: pa.Table
-    seconds: float
+    fetch: Fetch
 
 
 class Stream:
@@ -84,6 +85,7 @@ class Stream:
         self._stop = threading.Event()
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
+        self._reads_ahead = False
         self._ahead: Ahead[Read | None] = Ahead(self._decide)
 
     def stop(self) -> None:
@@ -178,10 +180,9 @@ class Stream:
                 self._wait_while_blocked()
                 if self._stop.is_set() or self._failure is not None:
                     return
-                started = self._clock.monotonic()
-                table = self._source.records(self._collected(frame))
-                read = Read(table, self._clock.monotonic() - started)
-                if self._ahead.hand_over(read) and not self._catch_up.meets_limit:
+                read = self._read(frame)
+                self._reads_ahead = self._ahead.hand_over(read) and self._catch_up.meets_limit
+                if not self._reads_ahead:
                     self._ahead.wait()
                 if self._read_limit is not None:
                     self._read_limit.set(self._catch_up.limit)
@@ -192,14 +193,19 @@ class Stream:
                 self._failure = failed
                 raise
 
+    def _read(self, frame: DataFrame) -> Read:
+        limit = self._catch_up.limit if self._read_limit is None else self._read_limit.records
+        started = self._clock.monotonic()
+        table = self._source.records(self._collected(frame))
+        return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
+
     def _decide(self, read: Read | None) -> None:
         """On the thread that decides; nothing read: only the probes of a stream that is blocked."""
         was_blocked = self._batches.blocked
         self._probe_while_blocked()
         if read is None or self._stop.is_set():
             return
-        self._batches.progress.fetch_s = read.seconds
-        self._batches.progress.fetch_bytes = read.table.nbytes
+        self._batches.progress.fetch = read.fetch
         # What blocked the stream may have been mended by other settings than a pure handler answered by.
         self._run(without_answers(read.table) if was_blocked else read.table)
         self._probe_while_blocked()

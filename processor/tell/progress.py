@@ -8,6 +8,17 @@ from typing import Any
 from core.clock import Clock
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How a batch's records were read: in how many seconds, how large, under what limit of records (0: none), and
+    whether the batch before was being decided meanwhile."""
+
+    seconds: float = 0.0
+    size_bytes: int = 0
+    limit: int = 0
+    ahead: bool = False
+
+
 @dataclass(slots=True)
 class Progress:
     """What the last batch did; for status and metrics. Times in seconds.
@@ -20,8 +31,7 @@ class Progress:
     rows: int = 0
     taken: int = 0
     seconds: float = 0.0
-    fetch_s: float = 0.0
-    fetch_bytes: int = 0
+    fetch: Fetch = field(default_factory=Fetch)
     read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
@@ -32,7 +42,7 @@ class Progress:
         """A batch was committed and everything derived from it."""
         self.batches += 1
         self.rows, self.taken, self.seconds = rows, taken, sum(steps.seconds.values())
-        self.step_s = {"fetch": self.fetch_s, "read": self.read_s, **steps.seconds}
+        self.step_s = {"fetch": self.fetch.seconds, "read": self.read_s, **steps.seconds}
 
     def status(self) -> dict[str, Any]:
         """As the status file shows it."""

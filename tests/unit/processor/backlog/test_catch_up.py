@@ -11,7 +11,7 @@ from journal.marks import Marks
 from processor.backlog.catch_up import DRAIN_NOTE, CatchUp
 from processor.backlog.lag import Ends
 from processor.backlog.pace import Pace, PaceLimits
-from processor.tell.progress import Progress
+from processor.tell.progress import Fetch, Progress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000, bytes_max=1 << 28)
@@ -40,10 +40,11 @@ class World:
         self.progress = Progress()
         self.decided = 0
 
-    def batch(self, taken: int, seconds: float = 1.0) -> None:
+    def batch(self, taken: int, seconds: float = 1.0, fetch: Fetch | None = None) -> None:
         self.clock.advance(seconds)
         self.decided += taken
         self.progress.batches += 1
+        self.progress.fetch = fetch or Fetch()
         self.progress.taken, self.progress.seconds, self.progress.step_s = taken, seconds, STEPS
         self.catch_up.after_batch(self.progress, {"t": {0: self.decided, 1: 0}})
 
@@ -94,6 +95,28 @@ def test_batches_grow_while_the_stream_is_behind():
     world.batch(before, seconds=0.3)
     assert world.catch_up.limit > before
     assert world.catch_up.status()["batch_limit"] == world.catch_up.limit
+
+
+def test_a_full_batch_read_before_the_limit_went_up_says_that_the_stream_is_behind():
+    world = World(100_000)
+    first = world.catch_up.limit
+    world.batch(first, seconds=9.0, fetch=Fetch(limit=first))
+    world.batch(first, seconds=0.1, fetch=Fetch(limit=first))
+    assert world.catch_up.limit >= 2 * first
+    world.batch(first, seconds=0.1, fetch=Fetch(limit=first, ahead=True))
+    assert world.catch_up.meets_limit
+    world.batch(first, seconds=0.1, fetch=Fetch(limit=world.catch_up.limit))
+    assert not world.catch_up.meets_limit
+
+
+@pytest.mark.parametrize(("ahead", "lowered"), [(True, False), (False, True)])
+def test_a_batch_read_while_another_was_decided_took_the_longer_of_both(*, ahead: bool, lowered: bool):
+    world = World(100_000)
+    for _ in range(8):
+        world.batch(world.catch_up.limit, seconds=world.catch_up.limit / 4_000)
+    limit = world.catch_up.limit
+    world.batch(limit, seconds=0.9, fetch=Fetch(0.9, limit=limit, ahead=ahead))
+    assert (world.catch_up.limit < limit) == lowered
 
 
 def test_the_same_batch_seen_twice_counts_once():

@@ -123,3 +123,27 @@ def test_a_small_first_limit_is_left_soon():
     took = drain(pace, 0.25, 1 / 8_000, 4)
     assert pace.limit > 10_000, took
     assert sum(took) < 2.5
+
+
+@given(fixed_s=st.floats(0.0, 0.24), each_s=st.floats(1 / 40_000, 1 / 200), noise=st.floats(0.0, 0.1))
+def test_batches_read_under_an_older_limit_are_judged_by_that_one(fixed_s: float, each_s: float, noise: float):
+    """As where a stream reads ahead: a new limit holds one batch later."""
+    pace, random, took = Pace(LIMITS), Random(3), []
+    own = pace.limit
+    for _ in range(60):
+        following = pace.limit
+        took.append((fixed_s + each_s * own) * (1 + noise * random.random()))
+        pace.took(own, took[-1], limit=own)
+        own = following
+    assert all(0.6 < seconds < 1.5 for seconds in took[-8:]), took
+
+
+def test_two_long_batches_of_one_limit_lower_it_once():
+    pace = Pace(LIMITS)
+    drain(pace, 0.1, 1 / 10_000, 20)
+    own = pace.limit
+    pace.took(own, 2.0, limit=own)
+    lowered = pace.limit
+    pace.took(own, 2.0, limit=own)
+    assert own / 4 < lowered < own
+    assert pace.limit == lowered
