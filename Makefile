@@ -42,7 +42,7 @@ bench: setup
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
 soak: setup
-	@$(PY) -m load.soak
+	@$(PY) -m load.soak $(if $(ONLY),--only $(ONLY))
 
 load: setup
 	@$(PY) -m load.run

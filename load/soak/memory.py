@@ -1,0 +1,30 @@
+"""What processes hold of the machine's memory, and whether it grows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import psutil
+
+MIB = 2**20
+
+
+def growth_mib(resident: Sequence[float]) -> float:
+    """From the second quarter's median to the last one's; the first quarter fills caches and pools."""
+    quarter = len(resident) // 4
+    return statistics.median(resident[-quarter:]) - statistics.median(resident[quarter : 2 * quarter])
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and those below it: what is measured runs below the one that ends it with us."""
+    whole = psutil.Process(pid)
+    return [whole, *whole.children(recursive=True)]
+
+
+def resident_mib(process: psutil.Process) -> float:
+    """0 of one that has ended."""
+    try:
+        return float(process.memory_info().rss / MIB)
+    except psutil.NoSuchProcess:
+        return 0.0

@@ -1,0 +1,89 @@
+"""An hour at 1,200 events/s through the whole stack: what the processor's memory does, and its latency."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from core.routing import topics_of
+from journal.reader import JournalReader
+from load.client import RunningStack
+from load.embedded import embedded_stack
+from load.latency import first_decisions, percentile
+from load.soak.memory import family, growth_mib, resident_mib
+from load.steady import SteadyLoad
+from load.wire_requests import StripeRequests
+
+SECONDS = 3_600.0
+RATE_PER_S = 1_200.0
+STEPS = 60
+STEPS_PER_LATENCY = 5
+
+GROWTH_MIB_MAX: Mapping[str, float] = {"driver": 32.0, "jvm": 64.0, "workers": 32.0}
+"""The driver's includes the filters of the index: 10 bits a key, some 8 MiB in the half hour that is compared."""
+
+
+def soak_processor(folder: Path, seconds: float, console: Console) -> bool:
+    """Whether the memory of each of the processor's parts stayed flat."""
+    with embedded_stack(folder / "stack") as data_dir:
+        held = _soaked(RunningStack(data_dir), seconds, console)
+    grown = {part: growth_mib(resident) for part, resident in held.items()}
+    for part, allowed in GROWTH_MIB_MAX.items():
+        console.print(
+            f"{part}: the last quarter's median is {grown[part]:+.1f} MiB from the second one's; "
+            f"{allowed:g} are allowed"
+        )
+    return all(grown[part] <= allowed for part, allowed in GROWTH_MIB_MAX.items())
+
+
+def _soaked(stack: RunningStack, seconds: float, console: Console) -> dict[str, list[float]]:
+    """MiB of each part of the processor after each step."""
+    console.print(f"{RATE_PER_S:,.0f}/s for {seconds:,.0f} s")
+    requests = StripeRequests(stack.secrets("stripe")[0], time.time)
+    load = SteadyLoad(str(stack.endpoints["ingest"]), RATE_PER_S, requests.make)
+    held: dict[str, list[float]] = defaultdict(list)
+    seq, began = JournalReader(str(stack.journal)).last_seq, time.monotonic()
+    with load.going():
+        for step in range(1, STEPS + 1):
+            time.sleep(max(0.0, began + step * seconds / STEPS - time.monotonic()))
+            parts = _parts(int(stack.endpoints["pids"]["processor"]))
+            for part, mib in parts.items():
+                held[part].append(mib)
+            told = ", ".join(f"{part} {mib:,.0f}" for part, mib in sorted(parts.items()))
+            console.print(f"{time.monotonic() - began:5,.0f} s, {load.sent:>9,} sent, MiB: {told}")
+            if step % STEPS_PER_LATENCY == 0:
+                seq = _latency(stack, seq, console)
+    console.print(f"{load.sent / (time.monotonic() - began):,.0f}/s were sent; answers by status: {load.statuses}")
+    return held
+
+
+def _latency(stack: RunningStack, after: int, console: Console) -> int:
+    """Prints the latency of what was decided after a row; the last row by now."""
+    until = JournalReader(str(stack.journal)).last_seq
+    seconds = [one.seconds for one in first_decisions(stack.journal, topics_of("live").events, after)]
+    p50, p99 = percentile(seconds, 0.5), percentile(seconds, 0.99)
+    if p50 is not None and p99 is not None:
+        console.print(f"       {len(seconds):,} decided: p50 {p50:.2f} s, p99 {p99:.2f} s")
+    return until
+
+
+def _parts(pid: int) -> dict[str, float]:
+    """MiB of the processor's driver, its JVM, and its Python workers together."""
+    sums = dict.fromkeys(GROWTH_MIB_MAX, 0.0)
+    for process in family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            sums[part_of(process.cmdline())] += resident_mib(process)
+    return sums
+
+
+def part_of(words: Sequence[str]) -> str:
+    """Of the processor, by the command line of one of its processes."""
+    if words and Path(words[0]).name == "java":
+        return "jvm"
+    return "workers" if "pyspark.daemon" in words else "driver"

@@ -1,0 +1,43 @@
+"""What a soak calls growth, and whose memory it counts."""
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from load.soak.memory import family, growth_mib, resident_mib
+from load.soak.processor import part_of
+
+
+@pytest.mark.parametrize(
+    ("resident", "growth"),
+    [([90.0, 100, 200, 200, 200, 200, 200, 200], 0.0), ([100.0, 100, 100, 100, 110, 120, 130, 140], 35.0)],
+)
+def test_what_fills_caches_at_first_is_no_growth(resident: list[float], growth: float):
+    assert growth_mib(resident) == growth
+
+
+def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothing():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        below = psutil.Process(child.pid)
+        assert below in family(os.getpid())
+        assert 1 < resident_mib(below) < 200
+    finally:
+        child.communicate(b"\n")
+    assert resident_mib(below) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["/usr/lib/jvm/bin/java", "-cp", "pyspark.jar"], "jvm"),
+        (["python", "-m", "pyspark.daemon", "pyspark.worker"], "workers"),
+        (["python", "-m", "processor"], "driver"),
+        ([], "driver"),
+    ],
+)
+def test_a_processor_has_a_driver_a_jvm_and_workers(words: list[str], part: str):
+    assert part_of(words) == part
