@@ -23,6 +23,8 @@ BLOCK_CACHE_BYTES = 128 << 20
 BLOOM_BITS_PER_KEY = 10
 WRITE_BUFFER_BYTES = 32 << 20
 OPEN_FILES_MAX = 256
+FAMILY = "default"
+"""Where RocksDB keeps all keys."""
 
 _OWNER, _BROKEN = "OWNER", "BROKEN"
 _LOST = ("Corruption", "No such file")
@@ -73,7 +75,7 @@ class KeyStore:
         """
         newest = max(root.glob("epoch-*"))
         # All files are opened at once: the owner may drop them at any time.
-        return cls(newest, Rdict(str(newest), _options(-1), access_type=AccessType.read_only(False)), None)
+        return cls(newest, _opened(newest, -1, AccessType.read_only(False)), None)
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -131,7 +133,7 @@ class KeyStore:
         """Forgets everything."""
         self._db.close()
         _wipe(self._folder)
-        self._db = Rdict(str(self._folder), _options())
+        self._db = _opened(self._folder)
 
     def close(self) -> None:
         """Ends the ownership; what was written stays, flushed or not: the store's own log has it."""
@@ -185,13 +187,13 @@ def _lock(folder: Path) -> int | None:
 def _open_or_begin(folder: Path) -> Rdict:
     if not (folder / _BROKEN).exists():
         try:
-            return Rdict(str(folder), _options())
+            return _opened(folder)
         except Exception as failed:
             if _STORAGE.search(str(failed)):
                 raise IndexBroken(str(folder), str(failed)) from failed
             log.exception("the index in %s can't be opened: it is made anew", folder)
     _wipe(folder)
-    return Rdict(str(folder), _options())
+    return _opened(folder)
 
 
 def _wipe(folder: Path) -> None:
@@ -201,7 +203,14 @@ def _wipe(folder: Path) -> None:
             path.unlink()
 
 
-def _options(open_files_max: int = OPEN_FILES_MAX) -> Options:
+def _opened(folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None) -> Rdict:
+    """Options are given for the column family too: of a store that is there already, its family's would be RocksDB's
+    own, with a cache of 8 MiB and no filters."""
+    options = _options(open_files_max)
+    return Rdict(str(folder), options, {FAMILY: options}, access or AccessType.read_write())
+
+
+def _options(open_files_max: int) -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -30,9 +32,11 @@ from journal.writer import JournalWriter
 from load.bench.figures import is_short
 from load.bench.history import HistoryEvent
 from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
+from load.memory import MIB, own_mib
 from processor.decide.batch import Batches
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
+from processor.run.collector import calm, uncollected
 from processor.run.execute import Results
 from processor.settings import DeadHead
 from stack.layout import Layout, StreamLayout
@@ -44,6 +48,7 @@ EVENTS_PER_BATCH = 400
 ROUNDS = 60
 WARM_ROUNDS = 5
 OLD_SHARE = 0.1
+REST_S_MAX, REST_LOOK_S, REST_PERCENT_MAX = 60.0, 1.0, 5.0
 LOOKUPS = 200_000
 KEYS_PER_ROW = 2
 """Each row of the history holds an event key and a fact."""
@@ -59,10 +64,12 @@ def measure_index(folder: Path, console: Console, rows: int | None = None) -> di
     layout = made_history(folder.parent / f"history-{count}", count, console)
     began = time.monotonic()
     full = _Engine(layout.ledger())
-    console.print(f"the index has caught up after {time.monotonic() - began:.0f} s")
+    _await_rest()
+    console.print(f"the index has caught up, and is at rest, after {time.monotonic() - began:.0f} s")
     empty = _Engine(Layout(folder / "empty").ledger())
-    growth = _ratio((full.batch_s(0, count), empty.batch_s(0, count)) for _ in range(ROUNDS))
-    old = _ratio((full.batch_s(OLD_SHARE, count), full.batch_s(0, count)) for _ in range(ROUNDS))
+    calm()
+    growth = _ratio("10M rows ÷ none", partial(full.batch_s, 0, count), partial(empty.batch_s, 0, count), console)
+    old = _ratio("old ÷ new", partial(full.batch_s, OLD_SHARE, count), partial(full.batch_s, 0, count), console)
     full.close()
     empty.close()
     return {
@@ -73,10 +80,24 @@ def measure_index(folder: Path, console: Console, rows: int | None = None) -> di
     }
 
 
-def _ratio(pairs: Iterable[tuple[float, float]]) -> float:
-    """Median of the quotients, the first pairs left out."""
-    quotients = [first / second for first, second in pairs]
-    return statistics.median(quotients[WARM_ROUNDS:])
+def _ratio(name: str, one: Callable[[], float], other: Callable[[], float], console: Console) -> float:
+    """Median of the pairs' quotients, the first ones left out; who goes first changes from pair to pair."""
+    pairs = []
+    for number in range(ROUNDS):
+        turned = number % 2 == 1
+        first, second = (other(), one()) if turned else (one(), other())
+        pairs.append((second, first) if turned else (first, second))
+    pairs = pairs[WARM_ROUNDS:]
+    ones_ms, others_ms = (1_000 * statistics.median(times) for times in zip(*pairs, strict=True))
+    console.print(f"a batch, {name}: {ones_ms:.1f} ms ÷ {others_ms:.1f} ms")
+    return statistics.median(its / others for its, others in pairs)
+
+
+def _await_rest() -> None:
+    """Until the store has put in order what it took: its threads are this process's."""
+    process, until = psutil.Process(), time.monotonic() + REST_S_MAX
+    while process.cpu_percent(REST_LOOK_S) > REST_PERCENT_MAX and time.monotonic() < until:
+        pass
 
 
 def _bytes_of(folder: Path) -> int:
@@ -118,9 +139,11 @@ class _Engine:
         self._random.shuffle(events)
         table = _table(events, self._offset)
         self._offset += len(events)
-        began = time.perf_counter()
-        self._batches.run(table)
-        return time.perf_counter() - began
+        gc.collect()
+        with uncollected():
+            began = time.perf_counter()
+            self._batches.run(table)
+            return time.perf_counter() - began
 
     def close(self) -> None:
         self._batches.close()
@@ -206,14 +229,14 @@ def _memory_mb(index: Path, rows: int) -> float:
 
 def _print_memory(root: Path, rows: int) -> None:
     process, chance = psutil.Process(), random.Random(11)
-    before = process.memory_info().rss
+    before_mib = own_mib(process)
     epoch = max(int(folder.name.partition("-")[2]) for folder in root.glob("epoch-*"))
     index = Index.open(root, epoch + 1)
     for number in range(LOOKUPS):
         known = HistoryEvent(chance.randint(1, rows))
         assert index.known_event(known.event_key) is not None
         assert index.known_event(f"stripe:evt_{number}:charge.succeeded") is None
-    sys.stdout.write(f"{process.memory_info().rss - before}\n")
+    sys.stdout.write(f"{(own_mib(process) - before_mib) * MIB}\n")
     index.close()
 
 

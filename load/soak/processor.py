@@ -16,7 +16,7 @@ from journal.reader import JournalReader
 from load.client import RunningStack
 from load.embedded import embedded_stack
 from load.latency import first_decisions, percentile
-from load.soak.memory import family, growth_mib, resident_mib
+from load.memory import family, growth_mib, own_mib
 from load.steady import SteadyLoad
 from load.wire_requests import StripeRequests
 
@@ -78,7 +78,7 @@ def _parts(pid: int) -> dict[str, float]:
     sums = dict.fromkeys(GROWTH_MIB_MAX, 0.0)
     for process in family(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
-            sums[part_of(process.cmdline())] += resident_mib(process)
+            sums[part_of(process.cmdline())] += own_mib(process)
     return sums
 
 

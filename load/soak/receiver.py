@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from load.bench.receiver import brokers, receiver_server, run_closed_loop
-from load.soak.memory import family, growth_mib, resident_mib
+from load.memory import family, growth_mib, own_mib
 from load.wire_requests import StripeRequests
 from stack.ports import free_ports
 from stack.server import running
@@ -46,7 +46,7 @@ def _soaked(folder: Path, count: int, console: Console) -> list[float]:
                 new = requests.make(count * (step + 1) // STEPS - count * step // STEPS)
                 load = run_closed_loop(port, [*new, *new[::AGAIN_SHARE]], ANSWERS)
                 sent += len(load.latencies)
-                resident.append(sum(map(resident_mib, family(receiver.pid))))
+                resident.append(sum(map(own_mib, family(receiver.pid))))
                 rate = sent / (time.monotonic() - began)
                 console.print(f"{sent:>10,} sent, {rate:,.0f}/s, {resident[-1]:.1f} MiB, {dict(load.statuses)}")
     return resident

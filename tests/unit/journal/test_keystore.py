@@ -16,7 +16,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from journal.errors import IndexBroken, IndexHeld
-from journal.keystore import KeyStore
+from journal.keystore import BLOCK_CACHE_BYTES, KeyStore
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -36,7 +36,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from rocksdict import WriteBatch
-from journal.keystore import KeyStore
+from journal.keystore import BLOCK_CACHE_BYTES, KeyStore
 store = KeyStore.take_over(Path(sys.argv[1]), int(sys.argv[2]))
 
 def put(key, value):
@@ -230,3 +230,27 @@ def test_damage_found_by_a_look_up_is_an_error_and_not_an_unknown_key(tmp_path: 
         list(store.keys(b"key-000"))
     store.close()
     assert KeyStore.take_over(tmp_path, 3).get(b"key-000-000") is None
+
+
+def filters(folder: Path) -> str:
+    """As RocksDB wrote it into its own log when it was opened last."""
+    lines = [line.strip() for line in (folder / "LOG").read_text("utf-8").splitlines() if " filter_policy:" in line]
+    return lines[-1].rpartition(" ")[2]
+
+
+def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache_as_a_new_one(tmp_path: Path) -> None:
+    """RocksDB's own are no filters and 8 MiB: look-ups of new keys would read blocks, and those never stay."""
+    told = []
+    for epoch in (1, 2, 3):
+        store = KeyStore.take_over(tmp_path, epoch)
+        put(store, k="v")
+        if epoch == 3:
+            store.begin_anew()
+        folder = tmp_path / f"epoch-{epoch:08}"
+        capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
+        told.append((capacity, filters(folder)))
+        store.close()
+    reader = KeyStore.read_only(tmp_path)
+    assert reader._db.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
+    reader.close()
+    assert told == [(BLOCK_CACHE_BYTES, "bloomfilter")] * 3

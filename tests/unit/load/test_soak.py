@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from load.soak.memory import family, growth_mib, resident_mib
+from load.memory import family, growth_mib, own_mib
 from load.soak.processor import part_of
 
 
@@ -24,10 +24,10 @@ def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothin
     try:
         below = psutil.Process(child.pid)
         assert below in family(os.getpid())
-        assert 1 < resident_mib(below) < 200
+        assert 1 < own_mib(below) < 200
     finally:
         child.communicate(b"\n")
-    assert resident_mib(below) == 0.0
+    assert own_mib(below) == 0.0
 
 
 @pytest.mark.parametrize(

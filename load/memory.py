@@ -22,9 +22,14 @@ def family(pid: int) -> list[psutil.Process]:
     return [whole, *whole.children(recursive=True)]
 
 
-def resident_mib(process: psutil.Process) -> float:
-    """0 of one that has ended."""
+def own_mib(process: psutil.Process) -> float:
+    """What it holds for itself; 0 of one that has ended.
+
+    Pages of files (libraries above all) aren't counted: the kernel takes them back and reads them again as it likes,
+    and what grows would be hidden by what it took.
+    """
     try:
-        return float(process.memory_info().rss / MIB)
+        held = process.memory_info()
     except psutil.NoSuchProcess:
         return 0.0
+    return float((held.rss - held.shared) / MIB)
