@@ -6,7 +6,7 @@ import struct
 
 from core.keys import hash16
 
-FORMAT = 4
+FORMAT = 5
 """Another number makes every index anew from its journal."""
 
 TABLE_PREFIX = f"{FORMAT}:".encode()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+from rocksdict import AccessType, BlockBasedIndexType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
 
 from journal.errors import IndexBroken, IndexHeld
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_CACHE_BYTES = 128 << 20
 BLOOM_BITS_PER_KEY = 10
+FILTER_BLOCK_BYTES = 16 << 10
 WRITE_BUFFER_BYTES = 32 << 20
 OPEN_FILES_MAX = 256
 FAMILY = "default"
@@ -215,6 +216,10 @@ def _options(open_files_max: int) -> Options:
     table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
     table.set_cache_index_and_filter_blocks(True)
+    # A whole file's filter, 3 MB, is more than a shard of the cache takes: it would be read anew for every key.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(FILTER_BLOCK_BYTES)
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_block_based_table_factory(table)

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 from rocksdict import WriteBatch
 
 from journal.errors import IndexBroken, IndexHeld
-from journal.keystore import BLOCK_CACHE_BYTES, KeyStore
+from journal.keystore import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, KeyStore
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -36,7 +37,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from rocksdict import WriteBatch
-from journal.keystore import BLOCK_CACHE_BYTES, KeyStore
+from journal.keystore import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, KeyStore
 store = KeyStore.take_over(Path(sys.argv[1]), int(sys.argv[2]))
 
 def put(key, value):
@@ -254,3 +255,19 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
     assert reader._db.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
     reader.close()
     assert told == [(BLOCK_CACHE_BYTES, "bloomfilter")] * 3
+
+
+def test_the_filter_of_a_large_file_stays_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one piece it is more than a shard of the cache takes, and would be read anew for each key."""
+    monkeypatch.setattr("journal.keystore.BLOCK_CACHE_BYTES", 16 << 20)
+    chance, keys = Random(5), 600_000
+    store = KeyStore.take_over(tmp_path, 1)
+    batch = WriteBatch(raw_mode=True)
+    for _ in range(keys):
+        batch.put(chance.randbytes(16), b"")
+    store.write(batch)
+    store.close()
+    store = KeyStore.take_over(tmp_path, 2)
+    assert store.get_many([chance.randbytes(16) for _ in range(2_000)]) == [None] * 2_000
+    assert store._db.property_int_value("rocksdb.block-cache-usage") > 0.8 * keys * BLOOM_BITS_PER_KEY / 8
+    store.close()
