@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,14 +44,28 @@ def payhook(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProces
 
 @contextlib.contextmanager
 def embedded_stack(data_dir: Path) -> Iterator[Path]:
-    """Starts everything on free ports under ``data_dir`` and stops it at the end.
+    """Starts everything on free ports under ``data_dir`` and stops it at the end, also where SIGTERM ends the block.
 
     :raises StackNotUp: with what the command said
     """
-    up = payhook("up", "--detach", "--data", str(data_dir), timeout_s=UP_S_MAX)
+    with _sigterm_exits():
+        try:
+            up = payhook("up", "--detach", "--data", str(data_dir), timeout_s=UP_S_MAX)
+            if up.returncode != 0:
+                raise StackNotUp((up.stdout + up.stderr)[-2_000:])
+            yield data_dir
+        finally:
+            payhook("down", "--data", str(data_dir), timeout_s=DOWN_S_MAX)
+
+
+@contextlib.contextmanager
+def _sigterm_exits() -> Iterator[None]:
+    """SIGTERM would end this process and leave the stack running. Only the main thread hears signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        if up.returncode != 0:
-            raise StackNotUp((up.stdout + up.stderr)[-2_000:])
-        yield data_dir
+        yield
     finally:
-        payhook("down", "--data", str(data_dir), timeout_s=DOWN_S_MAX)
+        signal.signal(signal.SIGTERM, before)
