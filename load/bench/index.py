@@ -68,8 +68,9 @@ def measure_index(folder: Path, console: Console, rows: int | None = None) -> di
     console.print(f"the index has caught up, and is at rest, after {time.monotonic() - began:.0f} s")
     empty = _Engine(Layout(folder / "empty").ledger())
     calm()
-    growth = _ratio("10M rows ÷ none", partial(full.batch_s, 0, count), partial(empty.batch_s, 0, count), console)
-    old = _ratio("old ÷ new", partial(full.batch_s, OLD_SHARE, count), partial(full.batch_s, 0, count), console)
+    new, alone = partial(full.batch_s, 0, count), partial(empty.batch_s, 0, count)
+    growth = _ratio(f"{count:,} rows ÷ none", new, alone, console)
+    old = _ratio("with old redeliveries ÷ without", partial(full.batch_s, OLD_SHARE, count), new, console)
     full.close()
     empty.close()
     return {

@@ -33,7 +33,7 @@ def soak_receiver(folder: Path, count: int, console: Console) -> bool:
 
 
 def _soaked(folder: Path, count: int, console: Console) -> list[float]:
-    """Resident memory of the receiver in MiB, after each step."""
+    """Memory of the receiver in MiB, after each step."""
     secret = "whsec_" + secrets.token_hex(16)
     (port,) = free_ports(1)
     resident: list[float] = []
