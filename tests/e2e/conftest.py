@@ -54,6 +54,16 @@ class Stack(RunningStack):
     def captures(self, count: int, prefix: str) -> list[Webhook]:
         return [self.traffic.stripe(f"{prefix}-{n}", "charge.succeeded", 1_000 + n, "EUR") for n in range(count)]
 
+    def decided_captures(self, batches: int, prefix: str) -> list[Webhook]:
+        """Three captures a batch, each batch decided before the next one is sent: so many commits and files."""
+        made: list[Webhook] = []
+        for number in range(batches):
+            some = self.captures(3, f"{prefix}-{number}")
+            self.post(*some)
+            self.decide(some)
+            made += some
+        return made
+
     def decide(self, webhooks: Sequence[Webhook], seconds: float = DECIDED_S) -> list[dict[str, object]]:
         return self.wait_until_decided((key for one in webhooks for key in one.event_keys), seconds)
 

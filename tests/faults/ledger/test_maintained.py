@@ -40,12 +40,7 @@ def journal(data_dir: Path) -> dict[str, Any]:
 
 def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effect_once(stack: Stack) -> None:
     epoch = stack.processor_status()["epoch"]
-    webhooks = []
-    for number in range(12):
-        some = stack.captures(3, f"batch-{number}")
-        stack.post(*some)
-        stack.decide(some)
-        webhooks += some
+    webhooks = stack.decided_captures(12, "batch")
     said = payhook("ledger", "maintain", "--json", "--data", str(stack.data_dir))
     assert said.returncode == 0 or "running already" in said.stderr, said.stderr
     assert wait_for(lambda: Layout(stack.data_dir).maintained.exists() and report(stack.data_dir)["ok"], ROUND_S)

@@ -62,13 +62,7 @@ def told(storage: dict[str, str], no_settings_from_outside: None, monkeypatch: p
 @pytest.fixture(scope="module")
 def decided(stack: Stack) -> list[Webhook]:
     """Some events in a few batches, each decided."""
-    made = []
-    for number in range(4):
-        some = stack.captures(3, f"on-a-store-{number}")
-        stack.post(*some)
-        stack.decide(some)
-        made += some
-    return made
+    return stack.decided_captures(4, "on-a-store")
 
 
 def said(stack: Stack, *words: str, code: int = 0) -> str:
