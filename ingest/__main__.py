@@ -138,7 +138,7 @@ async def open_receiver(
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, ingest.fetch, clock, loopback=True)
         receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock)
-        metrics.read_from(_gauges(receiver, publisher, gate, fetch))
+        metrics.read_from(_gauges(receiver, publisher, claims, gate, fetch))
         try:
             yield receiver, publisher
         finally:
@@ -151,7 +151,7 @@ async def open_receiver(
 
 
 def _gauges(
-    receiver: Receiver, publisher: KafkaPublisher, gate: RedisGate, fetch: HttpFetch
+    receiver: Receiver, publisher: KafkaPublisher, claims: RedisClaims, gate: RedisGate, fetch: HttpFetch
 ) -> dict[str, tuple[str, Callable[[], float]]]:
     return {
         "payhook_ingest_receipts_dropped": ("Receipts that Kafka didn't take", lambda: publisher.dropped),
@@ -160,6 +160,7 @@ def _gauges(
         "payhook_ingest_fetches_failed": ("Fetches from providers that failed", lambda: fetch.failures),
         "payhook_redis_pipelines": ("Pipelines to Redis; concurrent requests share them", lambda: gate.tries),
         "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
+        "payhook_redis_unsettled": ("Confirmations and releases it is to be told again", lambda: claims.unsettled),
         "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
     }
 

@@ -76,7 +76,10 @@ class Claims(Protocol):
         """Gives keys back that weren't published; only if still the owner."""
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        """Confirms and releases soon; nobody hears whether it worked. A claim that overtakes it is told "in flight"."""
+        """Confirms and releases soon, tried until it worked or the lease is over; nobody hears of it.
+
+        A claim that overtakes it is told "in flight".
+        """
 
 
 @dataclass(slots=True)

@@ -150,8 +150,8 @@ class Protocol:
     def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
         """A deferred event is settled too: where the time-out hid a claim that was made, it ends here.
 
-        The answer doesn't wait for it. What can't be settled is taken over after its lease, and the journal tells the
-        copies apart.
+        The answer doesn't wait for it. What can't be settled within the lease is taken over after it, and the journal
+        tells the copies apart.
         """
         own = [taking for taking in takings if taking.flag is not Dedupe.CONFLICT]
         published = [taking.key for taking in own if taking.published]

@@ -8,6 +8,7 @@ done.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
@@ -22,6 +23,12 @@ PIPELINES_MAX = 2
 """At once, on a connection each; meanwhile the next one fills up, so that load makes pipelines longer, not more."""
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
+SETTLE_AGAIN_S = 0.5
+"""Until settlements are told again that Redis couldn't be told; so until their lease is over, which ends the claim."""
+SETTLEMENTS_AGAIN = 1_000
+"""In one go: they share a pipeline, and its time-out, with what came meanwhile."""
+SETTLEMENTS_KEPT_MAX = 20_000
+"""Waiting to be told again, in one process; the lease ends what comes beside them."""
 
 _STATES = {
     ord("n"): ClaimState.CLAIMED,
@@ -89,23 +96,31 @@ _Call: TypeAlias = tuple[int, list[bytes], list[Any]]
 class _Step:
     """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
 
-    ``answer`` is None where nobody waits.
+    ``answer`` is None where nobody waits: a settlement. ``until``: when it is no use any more, on the loop's clock.
     """
 
     kind: _Kind
     keys: list[bytes]
     arguments: list[bytes]
     answer: asyncio.Future[bytes] | None
+    until: float = math.inf
 
 
 class RedisClaims:
     """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole.
 
     :param keys_a_script: 1 on a cluster, where a script's keys must be on one node
+    :param settle_again_s: seconds until a settlement is told again that couldn't be told
     """
 
     def __init__(
-        self, redis: Redis, gate: RedisGate, lease_s: float, confirmed_s: float, keys_a_script: int = KEYS_A_SCRIPT
+        self,
+        redis: Redis,
+        gate: RedisGate,
+        lease_s: float,
+        confirmed_s: float,
+        keys_a_script: int = KEYS_A_SCRIPT,
+        settle_again_s: float = SETTLE_AGAIN_S,
     ) -> None:
         self._redis = redis
         self._gate = gate
@@ -113,6 +128,10 @@ class RedisClaims:
         kept_ms = lease_ms + PENDING_KEPT_S * 1000
         self._leading: tuple[tuple[int, ...], ...] = ((int(confirmed_s * 1000),), (), (lease_ms, kept_ms))
         self._keys_a_script = keys_a_script
+        self._lease_s = lease_s
+        self._settle_again_s = settle_again_s
+        self._unsettled: list[_Step] = []
+        self._again: asyncio.TimerHandle | None = None
         self._waiting: list[_Step] = []
         self._running: set[asyncio.Task[None]] = set()
         self._hashes: list[str] = []
@@ -132,8 +151,19 @@ class RedisClaims:
         if given_up:
             self._join(_RELEASE, given_up, owner, None)
 
+    @property
+    def unsettled(self) -> int:
+        """Settlements that Redis couldn't be told yet."""
+        return len(self._unsettled)
+
     async def settled(self) -> None:
-        """Returns when what was told to `settle` has been sent, or given up."""
+        """Returns when what was told to `settle` has been sent, or given up: what waits is told once more, now."""
+        if self._again is not None:
+            self._again.cancel()
+        last, self._unsettled = self._unsettled, []
+        for step in last:
+            step.until = 0.0
+        self._add(last)
         while self._waiting or self._running:
             await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
 
@@ -146,11 +176,14 @@ class RedisClaims:
         return answer
 
     def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
-        """Joins the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
+        names = [key.key16 for key in keys]
+        self._add([_Step(kind, names, [owner + key.content8 for key in keys], answer)])
+
+    def _add(self, steps: Sequence[_Step]) -> None:
+        """They join the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._leave)
-        names = [key.key16 for key in keys]
-        self._waiting.append(_Step(kind, names, [owner + key.content8 for key in keys], answer))
+        self._waiting.extend(steps)
 
     def _leave(self) -> None:
         if not self._waiting or len(self._running) >= PIPELINES_MAX:
@@ -171,9 +204,29 @@ class RedisClaims:
         self._running.discard(cast(asyncio.Task[None], asyncio.current_task()))
         self._leave()
         if isinstance(answers, Exception):
+            self._keep([step for step in steps if step.answer is None])
             _fail(steps, answers)
         else:
             _tell([step for asked in kinds for step in asked], b"".join(answers))
+
+    def _keep(self, settlements: Sequence[_Step]) -> None:
+        """Whether they arrived isn't known. Told twice they do no more than once, and nothing to another's claim."""
+        loop = asyncio.get_running_loop()
+        for step in settlements:
+            step.until = min(step.until, loop.time() + self._lease_s)
+        self._unsettled += [step for step in settlements if loop.time() < step.until]
+        del self._unsettled[SETTLEMENTS_KEPT_MAX:]
+        self._tell_again_later()
+
+    def _tell_again_later(self) -> None:
+        if self._unsettled and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(self._settle_again_s, self._tell_again)
+
+    def _tell_again(self) -> None:
+        self._again = None
+        steps, self._unsettled = self._unsettled[:SETTLEMENTS_AGAIN], self._unsettled[SETTLEMENTS_AGAIN:]
+        self._add(steps)
+        self._tell_again_later()
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
         """As few scripts as may be for all steps of a kind, in their order."""

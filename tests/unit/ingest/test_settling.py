@@ -1,0 +1,141 @@
+"""Settlements that Redis couldn't be told: told again while they are of use, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import fakeredis
+import pybreaker
+import pytest
+
+from ingest import redis_claims
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
+from ingest.gate import RedisGate
+from ingest.redis_claims import RedisClaims
+
+ANN, BOB = b"a" * 16, b"b" * 16
+KEY, MORE = ClaimKey.of("key", "11" * 32), ClaimKey.of("more", "22" * 32)
+AGAIN_S = 0.02
+DUPLICATE, CLAIMED, RECLAIMED = ClaimState.DUPLICATE, ClaimState.CLAIMED, ClaimState.RECLAIMED
+Result = TypeVar("Result")
+
+
+class Gate(RedisGate):
+    """Shut while Redis is ``down``, or does what is asked and can't say so (``mute``)."""
+
+    def __init__(self) -> None:
+        super().__init__(pybreaker.CircuitBreaker(fail_max=1_000), timeout_s=5.0)
+        self.down = self.mute = False
+
+    async def through(self, step: Callable[[], Awaitable[Result]]) -> Result:
+        if self.down:
+            self.tries += 1
+            raise ClaimsUnavailable("down")
+        answer = await super().through(step)
+        if self.mute:
+            raise ClaimsUnavailable("no answer in time")
+        return answer
+
+
+def claims_behind(gate: Gate, lease_s: float = 30.0) -> RedisClaims:
+    return RedisClaims(fakeredis.FakeAsyncRedis(), gate, lease_s, 1_000.0, settle_again_s=AGAIN_S)
+
+
+async def all_told(claims: RedisClaims, gate: Gate) -> None:
+    """Returns when nothing is kept and nothing is under way: two turns without a try."""
+    tries = -1
+    while claims.unsettled or gate.tries != tries:
+        tries = gate.tries
+        await asyncio.sleep(2 * AGAIN_S)
+
+
+@pytest.mark.parametrize("how", ["down", "mute"])
+def test_what_redis_was_not_told_is_told_again_when_it_is_back(how: str) -> None:
+    async def history() -> None:
+        gate = Gate()
+        claims = claims_behind(gate)
+        assert await claims.claim([KEY, MORE], ANN) == [CLAIMED, CLAIMED]
+        setattr(gate, how, True)
+        claims.settle([KEY], [MORE], ANN)
+        await asyncio.sleep(5 * AGAIN_S)
+        assert gate.tries >= 3
+        setattr(gate, how, False)
+        await all_told(claims, gate)
+        assert await claims.claim([KEY, MORE], BOB) == [DUPLICATE, CLAIMED]
+
+    asyncio.run(history())
+
+
+def test_told_late_it_leaves_alone_what_another_owner_took_over() -> None:
+    async def history() -> None:
+        gate = Gate()
+        claims = claims_behind(gate)
+        other = RedisClaims(claims._redis, Gate(), 30.0, 1_000.0)
+        hasty = RedisClaims(claims._redis, Gate(), 0.001, 1_000.0)
+        await hasty.claim([KEY, MORE], ANN)
+        gate.down = True
+        claims.settle([KEY], [MORE], ANN)
+        await asyncio.sleep(0.01)
+        assert await other.claim([KEY, MORE], BOB) == [RECLAIMED, RECLAIMED]
+        gate.down = False
+        await all_told(claims, gate)
+        assert await other.claim([KEY, MORE], ANN) == [ClaimState.IN_FLIGHT] * 2
+
+    asyncio.run(history())
+
+
+def test_after_the_lease_nothing_is_told_any_more() -> None:
+    async def history() -> None:
+        gate = Gate()
+        claims = claims_behind(gate, lease_s=3 * AGAIN_S)
+        gate.down = True
+        claims.settle([KEY], [], ANN)
+        await all_told(claims, gate)
+        assert gate.tries >= 3
+        gate.down = False
+        assert await claims.claim([KEY], BOB) == [CLAIMED]
+
+    asyncio.run(history())
+
+
+def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_claims, "SETTLEMENTS_AGAIN", 4)
+    monkeypatch.setattr(redis_claims, "SETTLEMENTS_KEPT_MAX", 10)
+    keys = [ClaimKey.of(f"key {n}", "11" * 32) for n in range(15)]
+
+    async def history() -> None:
+        gate = Gate()
+        claims = claims_behind(gate)
+        await claims.claim(keys, ANN)
+        gate.down = True
+        for key in keys:
+            claims.settle([key], [], ANN)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gate.down = False
+        tries = gate.tries
+        await all_told(claims, gate)
+        assert gate.tries == tries + 3
+        assert await claims.claim(keys, BOB) == [DUPLICATE] * 10 + [ClaimState.IN_FLIGHT] * 5
+
+    asyncio.run(history())
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_at_the_end_what_waits_is_told_once_more_and_nobody_waits_for_longer(back: bool) -> None:
+    async def history() -> None:
+        gate = Gate()
+        claims = RedisClaims(fakeredis.FakeAsyncRedis(), gate, 30.0, 1_000.0, settle_again_s=3_600.0)
+        await claims.claim([KEY], ANN)
+        gate.down = True
+        claims.settle([KEY], [], ANN)
+        await asyncio.sleep(0.01)
+        gate.down = not back
+        async with asyncio.timeout(5):
+            await claims.settled()
+        gate.down = False
+        assert await claims.claim([KEY], BOB) == [DUPLICATE if back else ClaimState.IN_FLIGHT]
+
+    asyncio.run(history())
