@@ -12,6 +12,7 @@ from rich.table import Table
 from cli.acting import on_record
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
+from core.clock import to_rfc3339
 
 if TYPE_CHECKING:
     from ledger.maintain import Report, TableReport
@@ -51,15 +52,24 @@ def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
     """Remove the raw body of one event for good; its hashes, keys and postings stay.
 
     Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
-    event, or another one with the same body, is open. Kafka keeps its copy until its retention ends (docs/finance.md).
+    event, or another one with the same body, is open. A body that came again since (with another event, from a
+    backup) is removed again. Kafka keeps its copy until its retention ends (docs/finance.md).
     """
     from ledger.maintain.redact import Order
     from stack.maintenance_round import redact_event
 
     with on_record(place, "redact", f"{place.mode} {event_key}", f"ordered by {actor}: {reason}"):
-        acts = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
-    for act in acts:
+        redacted = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
+    for act in redacted.done:
         click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
+    for act in redacted.left:
+        click.echo(
+            f"body {act.body_sha256} (row {act.seq}) is written down to go, as ordered by {act.actor}; a file that may "
+            "hold it is too young to tell: the next maintenance removes it"
+        )
+    for act in redacted.earlier:
+        ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
+        click.echo(f"body {act.body_sha256} (row {act.seq}) had been removed before, {ordered}")
 
 
 def _print(report: Report) -> None:
@@ -67,37 +77,36 @@ def _print(report: Report) -> None:
     if not report.tables:
         console.print("nothing has been decided yet: there is no table to maintain")
         return
-    after = "would be" if report.dry_run else "after"
     freed = "may leave the disk" if report.dry_run else "left the disk"
-    names = ("stream", "table", "files", after, "size", after, "log", after, freed, "bodies dropped", "seconds")
     table = Table(title="dry run: nothing was changed" if report.dry_run else None)
-    for number, name in enumerate(names):
-        table.add_column(name, justify="left" if number < 2 else "right")
+    for number, name in enumerate(("table", "files", "size", "log", freed, "seconds")):
+        table.add_column(name, justify="right" if number else "left", no_wrap=not number, overflow="fold")
     for one in report.tables:
         row(table, *_cells(one, report.dry_run))
     console.print(table)
     for one in report.tables:
+        if one.bodies_dropped:
+            fate = "would go" if report.dry_run else "are gone"
+            console.print(f"{one.of}: {one.bodies_dropped:,} whose time is over or that were redacted {fate}")
         if one.problem:
-            named = f"{one.stream}, {one.table}" if one.stream else one.table
-            console.print(f"{named}: {one.problem}", markup=False)
+            console.print(f"{one.of}: {one.problem}", markup=False)
     console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
 
 
 def _cells(one: TableReport, dry_run: bool) -> tuple[str, ...]:
-    freed = f"{one.freed_files:,} ({size(one.freed_bytes)})" if one.freed_files else ""
+    """Before and after in one cell. How large a table would be nobody knows before it is done."""
     return (
-        one.stream,
-        one.table,
-        f"{one.files_before:,}",
-        f"{one.files_after:,}",
-        size(one.bytes_before),
-        "" if dry_run else size(one.bytes_after),
-        f"{one.log_before:,}",
-        f"{one.log_after:,}",
-        freed,
-        f"{one.bodies_dropped:,}" if one.bodies_dropped else "",
+        one.of,
+        _change(f"{one.files_before:,}", f"{one.files_after:,}"),
+        size(one.bytes_before) if dry_run else _change(size(one.bytes_before), size(one.bytes_after)),
+        _change(f"{one.log_before:,}", f"{one.log_after:,}"),
+        f"{one.freed_files:,} ({size(one.freed_bytes)})" if one.freed_files else "",
         f"{one.seconds:.1f}",
     )
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
 
 
 def size(count: int) -> str:

@@ -13,14 +13,14 @@ from core.clock import to_rfc3339
 from journal.bodies import BodyStore
 from journal.place import Place
 from journal.schema import JournalRow
-from ledger.redactions import ORDERED, Redactions
+from ledger.redactions import Redactions
 
 Fate: TypeAlias = Literal["kept", "redacted", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
 class BodyFate:
-    """Of one body. ``actor``, ``reason`` and ``at`` are a redaction's."""
+    """Of one body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again since."""
 
     body_sha256: str
     fate: Fate
@@ -29,11 +29,12 @@ class BodyFate:
     at: datetime | None = None
 
     def __str__(self) -> str:
-        if self.fate == "redacted" and self.at is not None:
-            return f"body {self.body_sha256}: redacted by {self.actor} at {to_rfc3339(self.at)}: {self.reason}"
+        redacted = f"redacted by {self.actor} at {to_rfc3339(self.at)}: {self.reason}" if self.at is not None else ""
+        if self.fate == "redacted":
+            return f"body {self.body_sha256}: {redacted}"
         if self.fate == "dropped":
             return f"body {self.body_sha256}: no longer kept, dropped by retention (ledger.bodies_days)"
-        return f"body {self.body_sha256}: kept"
+        return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
 
 
 def fates(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[BodyFate]:
@@ -46,11 +47,13 @@ def fates(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[
     if not hashes:
         return []
     there = BodyStore(str(bodies)).held(hashes) if DeltaTable.is_deltatable(str(bodies)) else set()
-    ordered = {act.body_sha256: act for act in Redactions(redactions).all() if act.act == ORDERED}
+    last = {act.body_sha256: (act, done) for act, done in Redactions(redactions).orders()}
     found = []
     for sha256 in hashes:
-        if act := ordered.get(sha256):
-            found.append(BodyFate(sha256, "redacted", act.actor, act.reason, act.at))
-        else:
+        act, done = last.get(sha256, (None, None))
+        if act is None:
             found.append(BodyFate(sha256, "kept" if sha256 in there else "dropped"))
+        else:
+            came_again = done is not None and sha256 in there
+            found.append(BodyFate(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))
     return found

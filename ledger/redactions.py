@@ -100,9 +100,17 @@ class Redactions:
 
     def unfinished(self, stream: str) -> list[Redaction]:
         """What was ordered of a stream's bodies and isn't done: the process died, or the disk failed."""
-        acts = [one for one in self.all() if one.stream == stream]
-        done = {one.body_sha256 for one in acts if one.act == DONE}
-        return [one for one in acts if one.act == ORDERED and one.body_sha256 not in done]
+        return [act for act, done in self.orders(stream) if done is None]
+
+    def orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
+        """Each order of a stream's bodies, or of all streams', and how it was done, oldest first.
+
+        A body can be ordered away again: it came with another event since, or from a backup.
+        """
+        acts = [one for one in self.all() if stream in (None, one.stream)]
+        done = {(one.stream, one.body_sha256): one for one in acts if one.act == DONE}
+        ordered = [(one, done.get((one.stream, one.body_sha256))) for one in acts if one.act == ORDERED]
+        return [(one, last if last is not None and last.number > one.number else None) for one, last in ordered]
 
     def add(self, acts: Sequence[Redaction]) -> None:
         """Appends acts in one commit; their numbers and chain are set here.

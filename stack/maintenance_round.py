@@ -25,10 +25,10 @@ from ledger.maintain import (
     other_tables,
     sole_maintenance,
 )
-from ledger.maintain.redact import EventUnknown, Order, redact
+from ledger.maintain.redact import EventUnknown, Order, Redacted, redact
 from ledger.maintain.tables import Kind
 from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect
-from ledger.redactions import Redaction, Redactions
+from ledger.redactions import Redactions
 from ledger.spark import open_read_session
 from stack.endpoints import write_whole
 from stack.jars import spark_jars
@@ -105,7 +105,7 @@ def collect_receipts(settings: Settings) -> int:
     return rows
 
 
-def redact_event(settings: Settings, stream: str, order: Order) -> list[Redaction]:
+def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     """Removes the body of one event of a stream for good.
 
     :raises MaintenanceRunning: maintenance is at it; run it again

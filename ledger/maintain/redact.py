@@ -16,7 +16,7 @@ from core.arrow import datasets as ds
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
-from journal.bodies import BODIES_SCHEMA
+from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.dataset import dataset_of
 from journal.place import Place
 from journal.rewrite import Rewriter, snapshot
@@ -62,8 +62,18 @@ class Order:
     reason: str
 
 
-def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock) -> list[Redaction]:
-    """Removes every body that rows of an event refer to; returns what was written down, which is before they go.
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """The orders that hold for an event's bodies. ``earlier``: of bodies that had been removed before."""
+
+    done: tuple[Redaction, ...]
+    left: tuple[Redaction, ...] = ()
+    """A file that holds one may just be being committed: the next maintenance removes it."""
+    earlier: tuple[Redaction, ...] = ()
+
+
+def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock) -> Redacted:
+    """Removes every body that rows of an event refer to; that is written down before they go.
 
     The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
 
@@ -75,14 +85,27 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     if not first_seqs:
         raise EventUnknown(order.event_key)
     _check_closed(stream.journal, order.event_key, first_seqs)
+    earlier = _removed(stream, redactions, first_seqs)
+    gone = {one.body_sha256 for one in earlier}
     now = clock.now()
     acts = [
         Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
         for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
+        if sha256 not in gone
     ]
     redactions.add(acts)
     finish(stream, redactions, clock)
-    return acts
+    unfinished = {one.body_sha256 for one in redactions.unfinished(stream.stream)}
+    left = tuple(one for one in acts if one.body_sha256 in unfinished)
+    return Redacted(tuple(one for one in acts if one not in left), left, earlier)
+
+
+def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
+    """The orders by which bodies were removed that haven't come again since."""
+    last = {act.body_sha256: (act, done) for act, done in redactions.orders(stream.stream)}
+    removed = [act for act, done in last.values() if done is not None and act.body_sha256 in hashes]
+    again = BodyStore(str(stream.bodies)).held(one.body_sha256 for one in removed) if removed else set()
+    return tuple(one for one in removed if one.body_sha256 not in again)
 
 
 def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,9 @@ def held_on_disk(lake: Lake, offset: int) -> list[str]:
 
 
 def test_the_body_leaves_the_disk_at_once_and_all_others_stay(spark: SparkSession, lake: Lake) -> None:
-    (act,) = redact(lake.tables, acts(lake), order(4), CLOCK)
+    redacted = redact(lake.tables, acts(lake), order(4), CLOCK)
+    (act,) = redacted.done
+    assert (redacted.left, redacted.earlier) == ((), ())
     assert (act.seq, act.body_sha256, act.actor) == (5, sha("body 4"), "ada")
     assert held_on_disk(lake, 4) == []
     others = [sha(f"body {n}") for n in range(20) if n != 4]
@@ -95,6 +98,30 @@ def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
     gone, kept = fates(lake.tables.bodies, lake.tables.redactions, rows)
     assert "redacted by ada at " in str(gone) and str(gone).endswith(": a person asked to be forgotten")
     assert (gone.fate, kept.fate) == ("redacted", "kept")
+
+
+def test_a_second_order_is_told_of_the_first_and_writes_nothing_down(lake: Lake) -> None:
+    first = redact(lake.tables, acts(lake), order(4), CLOCK)
+    again = redact(lake.tables, acts(lake), replace(order(4), actor="bob"), CLOCK)
+    assert (again.done, again.left) == ((), ())
+    assert [(one.actor, one.seq) for one in again.earlier] == [("ada", 5)]
+    assert [one.at for one in again.earlier] == [one.at for one in first.done]
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE]
+
+
+def test_a_body_that_came_again_with_another_event_is_removed_again(spark: SparkSession, lake: Lake) -> None:
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    (copy,) = lake.commit(count=1, body_sha256=sha("body 4"))
+    lake.bodies.append([(sha("body 4"), b"body 4")])
+    assert lake.tables.redactions is not None
+    (kept,) = fates(lake.tables.bodies, lake.tables.redactions, [copy])
+    assert kept.fate == "kept" and "it came again after it was redacted by ada" in str(kept)
+    (act,) = redact(lake.tables, acts(lake), replace(order(copy.offset), actor="bob"), CLOCK).done
+    assert held_on_disk(lake, 4) == []
+    (gone,) = fates(lake.tables.bodies, lake.tables.redactions, [copy])
+    assert (act.seq, gone.fate, gone.actor) == (copy.seq, "redacted", "bob")
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE, ORDERED, DONE]
+    assert verified(lake)
 
 
 def test_what_is_open_is_refused_and_nothing_is_written_down(lake: Lake) -> None:
@@ -141,8 +168,9 @@ def test_a_file_that_is_about_to_be_committed_is_left_to_the_next_run(spark: Spa
     named = held_on_disk(lake, 4)
     fresh = lake.tables.bodies / "part-00000-in-flight.parquet"
     shutil.copyfile(lake.tables.bodies / named[0], fresh)
-    redact(lake.tables, acts(lake), order(4), CLOCK)
+    redacted = redact(lake.tables, acts(lake), order(4), CLOCK)
     assert held_on_disk(lake, 4) == [fresh.name]
+    assert redacted.done == () and [one.body_sha256 for one in redacted.left] == [sha("body 4")]
     assert [one.act for one in acts(lake).all()] == [ORDERED]
     settle(lake)
     maintain([lake.tables], job(spark))

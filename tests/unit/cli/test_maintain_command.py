@@ -27,8 +27,8 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def payhook(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, [*words, "--data", str(folder)], env={"COLUMNS": "200"})
+def payhook(folder: Path, *words: str, columns: int = 200) -> Result:
+    return CliRunner().invoke(main, [*words, "--data", str(folder)], env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_table_that_cannot_be_maintained_is_named_and_the_exit_is_1(folder: Pa
     Path(checkpoint).write_text("torn", "utf-8")
     answer = payhook(folder, "ledger", "maintain")
     assert answer.exit_code == 1
-    assert "ledger, journal: " in answer.output and "not all was done" in answer.output
+    assert "journal of ledger: " in answer.output and "not all was done" in answer.output
 
 
 def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
@@ -85,6 +85,21 @@ def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
     assert f"body {sha('body 0')}: redacted by ada at " in shown and ": request 17" in shown
     (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
     assert (told["fate"], told["actor"], told["reason"]) == ("redacted", "ada", "request 17")
+
+
+def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> None:
+    payhook(folder, "ledger", "redact", KEY, "--actor", "ada", "--reason", "request 17")
+    said = payhook(folder, "ledger", "redact", KEY, "--actor", "bob", "--reason", "request 18").output
+    assert f"body {sha('body 0')} (row 1) had been removed before, ordered by ada at " in said
+    assert said.rstrip().endswith(": request 17") and "is removed;" not in said
+    (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
+    assert told["actor"] == "ada"
+
+
+def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:
+    said = payhook(folder, "ledger", "maintain", columns=80).output
+    assert "…" not in said and max(map(len, said.splitlines())) <= 80
+    assert all(f"│ {name} " in said for name in ("journal of ledger", "bodies of ledger"))
 
 
 @pytest.mark.parametrize(
