@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from journal.place import Place
-from ledger.redactions import ORDERED, Redactions
+from ledger.redactions import Redactions
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 
@@ -24,7 +24,10 @@ class BodiesWhole:
     redactions: Place
     bodies_days: int
     name: str = "bodies_whole"
-    sentence: str = "Every body that is kept is what its hash says; one that is missing was redacted, or had its time."
+    sentence: str = (
+        "Every body that is kept is what its hash says; one that is missing was redacted, or had its time; one that "
+        "was redacted is there only if another event brought it since."
+    )
 
     def check(self, evidence: Evidence) -> Finding:
         if not DeltaTable.is_deltatable(str(self.bodies)):
@@ -40,6 +43,16 @@ class BodiesWhole:
         offenders += evidence.sample(
             "SELECT 'a body is nowhere' AS problem, seq, body_sha256, decided_at FROM bodiless WHERE fate = 'gone'"
         )
+        offenders += evidence.sample(
+            """
+            SELECT 'a redacted body is there again, as from a backup: redact it again' AS problem,
+                   body_sha256, event_key
+            FROM redacted LEFT SEMI JOIN bodies USING (body_sha256)
+            WHERE done AND NOT EXISTS (
+                SELECT 1 FROM whole
+                WHERE first AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
+            """
+        )
         return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), self._figures(evidence))
 
     def _register(self, evidence: Evidence) -> None:
@@ -48,8 +61,10 @@ class BodiesWhole:
         version = DeltaTable(str(self.bodies)).version()
         held = session.read.format("delta").option("versionAsOf", version).load(str(self.bodies))
         held.createOrReplaceTempView("bodies")
-        ordered = [(act.body_sha256,) for act in Redactions(self.redactions).all() if act.act == ORDERED]
-        session.createDataFrame(ordered, "body_sha256 string").createOrReplaceTempView("redacted")
+        last = {act.body_sha256: (act, done is not None) for act, done in Redactions(self.redactions).orders()}
+        ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
+        columns = "body_sha256 string, event_key string, at timestamp, done boolean"
+        session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
         since = evidence.now - timedelta(days=self.bodies_days)
         had_its_time = f"decided_at < timestamp'{since.isoformat()}'" if self.bodies_days else "false"
         session.sql(

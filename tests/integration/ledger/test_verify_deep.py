@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from journal.bodies import BODIES_SCHEMA
-from ledger.redactions import ORDERED, Redaction, Redactions
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, Options, verify
 from tests.integration.ledger.conftest import AT, KEYS, World
@@ -37,9 +37,10 @@ def drop(world: World, seq: int) -> str:
     return gone
 
 
-def redact(world: World, sha256: str) -> None:
+def redact(world: World, sha256: str, at: datetime = AT, *acts: str) -> None:
     table = Redactions(world.lake.bodies.parent / "redactions")
-    table.add([Redaction(0, ORDERED, "ledger", "stripe:evt_5:charge", 8, sha256, "ada", "asked", AT)])
+    for act in acts or (ORDERED,):
+        table.add([Redaction(0, act, "ledger", "stripe:evt_5:charge", 8, sha256, "ada", "asked", at)])
 
 
 def test_bodies_that_are_what_their_hashes_say_are_right(look: Look) -> None:
@@ -69,6 +70,22 @@ def test_a_body_that_somebody_had_removed_is_accounted_for(look: Look, world: Wo
     redact(world, drop(world, 8))
     found = look()
     assert (found.offenders, found.figures["redacted"]) == ((), 1)
+
+
+def test_a_redacted_body_that_a_backup_brought_back_is_found(look: Look, world: World) -> None:
+    decided = world.row(8)
+    redact(world, decided.body_sha256 or "", decided.decided_at + timedelta(seconds=1), ORDERED, DONE)
+    (offender,) = look().offenders
+    assert "is there again" in offender["problem"] and offender["body_sha256"] == decided.body_sha256
+
+
+@pytest.mark.parametrize(("acts", "after_s"), [((ORDERED,), 1), ((ORDERED, DONE), -1), ((ORDERED, DONE, ORDERED), 1)])
+def test_one_that_an_event_brought_since_or_that_is_still_to_go_is_right(
+    look: Look, world: World, acts: tuple[str, ...], after_s: int
+) -> None:
+    decided = world.row(8)
+    redact(world, decided.body_sha256 or "", decided.decided_at + timedelta(seconds=after_s), *acts)
+    assert look().offenders == ()
 
 
 def test_a_body_that_had_its_time_is_accounted_for(look: Look, world: World) -> None:
