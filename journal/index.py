@@ -110,6 +110,10 @@ class Index:
         """Events that are dead and wait for a person."""
         return self._dead
 
+    def memory_bytes(self) -> int:
+        """What its store holds in memory."""
+        return self._store.memory_bytes()
+
     def known_event(self, event_key: str) -> KnownEvent | None:
         return _known_event(self._store.get(layout.EVENT + hash16(event_key)))
 

@@ -27,6 +27,7 @@ OPEN_FILES_MAX = 256
 FAMILY = "default"
 """Where RocksDB keeps all keys."""
 
+_HOLDING = ("block-cache-usage", "size-all-mem-tables")
 _OWNER, _BROKEN = "OWNER", "BROKEN"
 _LOST = ("Corruption", "No such file")
 _STORAGE = re.compile(
@@ -129,6 +130,10 @@ class KeyStore:
                 yield keys, values
         except Exception as failed:
             raise self._broken(failed) from failed
+
+    def memory_bytes(self) -> int:
+        """What it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write buffers."""
+        return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
     def begin_anew(self) -> None:
         """Forgets everything."""

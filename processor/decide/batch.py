@@ -151,6 +151,7 @@ class Batches:
             "marks": self._marks,
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
+            "index_memory_bytes": self._index.memory_bytes(),
             "published_upto": self._dead_letters.published_upto,
             "unpublished": self._dead_letters.unacknowledged,
             "unpublished_s": round(self._dead_letters.waiting_s, 1),

@@ -61,6 +61,9 @@ class ProcessorMetrics:
         self.dead_letters = Tally()
         DeadLetterCounts(self.dead_letters, self.registry)
         self.unpublished = self._gauge("payhook_dlq_unpublished", "Dead letters that Kafka hasn't acknowledged yet")
+        self.index_memory = self._gauge(
+            "payhook_index_memory_bytes", "What the key index holds in memory: its cache, which fills up, its writes"
+        )
         self.unpublished_s = self._gauge("payhook_dlq_unpublished_seconds", "How long the oldest of those has waited")
         self.parked = Gauge("payhook_open_events", "Events that are open: waiting or dead", registry=self.registry)
         self.heads = Gauge(
@@ -187,11 +190,12 @@ class ProcessorMetrics:
         self.hung_calls.set(hung_calls)
 
     def dead(self, told: Mapping[str, Any]) -> None:
-        """What a stream's status says of what is open and dead."""
+        """What a stream's status says of what is open and dead, and of the index that knows it."""
         self.dead_open.set(told["dead"])
         self.parked.set(told["open"])
         self.unpublished.set(told["unpublished"])
         self.unpublished_s.set(told["unpublished_s"])
+        self.index_memory.set(told["index_memory_bytes"])
 
     def lag(self, catch_up: CatchUp) -> None:
         """What is published of a backlog."""

@@ -271,4 +271,10 @@ def test_the_filter_of_a_large_file_stays_in_the_cache(tmp_path: Path, monkeypat
     assert store.get_many([chance.randbytes(16) for _ in range(2_000)]) == [None] * 2_000
     used = store._db.property_int_value("rocksdb.block-cache-usage") or 0
     assert used > 0.8 * keys * BLOOM_BITS_PER_KEY / 8
+    assert used <= store.memory_bytes() <= used + (1 << 20), "nothing is written yet"
+    more = WriteBatch(raw_mode=True)
+    for _ in range(10_000):
+        more.put(chance.randbytes(16), b"")
+    store.write(more)
+    assert store.memory_bytes() > used + 10_000 * 16
     store.close()

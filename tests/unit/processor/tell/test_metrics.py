@@ -43,10 +43,11 @@ def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
 def test_dead_letters_are_counted_from_the_publishers_own_numbers() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
     metrics.dead_letters.requests, metrics.dead_letters.written, metrics.dead_letters.failed = 5, 3, 2
-    metrics.dead({"dead": 7, "open": 9, "unpublished": 2, "unpublished_s": 61.5})
+    metrics.dead({"dead": 7, "open": 9, "unpublished": 2, "unpublished_s": 61.5, "index_memory_bytes": 4_096})
     found = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples}
     assert found["payhook_dlq_produce_requests_total"] == 5
     assert found["payhook_dlq_written_total"] == 3
     assert found["payhook_dlq_produce_failures_total"] == 2
     assert (found["payhook_dlq_depth"], found["payhook_open_events"]) == (7, 9)
+    assert found["payhook_index_memory_bytes"] == 4_096
     assert (found["payhook_dlq_unpublished"], found["payhook_dlq_unpublished_seconds"]) == (2, 61.5)
