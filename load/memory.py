@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
 MIB = 2**20
 
 
-def growth_mib(resident: Sequence[float]) -> float:
-    """From the second quarter's median to the last one's; the first quarter fills caches and pools."""
+def growth_mib(resident: Sequence[float], of: Callable[[Sequence[float]], float] = statistics.median) -> float:
+    """From the second quarter's median to the last one's; the first quarter fills caches and pools.
+
+    :param of: ``min`` for a heap that is let grow to its limit before it is collected: what a collection left
+    """
     quarter = len(resident) // 4
-    return statistics.median(resident[-quarter:]) - statistics.median(resident[quarter : 2 * quarter])
+    return of(resident[-quarter:]) - of(resident[quarter : 2 * quarter])
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -19,6 +19,11 @@ def test_what_fills_caches_at_first_is_no_growth(resident: list[float], growth: 
     assert growth_mib(resident) == growth
 
 
+def test_of_a_heap_counts_what_a_collection_leaves():
+    heap = [60.0, 70, 80, 90, 120, 150, 70, 100, 130, 160, 150, 180, 70, 100, 200, 160]
+    assert (growth_mib(heap), growth_mib(heap, min)) == (20.0, 0.0)
+
+
 def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothing():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
