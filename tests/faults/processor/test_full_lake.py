@@ -5,11 +5,12 @@ The lake is a small disk in a mount namespace of the stack's own, which is enter
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ BACK_S = 120.0
 pytestmark = pytest.mark.timeout(600)
 UP = f"""
 mount -t tmpfs -o size={LAKE} tmpfs "$1/lake" && exec "$2" -m cli.main up --data "$1"
+"""
+ROWS = """
+import json, pathlib, sys
+from load.client import RunningStack
+folder, topic, *columns = sys.argv[1:]
+print(json.dumps(RunningStack(pathlib.Path(folder)).rows(columns, topic or None)))
 """
 OWN_MOUNTS = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
@@ -46,10 +53,6 @@ class SmallLake(Stack):
     def lake(self) -> Path:
         return self.inside / str(self.data_dir / "lake").lstrip("/")
 
-    @property
-    def journal(self) -> Path:
-        return self.lake / "journal" / "ledger"
-
     def blocked(self) -> str:
         return str(self.processor_status().get("blocked") or "")
 
@@ -59,9 +62,19 @@ class SmallLake(Stack):
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A `payhook` command that sees the lake."""
-        command = [sys.executable, "-m", "cli.main", *words, "--data", str(self.data_dir)]
-        entered = ["nsenter", f"--mount=/proc/{self._supervisor.pid}/ns/mnt", f"--wd={Path.cwd()}", *command]
-        return subprocess.run(entered, capture_output=True, text=True, timeout=200, check=False, env=_environment())
+        return self._inside("-m", "cli.main", *words, "--data", str(self.data_dir))
+
+    def rows(self, columns: Sequence[str], topic: str | None = "payments.events") -> list[dict[str, Any]]:
+        """Delta's library resolves a path before it opens a table, and would be outside again."""
+        read = self._inside("-c", ROWS, str(self.data_dir), topic or "", *columns)
+        assert read.returncode == 0, read.stderr[-3_000:]
+        rows: list[dict[str, Any]] = json.loads(read.stdout)
+        return rows
+
+    def _inside(self, *words: str) -> subprocess.CompletedProcess[str]:
+        entered = ["nsenter", f"--mount=/proc/{self._supervisor.pid}/ns/mnt", f"--wd={Path.cwd()}"]
+        command = [*entered, sys.executable, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=_environment())
 
 
 def _environment() -> dict[str, Any]:
