@@ -48,7 +48,7 @@ def samples() -> Samples:
 def _ingest() -> str:
     metrics = IngestMetrics()
     metrics.read_from(
-        {name: (meaning, lambda: 0.0) for name, (meaning, _) in _gauges(*[cast("Any", None)] * 4).items()}
+        {name: (meaning, lambda: 0.0) for name, (meaning, _) in _gauges(*[cast("Any", None)] * 5).items()}
     )
     for outcome in ("claimed", "duplicate"):
         metrics.took("stripe", outcome)
