@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,14 +27,22 @@ RATE_PER_S = 1_200.0
 STEPS = 60
 STEPS_PER_LATENCY = 5
 
-GROWTH_MIB_MAX: Mapping[str, float] = {"driver": 32.0, "jvm": 64.0, "workers": 32.0}
-"""The driver's without its key index, whose cache fills up with the history and has a limit of its own."""
-LEVEL: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "driver": statistics.median,
-    "jvm": min,
-    "workers": statistics.median,
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """How a part's memory is judged: by how much its ``level`` may grow from the second quarter to the last one."""
+
+    mib_max: float
+    level: Callable[[Sequence[float]], float] = statistics.median
+
+
+FLAT: Mapping[str, Flat] = {
+    # Without its key index, whose cache fills up with the history and has a limit of its own.
+    "driver": Flat(32.0),
+    # Its heap grows to its limit and is given back by a collection: only what one leaves says something.
+    "jvm": Flat(64.0, min),
+    "workers": Flat(32.0),
 }
-"""The JVM's heap grows to its limit and is given back by a collection: only what one leaves says something."""
 INDEX_MIB_MAX = 256.0
 
 
@@ -41,14 +50,13 @@ def soak_processor(folder: Path, seconds: float, console: Console) -> bool:
     """Whether the memory of each of the processor's parts stayed flat, and the index within its limit."""
     with embedded_stack(folder / "stack") as data_dir:
         held = _soaked(RunningStack(data_dir), seconds, console)
-    grown = {part: growth_mib(held[part], LEVEL[part]) for part in GROWTH_MIB_MAX}
-    for part, allowed in GROWTH_MIB_MAX.items():
-        level = LEVEL[part].__name__
-        told = f"the last quarter's {level} is {grown[part]:+.1f} MiB from the second one's"
-        console.print(f"{part}: {told}; {allowed:g} are allowed")
+    grown = {part: growth_mib(held[part], flat.level) for part, flat in FLAT.items()}
+    for part, flat in FLAT.items():
+        told = f"the last quarter's {flat.level.__name__} is {grown[part]:+.1f} MiB from the second one's"
+        console.print(f"{part}: {told}; {flat.mib_max:g} are allowed")
     most = max(held["index"])
     console.print(f"index: {most:.0f} MiB at most; {INDEX_MIB_MAX:g} are allowed")
-    return most <= INDEX_MIB_MAX and all(grown[part] <= allowed for part, allowed in GROWTH_MIB_MAX.items())
+    return most <= INDEX_MIB_MAX and all(grown[part] <= flat.mib_max for part, flat in FLAT.items())
 
 
 def _soaked(stack: RunningStack, seconds: float, console: Console) -> dict[str, list[float]]:
@@ -84,7 +92,7 @@ def _latency(stack: RunningStack, after: int, console: Console) -> int:
 
 def _parts(stack: RunningStack) -> dict[str, float]:
     """MiB of the processor's driver without its key index, that index, its JVM, and its Python workers together."""
-    sums = dict.fromkeys(GROWTH_MIB_MAX, 0.0)
+    sums = dict.fromkeys(FLAT, 0.0)
     for process in family(int(stack.endpoints["pids"]["processor"])):
         with contextlib.suppress(psutil.NoSuchProcess):
             sums[part_of(process.cmdline())] += own_mib(process)
