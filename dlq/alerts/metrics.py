@@ -23,6 +23,7 @@ class AlertMetrics:
             "stream",
         )
         self._firing = self._gauge("payhook_alert_firing", "1 while payhook itself sends this alert", "rule", "subject")
+        self._fired: set[tuple[str, str]] = set()
         self._unsent = self._gauge(
             "payhook_alert_notices_unsent", "Notices that a receiver didn't take yet", "receiver"
         )
@@ -35,12 +36,17 @@ class AlertMetrics:
         self._looked.set((self._clock.now() - EPOCH).total_seconds())
         for reading in watch.last:
             self._read(reading)
-        self._firing.clear()
-        for alert in watch.engine.alerts:
-            if alert.state is State.FIRING:
-                self._firing.labels(alert.rule, alert.subject).set(1)
+        self._fire({(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is State.FIRING})
         for name, queue in watch.outbox.queues.items():
             self._unsent.labels(name).set(len(queue.waiting))
+
+    def _fire(self, firing: set[tuple[str, str]]) -> None:
+        """What goes on firing is never gone from the page, whenever that is read."""
+        for alert in firing:
+            self._firing.labels(*alert).set(1)
+        for alert in self._fired - firing:
+            self._firing.remove(*alert)
+        self._fired = firing
 
     def _read(self, reading: Reading) -> None:
         gauge = {"dlq_depth": self._open, "dlq_age": self._oldest}.get(reading.rule)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
 from dlq.alerts.dead import Dead
@@ -201,6 +201,23 @@ def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, ser
     stack.step(60)
     metrics.told(stack.watch)
     assert "payhook_alert_firing{" not in generate_latest(metrics.registry).decode()
+
+
+def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, pages, put = AlertMetrics(stack.clock), list[str](), Gauge.set
+    stack.dead = Dead(101, AT)
+    stack.step()
+    metrics.told(stack.watch)
+
+    def put_and_look(gauge: Gauge, value: float) -> None:
+        pages.append(generate_latest(metrics.registry).decode())
+        put(gauge, value)
+
+    monkeypatch.setattr(Gauge, "set", put_and_look)
+    stack.step()
+    metrics.told(stack.watch)
+    firing = 'payhook_alert_firing{rule="dlq_depth",subject="ledger"} 1.0'
+    assert pages and all(firing in page for page in pages)
 
 
 def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
