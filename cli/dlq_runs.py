@@ -16,6 +16,7 @@ from rich.table import Table
 from cli.acting import on_record
 from cli.dlq_opened import SELECTION, number_of, opened, options_again
 from cli.dlq_watch import outcome, watch
+from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_stream
 from cli.tables import row
 from console.dead_letters import DeadLetters
@@ -47,7 +48,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--rate", "per_s", type=float, help="Items a second; else as fast as live traffic allows.")
 @click.option("--in-place", is_flag=True, help="Refuse what would run elsewhere than in its old place.")
 @click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
-@click.option("--reason", default=REASON, show_default=True, help="Kept with the decision.")
+@click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="Kept with the decision.")
 @WAIT
 @JSON
 @with_place_of_stream
@@ -83,7 +84,7 @@ def replay(
 
 @click.command()
 @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
-@click.option("--reason", required=True, help="Why; it is kept with each decision.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with each decision.")
 @PROPOSE
 @WAIT
 @JSON
@@ -98,7 +99,9 @@ def purge(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait:
 
 @click.command()
 @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
-@click.option("--reason", required=True, help="How their effect was brought about; it is kept with each decision.")
+@click.option(
+    "--reason", type=KEPT_TEXT, required=True, help="How their effect was brought about; kept with each decision."
+)
 @PROPOSE
 @WAIT
 @JSON
@@ -113,7 +116,7 @@ def resolve(place: Place, what: tuple[str, ...], reason: str, propose: bool, wai
 
 @click.command("approve")
 @click.argument("number", metavar="SELECTION", type=SELECTION)
-@click.option("--reason", required=True, help="What you checked; it is kept with each decision.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="What you checked; it is kept with each decision.")
 @WAIT
 @JSON
 @with_place_of_stream

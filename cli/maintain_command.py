@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.acting import on_record
+from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 from core.clock import to_rfc3339
@@ -28,9 +29,8 @@ def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
     """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
 
     Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations, the record
-    of acts; live and test. May run at any moment, on a busy stack too; the
-    stack runs it by itself every `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a
-    table couldn't be maintained.
+    of acts; live and test. May run at any moment, on a busy stack too; the stack runs it by itself every
+    `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a table couldn't be maintained.
     """
     # Spark's modules take a second to load; no other command needs them.
     from stack.maintenance_round import run_once
@@ -45,8 +45,8 @@ def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("event_key", metavar="EVENT_KEY")
-@click.option("--actor", required=True, help="Who orders it.")
-@click.option("--reason", required=True, help="Why: a person reads it years later.")
+@click.option("--actor", type=KEPT_TEXT, required=True, help="Who orders it.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
 @with_place_of_mode
 def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
     """Remove the raw body of one event for good; its hashes, keys and postings stay.

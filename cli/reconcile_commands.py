@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from cli import reconciliations as shown
 from cli.acting import on_record
+from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from core.clock import SystemClock
 from ingest.publisher import producer_settings
@@ -43,8 +44,8 @@ PUBLISH_TIMEOUT_MS = 20_000
 )
 @click.option("--repair", "is_repair", is_flag=True, help="Book what only the report knows of, as events of our own.")
 @click.option("--dry-run", is_flag=True, help="With --repair: only show what would be sent.")
-@click.option("--actor", default="", help="With --repair: who wants it; kept with each event.")
-@click.option("--reason", default="", help="With --repair: why; kept with each event.")
+@click.option("--actor", type=KEPT_TEXT, help="With --repair: who wants it; kept with each event.")
+@click.option("--reason", type=KEPT_TEXT, help="With --repair: why; kept with each event.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run and all that it found as JSON.")
 @with_place_of_mode
 def reconcile(
@@ -57,8 +58,8 @@ def reconcile(
     until: datetime | None,
     is_repair: bool,
     dry_run: bool,
-    actor: str,
-    reason: str,
+    actor: str | None,
+    reason: str | None,
     as_json: bool,
 ) -> None:
     """Compare a provider's settlement report with what was booked.
@@ -87,7 +88,7 @@ def reconcile(
     else:
         shown.print_run(made, found)
     if is_repair:
-        repair = Repair(made, place.mode, actor, reason)
+        repair = Repair(made, place.mode, actor or "", reason or "")
         if dry_run:
             _repair(place, repair, found, reader, dry_run)
         else:
@@ -113,8 +114,8 @@ def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
         shown.print_run(run, found)
 
 
-def _check_repair(is_repair: bool, dry_run: bool, actor: str, reason: str, as_json: bool) -> None:
-    if is_repair and not (actor.strip() and reason.strip()):
+def _check_repair(is_repair: bool, dry_run: bool, actor: str | None, reason: str | None, as_json: bool) -> None:
+    if is_repair and not (actor and reason):
         raise click.UsageError("--repair asks for --actor and --reason: both are kept with what is booked")
     if is_repair and as_json:
         raise click.UsageError("--repair or --json, not both: `reconciliations --run ID --json` prints the run")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import moments
+from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ LOOKED_AT_MAX = 100_000
 @click.option(
     "--to", "until", callback=moments.until, metavar="TIME", help="Only ignored before then; a day counts as a whole."
 )
-@click.option("--reason", help="Why; it is kept with each decision. Needed unless it is a dry run.")
+@click.option("--reason", type=KEPT_TEXT, help="Why; it is kept with each decision. Needed unless it is a dry run.")
 @click.option("--dry-run", is_flag=True, help="Say of each event what would be booked, or why not, and send nothing.")
 @click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=LIMIT, show_default=True, help="Most to reprocess.")
 @click.option(

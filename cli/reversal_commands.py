@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from cli.acting import on_record
+from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
@@ -27,7 +28,7 @@ ID_CHARS = 32
 
 @click.command("reverse")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
-@click.option("--reason", required=True, help="Why; it is kept with the entry.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with the entry.")
 @click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
 @with_place_of_mode
 def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> None:
@@ -53,7 +54,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 
 @click.command("approve")
 @click.argument("proposal_id", metavar="PROPOSAL")
-@click.option("--reason", required=True, help="What you checked; it is kept with the approval.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="What you checked; it is kept with the approval.")
 @with_place_of_mode
 def approve_command(place: Place, proposal_id: str, reason: str) -> None:
     """Approve what somebody else proposed to reverse. All of it is booked, or none."""

@@ -8,18 +8,19 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from core.event import Mode
-from dlq.commands import SEQ_MAX, TARGETS_MAX, TEXT_CHARS_MAX
+from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from dlq.commands import SEQ_MAX, TARGETS_MAX
 from dlq.orders import Given, Order, Wanted
 from journal.schema import JournalRow
 
 
 def _printable(text: str) -> str:
-    if not text.isprintable():
+    if not is_kept_text(text):
         raise ValueError("printable characters are wanted")
     return text
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CHARS_MAX), AfterValidator(_printable)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=KEPT_CHARS_MAX), AfterValidator(_printable)]
 Seq = Annotated[int, Field(ge=1, le=SEQ_MAX)]
 
 

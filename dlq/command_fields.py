@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from core.clock import from_rfc3339
 from core.errors import PayhookError
+from core.kept_text import KEPT_CHARS_MAX, is_kept_text
 
-TEXT_CHARS_MAX = 500
 SEQ_MAX = 2**63 - 1
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -26,8 +26,8 @@ class CommandInvalid(PayhookError):
 
 def text_of(tree: Mapping[str, Any], name: str) -> str:
     value = tree[name]
-    if not isinstance(value, str) or not 0 < len(value) <= TEXT_CHARS_MAX or not value.isprintable():
-        raise CommandInvalid(f"{name}: printable text of 1 to {TEXT_CHARS_MAX} characters is wanted")
+    if not isinstance(value, str) or not is_kept_text(value):
+        raise CommandInvalid(f"{name}: printable text of 1 to {KEPT_CHARS_MAX} characters is wanted")
     return value
 
 

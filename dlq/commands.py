@@ -41,7 +41,6 @@ from dlq.command import (
 )
 from dlq.command_fields import (
     SEQ_MAX,
-    TEXT_CHARS_MAX,
     CommandInvalid,
     flag_of,
     pairs_of,
@@ -73,7 +72,6 @@ __all__ = [
     "SEQ_MAX",
     "SPREAD_S_MAX",
     "TARGETS_MAX",
-    "TEXT_CHARS_MAX",
     "Command",
     "CommandInvalid",
     "CommandNotSent",

@@ -14,7 +14,8 @@ from console.pages import dlq_filters
 from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.fields import Fields
 from core.errors import PayhookError
-from dlq.commands import PURGE, REPLAY, RESOLVE, TEXT_CHARS_MAX, ReplayMode
+from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
 from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 
@@ -183,8 +184,8 @@ def reason_of(fields: Fields) -> str | None:
 
 def printable(fields: Fields, name: str) -> str | None:
     """A text as a command can carry it."""
-    text = fields.text(name, TEXT_CHARS_MAX)
-    if text is not None and not text.isprintable():
+    text = fields.text(name, KEPT_CHARS_MAX)
+    if text is not None and not is_kept_text(text):
         fields.wrong(name, "one line of printable characters is wanted")
         return None
     return text

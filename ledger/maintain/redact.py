@@ -16,6 +16,7 @@ from core.arrow import datasets as ds
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
+from core.kept_text import kept_text
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.dataset import dataset_of
 from journal.place import Place
@@ -55,11 +56,18 @@ class EventOpen(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Whose body is to go, who says so, and why."""
+    """Whose body is to go, who says so, and why.
+
+    :raises ValueError: who or why can't be kept as it is (`core.kept_text`)
+    """
 
     event_key: str
     actor: str
     reason: str
+
+    def __post_init__(self) -> None:
+        kept_text(self.actor)
+        kept_text(self.reason)
 
 
 @dataclass(frozen=True, slots=True)

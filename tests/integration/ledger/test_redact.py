@@ -209,3 +209,9 @@ def test_a_rewrite_that_is_refused_is_told_and_finished_later(lake: Lake, monkey
     with pytest.raises(RewriteRefused):
         redact(lake.tables, acts(lake), order(4), CLOCK)
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
+
+
+@pytest.mark.parametrize(("actor", "reason"), [("", "asked"), ("ada", " "), ("ada\x1fbob", "asked")])
+def test_an_order_says_who_and_why_in_words_that_the_chain_can_hold(actor: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="printable characters"):
+        Order("stripe:evt_1:charge.succeeded", actor, reason)
