@@ -15,7 +15,8 @@ READ_EVERY_S = 0.5
 """Readings closer together than this are mostly noise."""
 
 SETTLE_S = 15.0
-"""A drain rate that nobody knew before is believed after so long: the first batches are smaller, and find all cold."""
+"""A drain rate is believed after so long in one backlog: the first batches are smaller, and find all cold. What a stall
+of some seconds leaves behind is gone before, and says nothing of what the stream can do."""
 
 BEHIND_S = 5.0
 """A lag that takes longer than this to decide is a backlog: the SLO's bound is 5 s."""
@@ -78,16 +79,16 @@ class Rates:
     """Arrival and drain as moving averages over readings, each taken when a batch has ended.
 
     The drain rate is what the stream decides a second while it is behind; when it keeps up, what it decides is what
-    arrives and says nothing of what it could. So it is kept from the last backlog, and ``known_drain_per_s`` is what an
-    earlier process measured.
+    arrives and says nothing of what it could. So it is kept from the last backlog that took `SETTLE_S`, and
+    ``known_drain_per_s`` is what an earlier process measured.
     """
 
     def __init__(self, known_drain_per_s: float | None = None) -> None:
         self._last: Reading | None = None
         self._arrival_per_s: float | None = None
         self._drain_per_s = known_drain_per_s
+        self._measured_per_s: float | None = None
         self._measured_s = 0.0
-        self._settled = known_drain_per_s is not None
         self._behind = False
         self.forecast: Forecast | None = None
 
@@ -97,7 +98,7 @@ class Rates:
 
     @property
     def drain_per_s(self) -> float | None:
-        """None until the stream was behind once."""
+        """None until the stream was behind for a while once."""
         return self._drain_per_s
 
     @property
@@ -131,19 +132,19 @@ class Rates:
         self._arrival_per_s = _moved(self._arrival_per_s, arrived, seconds)
         decided = max(0, reading.decided - last.decided) / seconds
         if self._behind and reading.lag > 0 and decided > 0:
-            before = self._drain_per_s if self._measured_s > 0 else None
-            self._drain_per_s = _moved(before, decided, seconds)
+            self._measured_per_s = _moved(self._measured_per_s, decided, seconds)
             self._measured_s += seconds
-            self._settled = self._settled or self._measured_s >= SETTLE_S
+            if self._measured_s >= SETTLE_S:
+                self._drain_per_s = self._measured_per_s
 
     def _judge(self, reading: Reading) -> None:
         """A backlog begins when the lag takes longer than `BEHIND_S`, and ends when it takes a fifth of that."""
-        per_s = max(self._drain_per_s or 0.0, self.arrival_per_s, 1.0)
+        per_s = max(self._measured_per_s or self._drain_per_s or 0.0, self.arrival_per_s, 1.0)
         self._behind = reading.lag / per_s > (BEHIND_S / 5 if self._behind else BEHIND_S)
         if not self._behind:
             self.forecast = None
-            self._measured_s = 0.0
-        elif self._settled and self._drain_per_s and (self.forecast is None or self.forecast.seconds is None):
+            self._measured_per_s, self._measured_s = None, 0.0
+        elif self._drain_per_s and (self.forecast is None or self.forecast.seconds is None):
             self.forecast = Forecast(reading.at_s, reading.lag, self._drain_per_s, self.arrival_per_s)
 
 

@@ -86,6 +86,28 @@ def test_what_arrives_while_the_stream_keeps_up_is_no_drain_rate():
     assert rates.drain_per_s == 9_000
 
 
+@pytest.mark.parametrize(("known_per_s", "stall_s"), [(None, 10), (9_000.0, 45)])
+def test_what_a_stall_leaves_behind_says_nothing_of_what_the_stream_could_do(known_per_s: float | None, stall_s: int):
+    """Some seconds in which nothing was decided, and first batches after them that take their time."""
+    rates, decided = Rates(known_per_s), 0
+    goes_on = 20 + stall_s
+    for second in range(goes_on + 30):
+        slow = goes_on <= second < goes_on + 4
+        decided += 0 if 20 <= second < goes_on else 1_000 if slow else 9_000
+        decided = min(decided, 1_200 * second)
+        rates.read(Reading(float(second), 1_200 * second, decided))
+        assert rates.behind or not slow
+        assert rates.drain_per_s == known_per_s
+    assert not rates.behind
+
+
+def test_a_stream_that_became_slower_says_so_once_a_backlog_has_lasted():
+    rates = Rates(known_drain_per_s=9_000)
+    for second in range(40):
+        rates.read(Reading(float(second), 300_000, 2_000 * second))
+    assert rates.drain_per_s == pytest.approx(2_000)
+
+
 def test_a_backlog_that_grows_has_no_end():
     assert recover_s(1_000, 500, 500) is None
     assert recover_s(0, 0, 500) == 0.0

@@ -80,9 +80,10 @@ def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
 
 
 def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
-    world = World(100_000)
+    world = World(200_000)
+    world.batch(9_000)
     assert world.catch_up.notes() == {}
-    for _ in range(8):
+    for _ in range(16):
         world.batch(9_000)
     assert float(world.catch_up.notes()[DRAIN_NOTE]) == pytest.approx(9_000)
 
