@@ -20,6 +20,7 @@ from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
 from processor.tell import sli
 from processor.tell.dead_letters import DeadLetterCounts
+from processor.tell.progress import Progress
 
 TIMEOUT_CLASS = "HandlerTimeout"
 
@@ -56,7 +57,8 @@ class ProcessorMetrics:
         )
         for outcome in sli.OUTCOMES:
             self.answers.labels(outcome)
-        self.batch = Histogram("payhook_batch_seconds", "One batch, all six steps", registry=self.registry)
+        self.batch = Histogram("payhook_batch_seconds", "One batch, all its steps", registry=self.registry)
+        self._batches = 0
         self.dead_open = Gauge("payhook_dlq_depth", "Dead events that wait for a person", registry=self.registry)
         self.dead_letters = Tally()
         DeadLetterCounts(self.dead_letters, self.registry)
@@ -178,6 +180,12 @@ class ProcessorMetrics:
     def hook_failed(self, stage: str, problem: str) -> None:
         """Counts a call of a recovery hook that went wrong."""
         self.hook_failures.labels(stage, problem).inc()
+
+    def batch_done(self, progress: Progress) -> None:
+        """What the last batch took; told again before there is another one, it counts once."""
+        if progress.batches not in (0, self._batches):
+            self.batch.observe(sum(progress.step_s.values()))
+        self._batches = progress.batches
 
     def line(self, figures: HeadFigures, hung_calls: int) -> None:
         """What waits behind failing events, and handler calls that don't come back."""

@@ -29,9 +29,10 @@ class Telling:
         self._last_failure: str | None = None
 
     def batch(self, batches: Batches, catch_up: CatchUp) -> None:
-        """After each batch."""
+        """After each batch, and while it waits for what blocks it."""
         warm = next(self._batches) >= WARM_BATCHES
         self._metrics.block(batches.progress.blocked_reason)
+        self._metrics.batch_done(batches.progress)
         self._metrics.line(batches.heads, batches.progress.hung_calls)
         if warm and self._status.due():
             told = batches.status()

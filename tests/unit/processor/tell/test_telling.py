@@ -74,6 +74,22 @@ def test_ready_is_said_once_it_is_warm_with_the_engines_figures(told: Told, tmp_
     )
 
 
+def test_each_batch_is_timed_once_however_often_it_is_told_of(told: Told, tmp_path: Path) -> None:
+    def timed() -> list[float | None]:
+        return [told.metrics.registry.get_sample_value(f"payhook_batch_seconds_{of}") for of in ("count", "sum")]
+
+    engine, seconds = Engine(tmp_path), 0.0
+    told.batch(engine)
+    assert timed() == [0, 0]
+    for number, name in enumerate("abc", 1):
+        engine.post(name)
+        engine.batch()
+        seconds += sum(engine.batches.progress.step_s.values())
+        for _ in range(3):
+            told.batch(engine)
+        assert timed() == pytest.approx([number, seconds])
+
+
 def test_a_failure_is_told_until_it_runs_again_and_remembered_then(told: Told, tmp_path: Path) -> None:
     told.telling.failed(LookupError("gone"))
     said = told.said()
