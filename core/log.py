@@ -28,9 +28,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=True)
 
 
+TALKATIVE = ("httpx", "py4j")
+"""Libraries that log each call. httpx does it with the URL, and where people are told, a URL can be a secret."""
+
+
 def configure_logging(level: str = "INFO") -> None:
     """Called once by each process's main."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)

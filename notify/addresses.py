@@ -100,10 +100,11 @@ def place_of(text: str, allowance: Allowance) -> Place:
     return Place(url, host, port, url.netloc.decode("ascii"))
 
 
-def shown_url(text: str) -> str:
+def shown_url(text: str, *, path_is_secret: bool = False) -> str:
     """Scheme, host, port and path of a URL for people to read: no user or password, nor a query, where tokens stand.
 
-    Where the path may be the end of a password that holds a slash it is left out.
+    The path is left out where it is a secret by itself, as with chat systems, and where it may be the end of a password
+    that holds a slash.
     """
     try:
         url = httpx.URL(text)
@@ -113,7 +114,8 @@ def shown_url(text: str) -> str:
         return UNREADABLE
     port = "" if url.port is None else f":{url.port}"
     path = url.raw_path.partition(b"?")[0].decode("ascii")
-    return f"{url.scheme}://{in_url(url.raw_host.decode('ascii'))}{port}{'/…' if '@' in path else path}"
+    left_out = "@" in path or (path_is_secret and path != "/")
+    return f"{url.scheme}://{in_url(url.raw_host.decode('ascii'))}{port}{'/…' if left_out else path}"
 
 
 def holds_credentials(text: str) -> bool:

@@ -59,7 +59,7 @@ class Webhook:
 
     @property
     def shown(self) -> str:
-        return shown_url(self._settings.url)
+        return shown_url(self._settings.url, path_is_secret=True)
 
     def tell(self, notice: Notice) -> None:
         headers = {

@@ -20,6 +20,8 @@ from tests.unit.notify.receiver import receiving
 CHECKOUT = Path(__file__).parents[3]
 WAIT_S_MAX = 120.0
 
+SECRET = "T0B0sesame"
+"""Who has such a URL can post to it."""
 WHAT_IS_DOWN = ["ledger", "notify", "the receiver"]
 
 
@@ -45,7 +47,8 @@ def look_on(config: Path, told: Callable[[], int], metrics_port: int) -> None:
     data = config.parent / "data"
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(data), "PAYHOOK_CONFIG": str(config)}
     state = data / "run" / "alerts.json"
-    process = subprocess.Popen([sys.executable, "-m", "stack.alerting"], cwd=CHECKOUT, env=env)
+    with (config.parent / "log").open("ab") as said:
+        process = subprocess.Popen([sys.executable, "-m", "stack.alerting"], cwd=CHECKOUT, env=env, stderr=said)
     try:
         wait_for(lambda: told() >= 3 and firing(metrics_port) == WHAT_IS_DOWN)
         first = state.stat().st_mtime
@@ -65,11 +68,14 @@ def test_it_tells_of_a_stack_that_is_down_and_tells_nothing_twice(tmp_path: Path
         config.write_text(
             f"[ingest]\nport = {nobody}\n"
             f"[alerts]\nevery_s = 0.3\nnot_ready_s_max = 0.5\nmetrics_port = {metrics_port}\n"
-            f'[alerts.receivers.team]\nurl = "http://127.0.0.1:{server.port}/"\nhttp = true\nports = [{server.port}]\n'
-            'networks = ["127.0.0.1/32"]\n'
+            f'[alerts.receivers.team]\nurl = "http://127.0.0.1:{server.port}/{SECRET}"\n'
+            f'http = true\nports = [{server.port}]\nnetworks = ["127.0.0.1/32"]\n'
         )
         for _ in range(2):
             look_on(config, lambda: len(server.requests), metrics_port)
             told = [json.loads(request.body) for request in server.requests]
             assert {(one["rule"], one["kind"]) for one in told} == {("not_ready", "firing")}
             assert sorted(one["subject"] for one in told) == WHAT_IS_DOWN
+        assert all(SECRET in request.line for request in server.requests)
+        said = (tmp_path / "log").read_text()
+        assert "firing: " in said and SECRET not in said, "no log holds what lets others post"

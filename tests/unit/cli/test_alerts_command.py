@@ -92,7 +92,7 @@ def test_a_last_look_of_long_ago_is_no_look(config: Path, monkeypatch: pytest.Mo
 def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, server: Receiver) -> None:
     answer = run(config, "test")
     assert answer.exit_code == 1
-    assert f"team: told (http://127.0.0.1:{server.port}/x)" in answer.output
+    assert f"team: told (http://127.0.0.1:{server.port}/…)" in answer.output
     assert "boss: /bin/false ended with 1" in answer.output
     (request,) = server.requests
     assert json.loads(request.body)["kind"] == "test"

@@ -133,6 +133,18 @@ def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None
     assert shown_url(url) == shown
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example.com/services/T0/B0/hunter2", "https://hooks.example.com/…"),
+        ("https://hooks.example.com/?token=hunter2", "https://hooks.example.com/"),
+        ("https://hooks.example.com:8443", "https://hooks.example.com:8443/"),
+    ],
+)
+def test_a_path_that_is_a_secret_by_itself_is_left_out(url: str, shown: str) -> None:
+    assert shown_url(url, path_is_secret=True) == shown
+
+
 def test_a_url_that_cant_be_read_isnt_quoted_when_it_is_refused() -> None:
     with pytest.raises(UrlRefused) as refused:
         place_of("https://ann:hunter2#x@hooks.example.com/in", NONE)
