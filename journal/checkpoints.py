@@ -1,13 +1,21 @@
-"""Checkpoints of a Delta table's log, made beside its writer: readers begin with the last one."""
+"""Checkpoints of a Delta table's log, made beside its writer: readers begin with the last one.
+
+Each is made by a process that ends with it, ``python -m journal.checkpoints PATH…``. It reads every file that the table
+has, and had within a day: in a writer that lives for long the memory for that would stay, and grow through the day.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 from journal.lake import open_table
-from journal.place import place_of
+from journal.place import is_url, place_of
 
 log = logging.getLogger(__name__)
 
@@ -17,40 +25,109 @@ COMMITS = 100
 SHARE_MAX = 0.05
 """Of the time: a checkpoint reads what the table has of files, so of a table with many it is made less often."""
 
-_one_at_a_time = threading.Lock()
+NICE = 10
+"""Whoever decides payments goes first."""
+
+CODE = Path(__file__).parents[1]
 
 
 class Checkpoints:
     """Of one table; told of every commit."""
 
     def __init__(self, path: str, version: int) -> None:
-        self._path = path
+        self.path = path
         self._last = version
         self._not_before_s = 0.0
-        self._thread: threading.Thread | None = None
+        self._made = threading.Event()
+        self._made.set()
 
     def committed(self, version: int) -> None:
         """Begins one if it is time."""
-        busy = self._thread is not None and self._thread.is_alive()
+        busy = not self._made.is_set()
         if busy or version // COMMITS == self._last // COMMITS or time.monotonic() < self._not_before_s:
             return
         self._last = version
-        self._thread = threading.Thread(target=self._make, name=f"checkpoint-{place_of(self._path).name}", daemon=True)
-        self._thread.start()
+        self._made.clear()
+        _maker.ask(self)
 
     def wait(self, seconds: float) -> None:
         """For one that is being made."""
-        if self._thread is not None:
-            self._thread.join(seconds)
+        self._made.wait(seconds)
 
-    def _make(self) -> None:
-        with _one_at_a_time:
+    def made(self, seconds: float) -> None:
+        """It was made, or couldn't be, in so many seconds."""
+        self._not_before_s = time.monotonic() + seconds / SHARE_MAX
+        self._made.set()
+
+
+class _Maker:
+    """Has the checkpoints of this process's tables made, one process at a time: tables that wait are done together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[Checkpoints] = []
+        self._works = False
+
+    def ask(self, table: Checkpoints) -> None:
+        with self._lock:
+            self._waiting.append(table)
+            if not self._works:
+                self._works = True
+                threading.Thread(target=self._work, name="checkpoints", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                tables, self._waiting = self._waiting, []
+                self._works = bool(tables)
+            if not tables:
+                return
             began_s = time.monotonic()
-            try:
-                table = open_table(self._path)
-                table.create_checkpoint()
-                table.cleanup_metadata()
-            except Exception as failed:
-                log.warning("no checkpoint of %s could be made; the next one will do: %s", self._path, failed)
-            ended_s = time.monotonic()
-            self._not_before_s = ended_s + (ended_s - began_s) / SHARE_MAX
+            _have_made([one.path for one in tables])
+            seconds = time.monotonic() - began_s
+            for one in tables:
+                one.made(seconds)
+
+
+_maker = _Maker()
+
+
+def _have_made(paths: list[str]) -> None:
+    absolute = (one if is_url(one) else str(Path(one).absolute()) for one in paths)
+    command = [sys.executable, "-m", "journal.checkpoints", *absolute]
+    try:
+        ran = subprocess.run(command, cwd=CODE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        said = ran.stderr.splitlines() if ran.returncode else []
+    except OSError as failed:
+        said = [str(failed)]
+    for line in said:
+        log.warning("no checkpoint could be made; the next one will do: %s", line)
+
+
+def make(path: str) -> None:
+    """Makes a checkpoint of a table's newest version, and removes the log's entries that are old enough.
+
+    :raises DeltaError, OSError: the table can't be read, or the checkpoint not written
+    """
+    table = open_table(path)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+
+
+def main() -> int:
+    os.nice(NICE)
+    code = 0
+    for path in sys.argv[1:]:
+        try:
+            make(path)
+        except Exception as failed:
+            code = 1
+            sys.stderr.write(f"{place_of(path)}: {' '.join(str(failed).split())}\n")
+    return code
+
+
+if __name__ == "__main__":
+    ended = main()
+    sys.stderr.flush()
+    # delta-rs's threads can abort an interpreter that takes its time to end.
+    os._exit(ended)

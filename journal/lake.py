@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from journal.place import is_url, make_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
 """delta-rs itself tries ten times within three minutes. A stream that can't reach its store says so at once, pauses,
