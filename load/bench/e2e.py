@@ -24,7 +24,7 @@ from load.bench.figures import is_short
 from load.bench.side_by_side import measure_ratio_to_plain
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
-from load.latency import first_decisions, percentile
+from load.latency import percentile, seconds_to_decide
 from load.traffic import Traffic
 from load.wire import Load, open_loop
 from load.wire_requests import MixedRequests, StripeRequests
@@ -190,7 +190,7 @@ class Window:
         wanted = before + len(load.latencies)
         if not wait_for(lambda: JournalReader(str(self.stack.journal)).state().next_seq > wanted, DECIDED_WAIT_S):
             raise NotInTime(f"decisions up to seq {wanted}", DECIDED_WAIT_S)
-        seconds = [one.seconds for one in first_decisions(self.stack.journal, topics_of("live").events, before)]
+        seconds = seconds_to_decide(self.stack.journal, topics_of("live").events, before)
         p50, p99 = percentile(seconds, 0.5), percentile(seconds, 0.99)
         assert p50 is not None and p99 is not None
         return Held(rate_per_s, load.per_s, p50, p99)

@@ -19,7 +19,7 @@ from core.routing import topics_of
 from journal.reader import JournalReader
 from load.bench.plain import live_server, plain_latencies, wait_for_rows
 from load.client import NotInTime, RunningStack, wait_for
-from load.latency import first_decisions, percentile
+from load.latency import percentile, seconds_to_decide
 from stack.server import running
 
 CAUGHT_UP_S_MAX = 120.0
@@ -48,8 +48,7 @@ class Turns:
             self._payhook_caught_up()
         finally:
             os.killpg(self._plain_pid, signal.SIGCONT)
-        seconds = [one.seconds for one in first_decisions(self._stack.journal, topics_of("live").events, before)]
-        return _p99(seconds)
+        return _p99(seconds_to_decide(self._stack.journal, topics_of("live").events, before))
 
     def plain(self, post: Post) -> float:
         """P99 in seconds of the plainest pipeline alone."""

@@ -17,7 +17,7 @@ from core.routing import topics_of
 from journal.reader import JournalReader
 from load.client import RunningStack
 from load.embedded import embedded_stack
-from load.latency import first_decisions, percentile
+from load.latency import percentile, seconds_to_decide
 from load.memory import MIB, family, growth_mib, own_mib
 from load.steady import SteadyLoad
 from load.wire_requests import StripeRequests
@@ -83,7 +83,7 @@ def _soaked(stack: RunningStack, seconds: float, console: Console) -> dict[str, 
 def _latency(stack: RunningStack, after: int, console: Console) -> int:
     """Prints the latency of what was decided after a row; the last row by now."""
     until = JournalReader(str(stack.journal)).last_seq
-    seconds = [one.seconds for one in first_decisions(stack.journal, topics_of("live").events, after)]
+    seconds = seconds_to_decide(stack.journal, topics_of("live").events, after)
     p50, p99 = percentile(seconds, 0.5), percentile(seconds, 0.99)
     if p50 is not None and p99 is not None:
         console.print(f"       {len(seconds):,} decided: p50 {p50:.2f} s, p99 {p99:.2f} s")

@@ -1,8 +1,13 @@
-"""Percentiles, as the figures use them."""
+"""Percentiles, as the figures use them, and the seconds that they are taken of."""
+
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from load.latency import percentile
+from journal.writer import JournalWriter
+from load.latency import first_decisions, percentile, seconds_to_decide
+from tests.unit.journal.rows import NOW, STARTS, TOPIC, marks, row
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 5.0), (0.9, 9.0), (0.99, 10.0), (1.0, 10.0)])
@@ -13,3 +18,17 @@ def test_the_smallest_value_that_the_share_does_not_exceed(share: float, expecte
 
 def test_nothing_has_no_percentile():
     assert percentile([], 0.5) is None
+
+
+def test_the_seconds_alone_are_those_of_the_decisions(tmp_path: Path):
+    writer = JournalWriter.create_or_open(str(tmp_path / "journal"), "ledger")
+    writer.begin_epoch(STARTS)
+    for seq in range(1, 7):
+        received_at = None if seq == 3 else NOW - timedelta(seconds=seq)
+        writer.commit([row(seq, received_at=received_at)], marks(seq), 0)
+    whole = sorted(first_decisions(tmp_path / "journal", TOPIC), key=lambda one: one.committed_at)
+    assert [one.event_key for one in whole] == [row(seq).event_key for seq in (1, 2, 4, 5, 6)]
+    assert sorted(seconds_to_decide(tmp_path / "journal", TOPIC)) == sorted(one.seconds for one in whole)
+    assert seconds_to_decide(tmp_path / "journal", TOPIC, after_seq=5) == [whole[-1].seconds]
+    assert seconds_to_decide(tmp_path / "journal", TOPIC, after_seq=6) == []
+    assert seconds_to_decide(tmp_path / "journal", "payments.events.test") == []
