@@ -22,8 +22,8 @@ from stack.ports import free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
 
-LEASE_S = 0.3
-KEPT_S = 1.0
+LEASE_S = 1.5
+KEPT_S = 4.0
 ANN, BOB = b"a" * 16, b"b" * 16
 GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
 ANSWER = KeptAnswer(201, ((b"content-type", b"text/plain"), (b"location", b"/a")), b"\x00\xffdone", 6)

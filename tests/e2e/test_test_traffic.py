@@ -73,8 +73,13 @@ class Side(RunningStack):
     def says(self, *words: str) -> Any:
         return json.loads(payhook(*words, *self.flags, "--json").stdout)
 
-    def balance(self, account: str) -> int:
-        return sum(one["balance_minor"] for one in self.says("ledger", "balances") if one["account"] == account)
+    def comes_to(self, account: str, minor: int) -> bool:
+        """Postings follow the journal: what is decided is booked a moment later."""
+
+        def balance() -> int:
+            return sum(one["balance_minor"] for one in self.says("ledger", "balances") if one["account"] == account)
+
+        return wait_for(lambda: balance() == minor, DECIDED_S)
 
 
 class World(Stack):
@@ -196,8 +201,8 @@ def test_two_tenants_with_one_webhook_id_both_take_effect_each_once(world: World
     assert (of_a["tenant"], of_a["zone"]) == ("shop-a", "eu-1")
     assert (of_b["tenant"], of_b["zone"]) == ("shop-b", None)
     assert of_a["fact_key"] != of_b["fact_key"]
-    assert world.live.balance("merchant:merchant-a:payable") == -900
-    assert world.live.balance("merchant:merchant-b:payable") == -900
+    assert world.live.comes_to("merchant:merchant-a:payable", -900)
+    assert world.live.comes_to("merchant:merchant-b:payable", -900)
 
 
 def test_a_tenants_webhook_posted_to_another_one_opens_nothing(world: World) -> None:

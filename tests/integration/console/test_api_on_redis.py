@@ -32,7 +32,7 @@ from stack.redis import redis_url
 from stack.server import running
 from tests.integration.console.conftest import CONTROL
 
-LEASE_S = 0.4
+LEASE_S = 3.0
 
 
 class Kafka:

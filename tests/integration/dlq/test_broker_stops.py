@@ -104,7 +104,7 @@ def publish_one(settings: dict[str, Any], topic: str) -> int | None:
 
 def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker: Broker, tmp_path: Path) -> None:
     make_topics(broker.bootstrap, [Topic("dlq.ledger", 1, -1)], replication=1)
-    settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": 1_000, "log_level": 0}
+    settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": 5_000, "log_level": 0}
     stored = Stored(tmp_path)
     stored.producer = partial(Producer, settings)
 

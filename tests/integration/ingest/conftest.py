@@ -32,17 +32,18 @@ from stack.settings import TopicsSettings
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
 
-LEASE_S = 4.0
-HEADER_DEADLINE_S = 0.8
-IDLE_S = 1.5
+LEASE_S = 8.0
+HEADER_DEADLINE_S = 1.8
+READ_DEADLINE_S = 1.8
+IDLE_S = 4.0
 TIMES = {
     "PAYHOOK_INGEST__HEADER_DEADLINE_S": str(HEADER_DEADLINE_S),
     "PAYHOOK_INGEST__IDLE_S": str(IDLE_S),
-    "PAYHOOK_INGEST__READ_DEADLINE_S": "1.0",
-    "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "1500",
+    "PAYHOOK_INGEST__READ_DEADLINE_S": str(READ_DEADLINE_S),
+    "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "3000",
     "PAYHOOK_INGEST__IN_FLIGHT_WAIT_S": "0.3",
     "PAYHOOK_INGEST__LEASE_S": str(LEASE_S),
-    "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "250",
+    "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "2000",
     "PAYHOOK_INGEST__REDIS_RESET_S": "0.3",
 }
 SQUARE_URL = "https://hooks.example.com/webhooks/square"

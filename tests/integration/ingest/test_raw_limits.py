@@ -8,7 +8,14 @@ import time
 import httpx
 import pytest
 
-from tests.integration.ingest.conftest import HEADER_DEADLINE_S, IDLE_S, ReceiverUnderTest, Servers, receiver_on
+from tests.integration.ingest.conftest import (
+    HEADER_DEADLINE_S,
+    IDLE_S,
+    READ_DEADLINE_S,
+    ReceiverUnderTest,
+    Servers,
+    receiver_on,
+)
 from tests.integration.ingest.wire import LAST_CHUNK, Wire, chunk, head
 
 pytestmark = pytest.mark.timeout(120)
@@ -79,7 +86,7 @@ def test_a_connection_on_which_nothing_happens_is_closed_without_a_word(
         if first:
             wire.send(first)
             assert statuses(wire, 1) == [200]
-        assert not wire.is_closed(IDLE_S * 0.6)
+        assert wire.stays_open(IDLE_S * 0.6)
         assert wire.is_closed(IDLE_S * 2)
 
 
@@ -94,14 +101,14 @@ def test_a_connection_in_use_stays_open_beyond_the_idle_time(receiver: ReceiverU
 def test_a_body_that_trickles_is_given_up(receiver: ReceiverUnderTest, servers: Servers) -> None:
     whole = webhook(receiver, "1")
     with servers.publishing(0), receiver.wire() as wire:
-        wire.send(whole[:-12], *(whole[at : at + 1] for at in range(-12, -1)), pause_s=0.12)
+        wire.send(whole[:-12], *(whole[at : at + 1] for at in range(-12, -1)), pause_s=READ_DEADLINE_S / 9)
         assert refused(wire) == (408, "too_slow")
         assert wire.is_closed()
 
 
 def test_a_body_that_trickles_in_chunks_is_given_up(receiver: ReceiverUnderTest, servers: Servers) -> None:
     with servers.publishing(0), receiver.wire() as wire:
-        wire.send(head(b"Transfer-Encoding: chunked"), *[chunk(b"{")] * 12, pause_s=0.12)
+        wire.send(head(b"Transfer-Encoding: chunked"), *[chunk(b"{")] * 12, pause_s=READ_DEADLINE_S / 9)
         assert refused(wire) == (408, "too_slow")
 
 
@@ -163,13 +170,10 @@ def test_a_sender_that_does_not_stop_still_gets_its_answer(receiver: ReceiverUnd
 
 
 def test_a_sender_that_never_stops_is_cut_off(receiver: ReceiverUnderTest) -> None:
-    with receiver.wire() as wire, contextlib.suppress(ConnectionResetError):
+    with receiver.wire() as wire:
         wire.send(head(b"Content-Length: %d" % (50 * MIB)))
-        began = time.monotonic()
         assert refused(wire) == (413, "too_large")
-        wire.send(*[b"x" * 0x10000] * 400)
-        wire.is_closed()
-        assert time.monotonic() - began < 5
+        assert not wire.send(*[b"x" * 0x10000] * 400)
 
 
 def test_the_largest_body_is_taken_in_one_chunk_or_many(receiver: ReceiverUnderTest, servers: Servers) -> None:
@@ -193,7 +197,7 @@ def test_small_chunks_extensions_and_harmless_trailers_are_http_too(
     with servers.publishing(1), receiver.wire() as wire:
         wire.send(head(signature, b"Transfer-Encoding: chunked") + pieces + b"0\r\nX-Checksum: 1\r\n\r\n")
         assert statuses(wire, 1) == [200]
-        assert not wire.is_closed()
+        assert wire.stays_open()
 
 
 def test_a_signature_behind_the_body_is_none(receiver: ReceiverUnderTest, servers: Servers) -> None:
@@ -231,7 +235,7 @@ def test_requests_in_a_row_are_answered_in_their_order(receiver: ReceiverUnderTe
         wire.send(webhook(receiver, "1") + webhook(receiver, "2") + GET)
         answers = [wire.answer() for _ in range(3)]
         assert [answer.body for answer in answers if answer] == [b'{"status":"accepted"}'] * 2 + [b"ok\n"]
-        assert not wire.is_closed()
+        assert wire.stays_open()
 
 
 def test_what_follows_a_refused_request_is_not_run(receiver: ReceiverUnderTest, servers: Servers) -> None:
@@ -303,8 +307,9 @@ def test_a_body_that_nobody_reads_is_not_waited_for(receiver: ReceiverUnderTest)
 
 
 def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leaving(servers: Servers) -> None:
-    with receiver_on(servers, PAYHOOK_INGEST__CONNECTIONS_MAX="3") as receiver, contextlib.ExitStack() as held:
-        time.sleep(IDLE_S * 1.5)  # what asked whether it is ready has gone by then
+    limits = {"PAYHOOK_INGEST__CONNECTIONS_MAX": "3", "PAYHOOK_INGEST__IDLE_S": "1.5"}
+    with receiver_on(servers, **limits) as receiver, contextlib.ExitStack() as held:
+        time.sleep(2.25)  # what asked whether it is ready has gone by then
         wires = [held.enter_context(receiver.wire()) for _ in range(3)]
         for wire in wires:
             wire.send(GET)
@@ -316,7 +321,7 @@ def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leavi
             assert (answer.status, answer.code) == (503, "too_many_connections")
             assert answer.headers["retry-after"]
             assert fourth.is_closed()
-        time.sleep(IDLE_S * 1.5)
+        time.sleep(2.25)
         assert httpx.get(f"{receiver.url}/healthz").status_code == 200
         told = httpx.get(f"{receiver.metrics_url}/metrics").text
         assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in told

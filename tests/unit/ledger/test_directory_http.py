@@ -39,7 +39,7 @@ def clock() -> ManualClock:
 
 
 def directory(service: MerchantService, clock: ManualClock, **changes: object) -> HttpDirectory:
-    settings = LedgerSettings.model_validate({"merchants_url": service.url, "merchants_timeout_s": 0.3, **changes})
+    settings = LedgerSettings.model_validate({"merchants_url": service.url, "merchants_timeout_s": 1.0, **changes})
     return HttpDirectory(settings, open_client(settings), clock)
 
 

@@ -196,7 +196,7 @@ def test_a_silent_receiver_costs_its_time_and_no_more(place: Place, receiver: Re
     calls = Calls()
     with limited_by(calls), pytest.raises(Unreachable, match=r"no answer within 0.3 s"):
         place.handler()(item("shop"))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert len(calls.failures) == 1
 
 
@@ -258,7 +258,7 @@ def test_the_status_counts_although_the_body_never_ends(
             handler(item("shop"))
     else:
         assert isinstance(handler(item("shop")), Applied if code == 200 else Ignored)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_huge_answer_is_cut_and_not_held_in_memory(place: Place, receiver: Receiver) -> None:
@@ -277,7 +277,7 @@ def test_a_huge_answer_is_cut_and_not_held_in_memory(place: Place, receiver: Rec
     receiver.answer = floods
     handler = place.handler()
     assert handler(item("shop")) == Applied()
-    assert gone.wait(5)
+    assert gone.wait(30)
     assert sent[0] < 2**26
     receiver.replies(OK)
     assert handler(item("shop")) == Applied()
@@ -343,6 +343,6 @@ def test_closing_ends_requests_under_way(place: Place, receiver: Receiver) -> No
         ended.set()
 
     threading.Thread(target=work, daemon=True).start()
-    assert started.wait(5)
+    assert started.wait(30)
     handler.close()
-    assert ended.wait(5)
+    assert ended.wait(30)

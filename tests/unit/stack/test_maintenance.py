@@ -114,5 +114,5 @@ def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -
             assert running.poll() is None and time.monotonic() < until, "no round was run"
             time.sleep(0.05)
         running.terminate()
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
     assert json.loads(Layout(tmp_path).maintained.read_text("utf-8"))["tables"] == []

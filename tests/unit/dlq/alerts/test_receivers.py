@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -74,11 +75,14 @@ def test_any_answer_but_a_good_one_is_a_refusal(server: Receiver, code: int) -> 
 
 
 def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(server: Receiver) -> None:
-    server.answer = lambda connection: time.sleep(5)
+    def silent(_: socket.socket) -> None:
+        server.ended.wait(20)
+
+    server.answer = silent
     began = time.monotonic()
     with pytest.raises(NotTold, match="no answer within 0.3 s"):
         webhook(server, timeout_s=0.3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_webhook_that_is_down_is_a_refusal() -> None:
@@ -123,7 +127,7 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path)
         tell(command=script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait"), timeout_s=0.5)
     assert time.monotonic() - began < 10
     child = int((tmp_path / "pid").read_text())
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while _runs(child) and time.monotonic() < until:
         time.sleep(0.02)
     assert not _runs(child)

@@ -56,7 +56,7 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
     service: MerchantService, tmp_path: Path, how: str
 ) -> None:
     engine = LimitedEngine(tmp_path, {DOWNSTREAM: SETTINGS})
-    settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=0.05)
+    settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=0.2)
     traffic = Traffic(engine, HttpDirectory(settings, open_client(settings), engine.clock))
     for _ in range(4):
         traffic.step()
