@@ -25,6 +25,9 @@ COMMITS = 100
 SHARE_MAX = 0.05
 """Of the time: a checkpoint reads what the table has of files, so of a table with many it is made less often."""
 
+SECONDS_MAX = 600.0
+"""A process that takes longer hangs, as on a disk that is away: it is killed."""
+
 NICE = 10
 """Whoever decides payments goes first."""
 
@@ -96,9 +99,17 @@ def _have_made(paths: list[str]) -> None:
     absolute = (one if is_url(one) else str(Path(one).absolute()) for one in paths)
     command = [sys.executable, "-m", "journal.checkpoints", *absolute]
     try:
-        ran = subprocess.run(command, cwd=CODE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        said = ran.stderr.splitlines() if ran.returncode else []
-    except OSError as failed:
+        ran = subprocess.run(
+            command,
+            cwd=CODE,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS_MAX,
+        )
+        said = (ran.stderr.splitlines() or [f"it ended with {ran.returncode}"]) if ran.returncode else []
+    except Exception as failed:
         said = [str(failed)]
     for line in said:
         log.warning("no checkpoint could be made; the next one will do: %s", line)

@@ -349,6 +349,25 @@ def test_a_checkpoint_that_fails_is_told_and_appends_go_on(path: str, caplog: py
     assert read(path) == list(range(COMMITS + 1))
 
 
+@pytest.mark.parametrize(("executable", "told"), [("/no/python", "No such file"), ("/bin/false", "it ended with 1")])
+def test_checkpoints_are_made_again_once_their_process_can_run(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, executable: str, told: str
+) -> None:
+    monkeypatch.setattr("journal.checkpoints.SHARE_MAX", 1e9)
+    appender = Appender.open(path)
+    with monkeypatch.context() as broken:
+        broken.setattr("sys.executable", executable)
+        for n in range(COMMITS):
+            appender.append(rows(n))
+        appender.checkpoints.wait(30)
+    assert told in caplog.text
+    assert not Path(path, "_delta_log", "_last_checkpoint").exists()
+    for n in range(COMMITS, 2 * COMMITS):
+        appender.append(rows(n))
+    appender.checkpoints.wait(30)
+    assert last_checkpoint(open_storage(path)) >= 2 * COMMITS - 1
+
+
 def test_the_journals_schema_is_taken_whole(tmp_path: Path) -> None:
     create_table(str(tmp_path), "ledger")
     table = stamped([row(1, received_at=AT), row(2, reason="x" * 10_000)], 1, 1)
