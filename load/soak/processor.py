@@ -91,8 +91,10 @@ def _latency(stack: RunningStack, after: int, console: Console) -> int:
 
 
 def _parts(stack: RunningStack) -> dict[str, float]:
-    """MiB of the processor's driver without its key index, that index, its JVM, and its Python workers together."""
-    sums = dict.fromkeys(FLAT, 0.0)
+    """MiB of the processor's driver without its key index, that index, its JVM, its Python workers together, and of a
+    process that is just making checkpoints.
+    """
+    sums = dict.fromkeys((*FLAT, "checkpoints"), 0.0)
     for process in family(int(stack.endpoints["pids"]["processor"])):
         with contextlib.suppress(psutil.NoSuchProcess):
             sums[part_of(process.cmdline())] += own_mib(process)
@@ -104,4 +106,6 @@ def part_of(words: Sequence[str]) -> str:
     """Of the processor, by the command line of one of its processes."""
     if words and Path(words[0]).name == "java":
         return "jvm"
+    if "journal.checkpoints" in words:
+        return "checkpoints"
     return "workers" if "pyspark.daemon" in words else "driver"

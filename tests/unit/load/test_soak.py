@@ -41,8 +41,9 @@ def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothin
         (["/usr/lib/jvm/bin/java", "-cp", "pyspark.jar"], "jvm"),
         (["python", "-m", "pyspark.daemon", "pyspark.worker"], "workers"),
         (["python", "-m", "processor"], "driver"),
+        (["python", "-m", "journal.checkpoints", "/lake/journal"], "checkpoints"),
         ([], "driver"),
     ],
 )
-def test_a_processor_has_a_driver_a_jvm_and_workers(words: list[str], part: str):
+def test_a_processor_has_a_driver_a_jvm_workers_and_what_makes_checkpoints(words: list[str], part: str):
     assert part_of(words) == part
