@@ -317,6 +317,7 @@ def test_where_nothing_can_be_written_the_error_says_so(path: str) -> None:
 # checkpoints
 
 
+@EVERYWHERE
 def test_checkpoints_are_made_beside_and_readers_begin_with_them(path: str) -> None:
     appender = Appender.open(path)
     for n in range(COMMITS + 5):
