@@ -19,6 +19,7 @@ class Decision(StrEnum):
     PURGED = "purged"
     RESOLVED = "resolved"
     REVERSED = "reversed"
+    LOST = "lost"
 
 
 OPEN_DECISIONS = frozenset({Decision.RETRY, Decision.PARKED, Decision.DEAD, Decision.REPLAYED})

@@ -63,10 +63,12 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("handler_version", pa.string()),
         pa.field("postings", pa.string()),
         pa.field("headers", pa.string()),
+        pa.field("history", pa.int32()),
+        pa.field("offset_until", pa.int64()),
         pa.field("row_hash", pa.string(), nullable=False),
     ]
 )
-LATER_COLUMNS = ("tenant", "zone", "original_sha256")
+LATER_COLUMNS = ("tenant", "zone", "original_sha256", "history", "offset_until")
 """Came after rows had been hashed: each counts only where it has a value, and with its name."""
 HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
@@ -77,7 +79,9 @@ class JournalRow:
 
     ``item_seq`` is the seq of the first row of the same Kafka offset: the item's name. ``first`` marks
     that row. ``blocking`` says that the item holds back its entity while it is open. ``cause_seq`` is
-    the row that caused this one: a command's row, or the first copy of a duplicate.
+    the row that caused this one: a command's row, or the first copy of a duplicate. ``history`` is the life of the
+    topic's log that the offset belongs to (`journal.histories`); None: its first. ``offset_until`` is set where one row
+    stands for all offsets from ``offset`` to before it.
     """
 
     seq: int
@@ -122,6 +126,8 @@ class JournalRow:
     handler_version: str | None = None
     postings: str | None = None
     headers: str | None = None
+    history: int | None = None
+    offset_until: int | None = None
     epoch: int = 0
     batch_seq: int = 0
     row_hash: str = ""
@@ -143,7 +149,7 @@ def row_hashes(table: pa.Table) -> list[str]:
     """`row_hash` of every row of a table of `JOURNAL_SCHEMA`, natively."""
     texts = [_texts(table.column(name)) for name in HASHED_COLUMNS]
     joined = pc.binary_join_element_wise(*texts, "\x1f", null_handling="replace", null_replacement="\x00")
-    later = [pc.binary_join_element_wise(f"{name}=", table.column(name), "") for name in LATER_COLUMNS]
+    later = [pc.binary_join_element_wise(f"{name}=", _texts(table.column(name)), "") for name in LATER_COLUMNS]
     joined = pc.binary_join_element_wise(joined, *later, "\x1f", null_handling="skip")
     return [hashlib.sha256(text).hexdigest() for text in joined.cast(pa.binary()).to_pylist()]
 

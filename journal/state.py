@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from journal.chain import ChainHead
 from journal.entries import last_checkpoint, numbers, place
 from journal.errors import JournalBroken
+from journal.histories import FIRST, Histories, History, histories_from_json
 from journal.lake import open_table
 from journal.marks import Marks, marks_from_json
 from journal.scan import scan
@@ -22,7 +23,8 @@ from journal.stores import open_storage
 
 PREFIX = "payhook."
 STATE_NAMES = frozenset(
-    {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"},
+    {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"}
+    | {"lineage", "row_hash", "generation", "histories", "lasts"},
 )
 """What a commit says of itself under `PREFIX`; every other name there is a note."""
 
@@ -30,6 +32,11 @@ STATE_NAMES = frozenset(
 @dataclass(frozen=True, slots=True)
 class JournalState:
     """``marks``: next offset by topic and partition. ``start``: where each began. ``chain``: its head.
+
+    ``marks`` and ``start`` are of each topic's current history (``histories``). ``lasts``: the seq of the row that
+    decided the last offset of each partition in it. ``row_hash``: of the last row. ``lineage``: the journal's id, which
+    a restore renews; rows of one lineage follow one another without a way back. ``generation``: of the receiver's
+    claims; those of a lower one are void. Code of before wrote none of these five.
 
     ``notes``: small texts by name that the stream keeps with its journal (state of its breakers). The rows don't tell
     them: whoever reads one must do without.
@@ -43,6 +50,15 @@ class JournalState:
     published_upto: int
     chain: str
     notes: Mapping[str, str] = field(default_factory=dict)
+    lineage: str = ""
+    row_hash: str = ""
+    generation: int = 0
+    histories: Histories = field(default_factory=dict)
+    lasts: Marks = field(default_factory=dict)
+
+    def history(self, topic: str) -> History:
+        """The topic's current history."""
+        return self.histories.get(topic, History())
 
 
 def read_state(path: str, version: int) -> JournalState:
@@ -109,6 +125,11 @@ def _from_commit(commit: dict[str, Any], version: int) -> JournalState:
         published_upto=int(commit["payhook.published_upto"]),
         chain=commit["payhook.chain"],
         notes=_notes(commit),
+        lineage=str(commit.get("payhook.lineage", "")),
+        row_hash=str(commit.get("payhook.row_hash", "")),
+        generation=int(commit.get("payhook.generation", 0)),
+        histories=histories_from_json(commit.get("payhook.histories", "{}")),
+        lasts=marks_from_json(commit.get("payhook.lasts", "{}")),
     )
 
 
@@ -118,26 +139,65 @@ def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _from_rows(table: DeltaTable, version: int) -> JournalState:
-    """What the rows alone tell, when the log's commits are gone: dead letters are published again."""
-    marks: Marks = {}
-    start: Marks = {}
+    """What the rows alone tell, when the log's commits are gone: dead letters are published again.
+
+    Lineage, generation and the topics' ids are not in the rows.
+    """
+    ranges = _Ranges()
     chain = ChainHead()
-    seq = epoch = 0
-    for rows in scan(table, 0, ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]):
-        _widen(start, marks, rows)
-        for batch_seq, row_hash in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
-            chain.add(batch_seq, row_hash)
+    seq, epoch, row_hash = 0, 0, ""
+    columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
+    later = [name for name in ("history", "offset_until") if name in {field.name for field in table.schema().fields}]
+    for rows in scan(table, 0, columns + later):
+        ranges.take(rows)
+        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
+            chain.add(batch_seq, digest)
         seq, epoch = rows["seq"][-1].as_py(), max(epoch, pc.max(rows["epoch"]).as_py())
+        row_hash = rows["row_hash"][-1].as_py()
     return JournalState(
-        epoch=epoch, version=version, next_seq=seq + 1, marks=marks, start=start, published_upto=0, chain=chain.head
+        epoch=epoch,
+        version=version,
+        next_seq=seq + 1,
+        marks=ranges.marks,
+        start=ranges.start,
+        published_upto=0,
+        chain=chain.head,
+        row_hash=row_hash,
+        histories={topic: History(number) for topic, number in ranges.numbers.items() if number != FIRST},
+        lasts=ranges.lasts,
     )
 
 
-def _widen(start: Marks, marks: Marks, rows: pa.Table) -> None:
-    """Takes the offsets of first rows into the range of their partition."""
-    ranges = rows.filter(rows["first"]).group_by(["topic", "partition"])
-    for one in ranges.aggregate([("offset", "min"), ("offset", "max")]).to_pylist():
-        topic, number, since, until = one["topic"], one["partition"], one["offset_min"], one["offset_max"] + 1
-        start.setdefault(topic, {}).setdefault(number, since)
-        start[topic][number] = min(start[topic][number], since)
-        marks.setdefault(topic, {})[number] = max(marks.get(topic, {}).get(number, 0), until)
+class _Ranges:
+    """The offsets that first rows cover, by topic and partition, of each topic's newest history."""
+
+    def __init__(self) -> None:
+        self.start: Marks = {}
+        self.marks: Marks = {}
+        self.lasts: Marks = {}
+        self.numbers: dict[str, int] = {}
+
+    def take(self, rows: pa.Table) -> None:
+        first = rows.filter(rows["first"])
+        nothing = pa.nulls(first.num_rows, pa.int64())
+        later = {name: first[name] if name in first.column_names else nothing for name in ("history", "offset_until")}
+        first = first.append_column("life", pc.fill_null(pc.cast(later["history"], pa.int64()), FIRST))
+        after = pc.coalesce(later["offset_until"], pc.add(first["offset"], 1))
+        ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
+        found = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
+        for one in found.sort_by("life").to_pylist():
+            self._widen(one)
+
+    def _widen(self, one: dict[str, Any]) -> None:
+        topic, number, life = one["topic"], one["partition"], one["life"]
+        if life > self.numbers.get(topic, 0):
+            self.numbers[topic] = life
+            for marks in (self.start, self.marks, self.lasts):
+                marks.pop(topic, None)
+        since, until = one["offset_min"], one["after_max"]
+        start = self.start.setdefault(topic, {})
+        start[number] = min(start.get(number, since), since)
+        marks = self.marks.setdefault(topic, {})
+        if until >= marks.get(number, 0):
+            self.lasts.setdefault(topic, {})[number] = one["seq_max"]
+        marks[number] = max(marks.get(number, 0), until)

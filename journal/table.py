@@ -26,12 +26,13 @@ CONFIGURATION = {
     "delta.dataSkippingNumIndexedCols": "8",
 }
 _DECISIONS = ", ".join(f"'{decision.value}'" for decision in Decision)
+DECISION_IS_KNOWN = "decision_is_known"
 CONSTRAINTS = {
-    "decision_is_known": f"decision IN ({_DECISIONS})",
+    DECISION_IS_KNOWN: f"decision IN ({_DECISIONS})",
     "counts_are_sane": "seq > 0 AND item_seq > 0 AND item_seq <= seq AND attempt >= 0",
 }
 CHECKS: dict[str, Check] = {
-    "decision_is_known": lambda rows: pc.is_in(rows["decision"], pa.array([one.value for one in Decision])),
+    DECISION_IS_KNOWN: lambda rows: pc.is_in(rows["decision"], pa.array([one.value for one in Decision])),
     "counts_are_sane": lambda rows: pc.and_(
         pc.and_(pc.greater(rows["seq"], 0), pc.greater(rows["item_seq"], 0)),
         pc.and_(pc.less_equal(rows["item_seq"], rows["seq"]), pc.greater_equal(rows["attempt"], 0)),
@@ -56,6 +57,8 @@ def create_table(path: str, stream: str) -> None:
         try:
             table = _table(path, stream)
             for name, expression in _missing(table).items():
+                if name in _constraints(table):
+                    table.alter.drop_constraint(name)
                 table.alter.add_constraint({name: expression})
             return
         except DeltaError as failed:
@@ -93,5 +96,14 @@ def _add_columns(path: str, table: DeltaTable) -> None:
 
 
 def _missing(table: DeltaTable) -> dict[str, str]:
+    """Constraints that the table lacks, or has as older code knew them: it knew fewer decisions."""
+    there = _constraints(table)
+    knows_all = all(f"'{decision.value}'" in there.get(DECISION_IS_KNOWN, "") for decision in Decision)
+    known = there.keys() if knows_all else there.keys() - {DECISION_IS_KNOWN}
+    return {name: text for name, text in CONSTRAINTS.items() if name not in known}
+
+
+def _constraints(table: DeltaTable) -> dict[str, str]:
+    prefix = "delta.constraints."
     known = table.metadata().configuration
-    return {name: text for name, text in CONSTRAINTS.items() if f"delta.constraints.{name}" not in known}
+    return {name.removeprefix(prefix): text for name, text in known.items() if name.startswith(prefix)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,9 @@ from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, R
 from journal.chain import commit_digest, extend
 from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
+from journal.histories import histories_to_json
 from journal.lake import has_table
-from journal.marks import Marks, check_movement, marks_to_json, with_starts
+from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
 from journal.table import CHECKS, create_table
@@ -133,6 +135,7 @@ class JournalWriter:
             tenure.check(before, self._stream)
         return replace(
             before,
+            lineage=before.lineage or uuid.uuid4().hex,
             epoch=before.epoch + 1,
             marks=with_starts(before.marks, starts),
             start=with_starts(before.start, starts),
@@ -195,6 +198,8 @@ class JournalWriter:
             marks=marks,
             published_upto=max(published_upto, state.published_upto),
             chain=extend(state.chain, commit_digest(row.row_hash for row in rows)),
+            row_hash=rows[-1].row_hash,
+            lasts=lasts_after(state.lasts, rows),
         )
         return table, after
 
@@ -208,6 +213,11 @@ class JournalWriter:
             "payhook.start": marks_to_json(state.start),
             "payhook.chain": state.chain,
             "payhook.published_upto": str(state.published_upto),
+            "payhook.lineage": state.lineage,
+            "payhook.row_hash": state.row_hash,
+            "payhook.generation": str(state.generation),
+            "payhook.histories": histories_to_json(state.histories),
+            "payhook.lasts": marks_to_json(state.lasts),
         } | {PREFIX + name: text for name, text in state.notes.items()}
         # What counts is the application id, not the version: any later commit under this one is a conflict.
         return appender.append(table, AppTransaction(f"payhook-{self._stream}", seq), metadata | extra)
