@@ -20,6 +20,10 @@ def problem_of(failed: Exception) -> str:
     return " ".join(words)[:PROBLEM_CHARS_MAX]
 
 
+class Refused(PayhookError):
+    """Positions of another history: the stream decides nothing and commits no epoch until a person decides."""
+
+
 class Fenced(PayhookError):
     """Another writer began an epoch: this one must end, and nothing of its batch was written."""
 

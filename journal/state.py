@@ -147,8 +147,9 @@ def _from_rows(table: DeltaTable, version: int) -> JournalState:
     chain = ChainHead()
     seq, epoch, row_hash = 0, 0, ""
     columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
-    later = [name for name in ("history", "offset_until") if name in {field.name for field in table.schema().fields}]
-    for rows in scan(table, 0, columns + later):
+    there = {field.name for field in table.schema().fields}
+    columns += [name for name in ("history", "offset_until") if name in there]
+    for rows in scan(table, 0, columns):
         ranges.take(rows)
         for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
             chain.add(batch_seq, digest)
@@ -192,8 +193,8 @@ class _Ranges:
         topic, number, life = one["topic"], one["partition"], one["life"]
         if life > self.numbers.get(topic, 0):
             self.numbers[topic] = life
-            for marks in (self.start, self.marks, self.lasts):
-                marks.pop(topic, None)
+            for known in (self.start, self.marks, self.lasts):
+                known.pop(topic, None)
         since, until = one["offset_min"], one["after_max"]
         start = self.start.setdefault(topic, {})
         start[number] = min(start.get(number, since), since)
