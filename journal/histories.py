@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 FIRST = 1
@@ -50,6 +50,15 @@ class History:
 
 Histories = Mapping[str, History]
 """Each topic's current history."""
+
+
+def with_ids(histories: Histories, topic_ids: Mapping[str, str]) -> dict[str, History]:
+    """``histories`` with the ids of topics that had none yet."""
+    known = {topic: histories.get(topic, History()) for topic in {**histories, **topic_ids}}
+    return {
+        topic: replace(history, topic_id=topic_ids.get(topic, "")) if not history.topic_id else history
+        for topic, history in known.items()
+    }
 
 
 def histories_to_json(histories: Histories) -> str:

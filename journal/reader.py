@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from journal.lake import open_table
-from journal.scan import applied_after, last_seq, pick, scan
+from journal.scan import applied_after, last_seq, pick, scan, seqs_of_offsets
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
 
@@ -78,6 +78,15 @@ class JournalReader:
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
         return pick(self._table, seqs, self._there(columns))
+
+    def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
+        """The seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of each.
+
+        Looks through a few columns of the whole journal.
+
+        :raises JournalBroken: a file can't be read
+        """
+        return seqs_of_offsets(self._table, offsets)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
         """Of each entity the last item that was applied and came after the one that is named; none where none was.

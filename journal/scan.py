@@ -77,6 +77,22 @@ def applied_after(table: DeltaTable, after: Mapping[str, int]) -> dict[str, int]
     return {entity: item for entity, item in last.items() if item > after[entity]}
 
 
+def seqs_of_offsets(table: DeltaTable, offsets: Mapping[tuple[str, int], int]) -> list[int]:
+    """The seq of the newest first row of each offset, by topic and partition; nothing of one that has no row.
+
+    :raises JournalBroken: a file can't be read
+    """
+    if not offsets:
+        return []
+    first = pc.field("first") & pc.field("offset").isin(pa.array(sorted(set(offsets.values())), pa.int64()))
+    try:
+        rows = dataset_of(table).to_table(columns=["topic", "partition", "offset", "seq"], filter=first)
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+    newest = rows.group_by(["topic", "partition", "offset"]).aggregate([("seq", "max")]).to_pylist()
+    return sorted(one["seq_max"] for one in newest if offsets.get((one["topic"], one["partition"])) == one["offset"])
+
+
 def last_seq(table: DeltaTable) -> int:
     """The greatest seq in the table, from the files' statistics; 0 if it is empty."""
     actions = pa.table(table.get_add_actions(flatten=True))

@@ -14,7 +14,7 @@ from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, R
 from journal.chain import commit_digest, extend
 from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
-from journal.histories import histories_to_json
+from journal.histories import histories_to_json, with_ids
 from journal.lake import has_table
 from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
@@ -96,10 +96,13 @@ class JournalWriter:
             raise StorageDown("the journal", path, problem_of(failed)) from failed
         return cls(path, stream)
 
-    def begin_epoch(self, starts: Marks, tenure: Tenure | None = None) -> JournalState:
+    def begin_epoch(
+        self, starts: Marks, tenure: Tenure | None = None, topic_ids: Mapping[str, str] | None = None
+    ) -> JournalState:
         """Fences off every writer before this one; only then is the journal's state read, at that very version.
 
-        ``starts`` is where partitions begin that the journal doesn't know. The commit holds no rows and no file:
+        ``starts`` is where partitions begin that the journal doesn't know, ``topic_ids`` the ids of topics whose
+        history has none yet. The commit holds no rows and no file:
         metadata and the application id alone. A process that begins another epoch after a failure passes its
         ``tenure``: it doesn't take the journal from a process that took over meanwhile.
 
@@ -113,7 +116,7 @@ class JournalWriter:
         for _ in range(EPOCH_TRIES_MAX):
             try:
                 appender = Appender.open(self._path, checks=CHECKS)
-                state = self._next_epoch(appender.version, starts, tenure)
+                state = self._next_epoch(appender.version, starts, tenure, topic_ids or {})
                 version = self._write(appender, None, state, {"payhook.kind": "epoch"})
             except Overtaken as refused:
                 problem = problem_of(refused)
@@ -129,7 +132,9 @@ class JournalWriter:
             return self._state
         raise Fenced(self._stream, 0, problem)
 
-    def _next_epoch(self, version: int, starts: Marks, tenure: Tenure | None) -> JournalState:
+    def _next_epoch(
+        self, version: int, starts: Marks, tenure: Tenure | None, topic_ids: Mapping[str, str]
+    ) -> JournalState:
         before = read_state(self._path, version)
         if tenure is not None:
             tenure.check(before, self._stream)
@@ -139,6 +144,7 @@ class JournalWriter:
             epoch=before.epoch + 1,
             marks=with_starts(before.marks, starts),
             start=with_starts(before.start, starts),
+            histories=with_ids(before.histories, topic_ids),
             notes=before.notes if tenure is None else {**before.notes, OWNER_NOTE: tenure.owner},
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.decision import ErrorKind
+from journal.errors import Refused
 from journal.writer import Tenure
 from processor.decide.batch import Batches
 
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 WAIT_S_FIRST = 1.0
 WAIT_S_MAX = 15.0
 """A try costs an epoch's commit of 1 KB and what opening the derived tables takes; four a minute do no harm."""
+
+REFUSED_S = 5.0
+"""From one look at what is refused to the next: it reads a few records, and commits nothing."""
 
 TELL_EVERY_S = 0.5
 
@@ -45,6 +49,7 @@ class LastingStream:
     What fails as a whole because something can't be written (an error whose ``kind`` is SBE) ends the writer, the
     query and everything derived; after a wait all of it is opened again, as a new process would. Nothing is taken from
     Kafka meanwhile. The epoch's commit is the probe, and what the last writer left unknown is read at that version.
+    What is `Refused` waits for a person, and is checked again from the records now and then: no epoch is committed.
     Any other error ends the process.
     """
 
@@ -53,20 +58,25 @@ class LastingStream:
         open_batches: Callable[[Tenure], Batches],
         run_on: Callable[[Batches], Runs],
         on_outage: Callable[[Outage], None],
+        on_refused: Callable[[str], None] = lambda why: None,
         *,
         wait_s_first: float = WAIT_S_FIRST,
         wait_s_max: float = WAIT_S_MAX,
+        refused_s: float = REFUSED_S,
         tenure: Tenure | None = None,
     ) -> None:
         self._open = open_batches
         self._run_on = run_on
         self._on_outage = on_outage
+        self._on_refused = on_refused
         self._wait_s_first = wait_s_first
         self._wait_s_max = wait_s_max
         self._tenure = tenure or Tenure(uuid.uuid4().hex)
         self._stop = threading.Event()
         self._running: Runs | None = None
         self._tries = 0
+        self._refused_s = refused_s
+        self._refused = ""
 
     def stop(self) -> None:
         """Asks for a stop after the batch under way."""
@@ -81,6 +91,8 @@ class LastingStream:
                 batches = self._open(self._tenure)
                 self._run_once(batches)
                 return
+            except Refused as refused:
+                self._wait_for_a_decision(refused)
             except Exception as failed:
                 if getattr(failed, "kind", None) is not ErrorKind.SBE:
                     raise
@@ -98,6 +110,17 @@ class LastingStream:
             batches.release()
             raise
         batches.close()
+
+    def _wait_for_a_decision(self, refused: Refused) -> None:
+        """Looks again whether a person has decided, or has put back what was there before."""
+        if str(refused) != self._refused:
+            log.error("%s", refused)
+        self._refused = str(refused)
+        until = time.monotonic() + self._refused_s
+        while (left_s := until - time.monotonic()) > 0:
+            self._on_refused(f"{type(refused).__name__}: {refused}")
+            if self._stop.wait(min(left_s, TELL_EVERY_S)):
+                return
 
     def _wait(self, failed: Exception) -> None:
         wait_s = min(self._wait_s_first * 2.0**self._tries, self._wait_s_max)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
 from journal.index import Index
+from journal.lake import has_table
 from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -34,13 +35,15 @@ from processor.backlog.pace import Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches, Reader
 from processor.decide.hooks import HookRunner
+from processor.history.kafka_log import Held, KafkaLog
+from processor.history.watch import HistoryWatch
 from processor.lasting import LastingStream
 from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
 from processor.source.first_pass import FirstPass, Pass
 from processor.source.journal_source import JournalSource
 from processor.source.republish import Republisher, republish_settings
-from processor.source.sources import Held, KafkaSource, Source
+from processor.source.sources import KafkaSource, Source
 from processor.source.stream import Stream
 from processor.source.warming import warm_up
 from processor.tell.metrics import ProcessorMetrics
@@ -77,16 +80,18 @@ class Shared:
     cores: int
     anchor_keys: AnchorKeys
     anchor_every_s: float
+    transactional: Collection[str] = ()
 
 
 def open_source(wired: Wired, shared: Shared) -> Source:
     """The source of a stream, not asked for anything yet; who its feed names is told to the handler from now on."""
-    config, topics = wired.config, [wired.rules.events_topic, wired.rules.control_topic]
+    config = wired.config
     kafka = KafkaSource(
         shared.session,
         shared.bootstrap,
-        [topic for topic in topics if topic],
+        _kafka_topics(wired),
         config.tick_s,
+        transactional=shared.transactional,
     )
     if wired.reads is None:
         return kafka
@@ -95,6 +100,10 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
     since, rows_max = wired.reads.since, config.offsets_per_batch_max
     return JournalSource(shared.session, wired.reads.journal, records, kafka, rows_max, since)
+
+
+def _kafka_topics(wired: Wired) -> list[str]:
+    return [topic for topic in (wired.rules.events_topic, wired.rules.control_topic) if topic]
 
 
 def open_stream(
@@ -108,10 +117,10 @@ def open_stream(
     held = source.held()
     _check_dead_letters(wired, shared, held)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
+    before = _check_positions(stream, places.journal, source)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
-    state = writer.begin_epoch(source.starts(held), tenure)
+    state = writer.begin_epoch(source.starts(before, held), tenure, source.ids())
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
-    source.check(state.marks, held)
     catch_up.knew(state.notes)
     downstreams = Downstreams(
         wired.config.downstreams,
@@ -132,6 +141,7 @@ def open_stream(
         dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
         anchors = _anchors(wired, shared, state)
         undo.callback(anchors.close, 0)
+        watch = HistoryWatch(stream, lambda: batches.position, lambda: KafkaLog(shared.bootstrap), _kafka_topics(wired))
         batches = Batches(
             rules=wired.rules,
             state=state,
@@ -151,9 +161,25 @@ def open_stream(
             on_rows=metrics.committed,
             notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
             downstreams=downstreams.status,
+            transactional=shared.transactional,
+            watch=watch,
         )
+        watch.start()
         undo.pop_all()
         return batches
+
+
+def _check_positions(stream: str, journal: Place, source: Source) -> JournalState | None:
+    """Where the journal stands before an epoch begins; None where there is none yet.
+
+    :raises Refused: its positions are of another history than what the source holds
+    """
+    if not has_table(str(journal)):
+        return None
+    reader = JournalReader(str(journal))
+    state = reader.state()
+    source.check(stream, state, reader)
+    return state
 
 
 class Starter:
@@ -207,6 +233,7 @@ class Starter:
             open_batches,
             run_on,
             self._telling.outage,
+            self._telling.refused,
             tenure=self._tenure,
         )
 

@@ -27,6 +27,9 @@ PROCESSOR_START_S = 180.0
 PROCESSOR_STOP_S = 40.0
 """A batch in flight ends first; Spark's own stop time-out is 30 s."""
 
+REFUSED = "refused"
+"""The state of a stream that decides nothing until a person does."""
+
 SERVERS = ("kafka", "redis")
 SERVICES = ("ingest", "processor", "ops")
 
@@ -163,9 +166,11 @@ def _processor(
 
 
 def _answer(statuses: Sequence[Path]) -> bool:
-    """Whether every stream has said where it stands, and one at least is ready: a broken one holds no other back."""
+    """Whether every stream has said where it stands, and one at least is ready, or waits for a person's decision: a
+    broken one holds no other back."""
     said = [_says(status) for status in statuses]
-    return all(one is not None for one in said) and any(one and one.get("ready") for one in said)
+    stands = [one is not None and (bool(one.get("ready")) or one.get("state") == REFUSED) for one in said]
+    return all(one is not None for one in said) and any(stands)
 
 
 def _says(status: Path) -> dict[str, Any] | None:

@@ -44,6 +44,11 @@ class KafkaSettings(BaseModel):
     bootstrap_servers: str = Field(
         "127.0.0.1:9092", min_length=1, description="Kafka's bootstrap servers; `payhook up` sets its own broker's"
     )
+    transactional: tuple[str, ...] = Field(
+        (),
+        description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
+        "markers, and not refused",
+    )
 
 
 class RedisSettings(BaseModel):

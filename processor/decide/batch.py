@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
+from journal.errors import Refused
 from journal.index import Index
 from journal.marks import Marks
 from journal.open_item import OpenItem
@@ -30,12 +32,13 @@ from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import Commands, bodies_of, divide, fresh_bodies, in_order, number, take_early
-from processor.decide.ports import Anchors, DeadLetters, Follower, Reader
+from processor.decide.ports import Anchors, DeadLetters, Follower, Reader, Watch
 from processor.decide.reprocessing import AppliedUpto, Reprocessing, applied_nothing
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
+from processor.history.watch import Position
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
 from processor.run.execute import Executor
@@ -91,6 +94,8 @@ class Batches:
         notes: Callable[[], Mapping[str, str]] = dict,
         downstreams: Callable[[], Mapping[str, Any]] = dict,
         jitter: Callable[[], float] = random.random,
+        transactional: Collection[str] = (),
+        watch: Watch | None = None,
     ) -> None:
         self._rules = rules
         self._writer = writer
@@ -110,9 +115,10 @@ class Batches:
         self._notes = notes
         self._downstreams = downstreams
         self._jitter = jitter
-        self._epoch = state.epoch
-        self._next_seq = state.next_seq
-        self._marks: Marks = state.marks
+        self._transactional = transactional
+        self._watch = watch
+        self._state = state
+        self._lasts: dict[tuple[str, int], JournalRow] = {}
         self._suspect = self._trying.tried(self.seq)
         self.progress = Progress()
         self.progress.blocked_reason, self._probe_s = _blocked_before(state.notes)
@@ -121,12 +127,18 @@ class Batches:
     @property
     def marks(self) -> Marks:
         """The next offset of each topic partition."""
-        return self._marks
+        return self._state.marks
 
     @property
     def seq(self) -> int:
         """The last committed row's."""
-        return self._next_seq - 1
+        return self._state.next_seq - 1
+
+    @property
+    def position(self) -> Position:
+        """How far it has decided; may be asked from any thread."""
+        state, lasts = self._state, self._lasts
+        return Position(state.next_seq - 1, state, lasts)
 
     @property
     def blocked(self) -> bool:
@@ -139,6 +151,11 @@ class Batches:
         return self._probe_s
 
     @property
+    def refusal(self) -> Refused | None:
+        """Why nothing more may be decided: what there is to read is of another history."""
+        return None if self._watch is None else self._watch.refusal
+
+    @property
     def heads(self) -> HeadFigures:
         """What waits behind failing events, as of the last look."""
         return self._heads.figures
@@ -146,9 +163,9 @@ class Batches:
     def status(self) -> dict[str, Any]:
         """Figures for the status file; counts are of open events, times in seconds."""
         return {
-            "epoch": self._epoch,
+            "epoch": self._state.epoch,
             "seq": self.seq,
-            "marks": self._marks,
+            "marks": self.marks,
             "open": self._index.open_count(),
             "dead": self._index.dead_count(),
             "index_memory_bytes": self._index.memory_bytes(),
@@ -165,7 +182,7 @@ class Batches:
         """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
         self._poll()
         started = self._clock.monotonic()
-        records, marks = take(read_table(table), self._marks)
+        records, marks = take(read_table(table), self.marks, self._transactional)
         self.progress.read_s = self._clock.monotonic() - started
         due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
         condemned = self._heads.look(stream_blocked=self.blocked)
@@ -180,7 +197,7 @@ class Batches:
         self._poll()
         due = self._index.due(self._clock.now(), 1)
         if due:
-            self._decide([], self._marks, due)
+            self._decide([], self.marks, due)
         else:
             self.progress.blocked_reason = None
 
@@ -188,12 +205,17 @@ class Batches:
         """After the last batch: dead letters and anchors get their time, and the index is free for the next writer."""
         self._dead_letters.close(CLOSE_S_MAX)
         self._anchors.close(CLOSE_S_MAX)
-        self._index.close()
+        self._close()
 
     def release(self) -> None:
         """After a failure: lets go of everything without a wait, for the next writer of this process."""
         self._dead_letters.close(0)
         self._anchors.close(0)
+        self._close()
+
+    def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         self._index.close()
 
     def _poll(self) -> None:
@@ -210,13 +232,14 @@ class Batches:
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
         steps = Steps(self._clock)
-        events, commands = number(records, self._next_seq, self._clock.now(), self._rules)
-        admission = self._admit(events, due, condemned)
+        state = self._state
+        new = number(records, state.next_seq, self._clock.now(), self._rules, state.histories)
+        admission = self._admit(new.events, due, condemned)
         self._reread(admission.poison)
         steps.end("lookup")
         settling = self._handle(admission)
         steps.end("handle")
-        every = self._number(admission.settled + settling.decided, commands)
+        every = self._number(admission.settled + settling.decided + new.passed, new.commands)
         if not every:
             return
         rows, bodies = [item.row for item in every], bodies_of(every)
@@ -224,7 +247,7 @@ class Batches:
         committed = self._commit(rows, bodies, marks)
         steps.end("commit")
         self._derive(rows, bodies)
-        self._anchors.committed(Head(self._epoch, committed.last_seq, committed.chain))
+        self._anchors.committed(Head(state.epoch, committed.last_seq, committed.chain))
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
 
@@ -269,17 +292,19 @@ class Batches:
                 rules, index, self._adapters, self._rows_of, self._bodies.fetch, self._applied_upto, now, meanwhile
             ),
             meanwhile,
+            self._state.history(rules.control_topic).of_row(),
         )
-        return in_order(decided, commands, desk, self._next_seq)
+        return in_order(decided, commands, desk, self._state.next_seq)
 
     def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> Committed:
         self._bodies.append(fresh_bodies(rows, bodies))
         crash_point("processor.before_commit")
-        notes = {**self._notes(), BLOCKED_NOTE: self._blocked_note()}
+        looked = {} if self._watch is None else self._watch.notes()
+        notes = {**self._notes(), **looked, BLOCKED_NOTE: self._blocked_note()}
         committed = self._writer.commit(rows, marks, self._dead_letters.published_upto, notes)
         crash_point("processor.after_commit")
-        self._marks = marks
-        self._next_seq = committed.last_seq + 1
+        self._state = replace(self._state, marks=marks, next_seq=committed.last_seq + 1)
+        self._lasts = {**self._lasts, **{(row.topic, row.partition): row for row in rows if row.first}}
         self._suspect = False
         return committed
 

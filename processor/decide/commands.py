@@ -40,7 +40,7 @@ class CommandDesk:
     """Decides the control records of one batch, after its events (`saw`).
 
     ``meanwhile`` is what the batch did to items already: a command that was given before is refused for these.
-    ``rows`` are the items' rows, ``decided`` the commands' own.
+    ``history`` is that of the control topic's offsets. ``rows`` are the items' rows, ``decided`` the commands' own.
     """
 
     stream: str
@@ -52,6 +52,7 @@ class CommandDesk:
     closings: Closings
     reprocessing: Reprocessing
     meanwhile: Meanwhile
+    history: int | None = None
     decided: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
     _batch: list[Item] = field(default_factory=list)
@@ -141,6 +142,7 @@ class CommandDesk:
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
+            history=self.history,
             decision=Decision.IGNORED,
             decided_at=self.now,
             provider="payhook",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
@@ -20,6 +20,7 @@ from core.header_schema import unquote_text
 from core.keys import join_key
 from core.routing import is_sparse
 from core.work import WorkItem
+from journal.errors import Refused
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
@@ -44,7 +45,7 @@ HEADER_TEXT_MAX = 8_192
 """Headers kept with a row; a sender of more than that is not the receiver."""
 
 
-class OffsetHole(PayhookError):
+class OffsetHole(Refused):
     """Kafka handed over an offset beyond the next one: something was lost or deleted in between."""
 
     def __init__(self, topic: str, partition: int, wanted: int, got: int) -> None:
@@ -53,8 +54,8 @@ class OffsetHole(PayhookError):
         self.wanted = wanted
         self.got = got
         super().__init__(
-            f"{topic}[{partition}]: offset {wanted} is next, Kafka gave {got}. Nothing was decided. "
-            "Find out what removed the offsets between (retention, a re-made topic) before going on."
+            f"{topic}[{partition}]: offset {wanted} is next, Kafka gave {got}. Nothing was decided. If transactions "
+            "write to the topic, name it in kafka.transactional; else see `payhook recover`."
         )
 
 
@@ -76,7 +77,7 @@ class WrongMode(PayhookError):
 
 class KafkaRecord(NamedTuple):
     """One record as it was read. ``named`` and ``early`` are set where the first pass has come by; value and headers
-    are then in ``named``.
+    are then in ``named``. ``until``: not a record, but offsets up to before it that hold none.
     """
 
     topic: str
@@ -86,6 +87,7 @@ class KafkaRecord(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     named: Named | None = None
     early: Early | None = None
+    until: int | None = None
 
 
 @dataclass(slots=True)
@@ -166,10 +168,13 @@ def _headers(column: pa.Array) -> Iterator[list[tuple[str, bytes | None]]]:
         at += count
 
 
-def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord], Marks]:
+def take(
+    records: Iterable[KafkaRecord], marks: Marks, transactional: Collection[str] = ()
+) -> tuple[list[KafkaRecord], Marks]:
     """The records not decided yet, in offset order, and the marks after them.
 
-    The offsets of another stream's journal are seqs: there, gaps are what it didn't apply.
+    The offsets of another stream's journal are seqs: there, gaps are what it didn't apply. In ``transactional`` topics
+    they are a transaction's markers, and stand among the records (`KafkaRecord.until`).
 
     :raises OffsetHole: an offset is missing between a mark and a record, or between two records
     """
@@ -180,25 +185,39 @@ def take(records: Iterable[KafkaRecord], marks: Marks) -> tuple[list[KafkaRecord
         wanted = partitions.get(record.partition, 0)
         if record.offset < wanted:
             continue
-        if record.offset > wanted and not is_sparse(record.topic):
+        if record.offset > wanted and record.topic in transactional:
+            taken.append(KafkaRecord(record.topic, record.partition, wanted, None, [], until=record.offset))
+        elif record.offset > wanted and not is_sparse(record.topic):
             raise OffsetHole(record.topic, record.partition, wanted, record.offset)
         partitions[record.partition] = record.offset + 1
         taken.append(record)
     return taken, until
 
 
-def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode) -> Item:
-    """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
-    row = JournalRow(
+def passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
+    """Offsets that hold no record: one row says which."""
+    row = _first_row(record, seq, now, history)
+    row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, "markers of transactions"
+    return Item(row, b"", new=True)
+
+
+def _first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
+    return JournalRow(
         seq=seq,
         item_seq=seq,
         first=True,
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
+        history=history,
         decision=Decision.PARKED,
         decided_at=now,
     )
+
+
+def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: int | None = None) -> Item:
+    """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
+    row = _first_row(record, seq, now, history)
     try:
         return _fill(row, record.named or named(record, mode), record.early)
     except Unparseable as unreadable:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import Decision
 from core.work import Ignored, WorkItem
+from journal.histories import Histories
 from journal.schema import JournalRow
 from processor.decide.admission import Group
 from processor.decide.commands import CommandDesk
-from processor.decide.intake import Item, KafkaRecord, new_item
+from processor.decide.intake import Item, KafkaRecord, new_item, passed_over
 from processor.decide.verdict import Booked
 from processor.rules import StreamRules
 from processor.run.execute import Results
@@ -19,18 +21,30 @@ Commands = Sequence[tuple[KafkaRecord, int]]
 """Control records, each with its provisional seq."""
 
 
+@dataclass(slots=True)
+class Numbered:
+    """A batch's new offsets: events, ``passed`` ones that hold none, and commands."""
+
+    events: list[Item] = field(default_factory=list)
+    passed: list[Item] = field(default_factory=list)
+    commands: list[tuple[KafkaRecord, int]] = field(default_factory=list)
+
+
 def number(
-    records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules
-) -> tuple[list[Item], Commands]:
+    records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules, histories: Histories
+) -> Numbered:
     """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
-    events: list[Item] = []
-    commands: list[tuple[KafkaRecord, int]] = []
+    numbered = Numbered()
+    lives = {topic: history.of_row() for topic, history in histories.items()}
     for seq, record in enumerate(records, next_seq):
-        if record.topic == rules.control_topic:
-            commands.append((record, seq))
+        life = lives.get(record.topic)
+        if record.until is not None:
+            numbered.passed.append(passed_over(record, seq, now, life))
+        elif record.topic == rules.control_topic:
+            numbered.commands.append((record, seq))
         else:
-            events.append(new_item(record, seq, now, rules.mode))
-    return events, commands
+            numbered.events.append(new_item(record, seq, now, rules.mode, life))
+    return numbered
 
 
 def in_order(decided: Sequence[Item], commands: Commands, desk: CommandDesk, next_seq: int) -> list[Item]:

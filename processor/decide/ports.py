@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from journal.anchoring import Head
+from journal.errors import Refused
 from journal.schema import JournalRow
 from processor.decide.admission import ContentHash
 from processor.decide.closings import MoneyReader
+
+
+class Watch(Protocol):
+    """Looks whether what was decided is still what there is (`processor.history.watch`)."""
+
+    @property
+    def refusal(self) -> Refused | None:
+        """Why nothing more may be decided."""
+
+    def notes(self) -> Mapping[str, str]: ...
+    def close(self) -> None: ...
 
 
 class Reader(ContentHash, MoneyReader, Protocol):

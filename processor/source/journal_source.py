@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,14 +11,17 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from core.decision import Decision
-from core.errors import PayhookError
 from core.routing import is_sparse
+from journal.errors import Refused
 from journal.marks import Marks
 from journal.place import Place
+from journal.reader import JournalReader
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
+from journal.state import JournalState
+from processor.history.kafka_log import Held
 from processor.source.feed import RECORD_SCHEMA, FeedRecords
-from processor.source.sources import COLUMNS, Held, KafkaSource, tick
+from processor.source.sources import COLUMNS, KafkaSource, tick
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ BESIDE = "journal_"
 """Begins the names of the journal's columns beside Kafka's."""
 
 
-class JournalGone(PayhookError):
+class JournalGone(Refused):
     """The journal that a stream reads holds less than this stream has taken from it."""
 
     def __init__(self, path: str, topic: str, mark: int, next_seq: int) -> None:
@@ -100,23 +103,28 @@ class JournalSource:
         following = last_seq(DeltaTable(self._path)) + 1
         return {**self._control.held(), **{topic: {0: (1, following)} for topic in self._records.topics}}
 
-    def starts(self, held: Held) -> Marks:
+    def ids(self) -> Mapping[str, str]:
+        return self._control.ids()
+
+    def starts(self, state: JournalState | None, held: Held) -> Marks:
         """A new receiver begins with what is applied since it was first named."""
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
         journal: Marks = {topic: {0: self._since.start(topic, ends[0][1])} for topic, ends in sparse.items()}
-        return {**self._control.starts(control), **journal}
+        return {**self._control.starts(state, control), **journal}
 
-    def check(self, marks: Marks, held: Held) -> None:
+    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
         """A mark of a receiver that is no longer named stays as it is: named again, it goes on there.
 
-        :raises OffsetsLost: of the control topic
+        :raises HistoryRefused: of the control topic
         :raises JournalGone: the journal ends before a receiver's mark
         """
-        for topic, ends in held.items():
-            if is_sparse(topic) and marks[topic][0] > ends[0][1]:
-                raise JournalGone(self._path, topic, marks[topic][0], ends[0][1])
-        self._control.check({topic: marks[topic] for topic in self._control.topics}, held)
+        following = last_seq(DeltaTable(self._path)) + 1
+        for topic in self._records.topics:
+            mark = state.marks.get(topic, {}).get(0, 0)
+            if mark > following:
+                raise JournalGone(self._path, topic, mark, following)
+        self._control.check(stream, state, reader)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """What was applied since the slowest receiver's mark, and pins the version after which `frame` begins."""

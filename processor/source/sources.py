@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from journal.marks import Marks
-from processor.source import offsets
+from journal.reader import JournalReader
+from journal.state import JournalState
+from processor.history import check as positions
+from processor.history.kafka_log import Held, KafkaLog
 
 COLUMNS = ("topic", "partition", "offset", "value", "headers")
 _COLUMN_TYPES = (
@@ -22,9 +26,6 @@ _COLUMN_TYPES = (
     "array<struct<key:string,value:binary>>",
 )
 _NOTHING = tuple(f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
-
-Held: TypeAlias = dict[str, dict[int, tuple[int, int]]]
-"""First offset held and next offset to come, by topic and partition."""
 
 
 class Source(Protocol):
@@ -40,12 +41,19 @@ class Source(Protocol):
         :raises TopicMissing: there is nothing of that name
         """
 
-    def starts(self, held: Held) -> Marks:
-        """Where a journal begins that knows nothing of a partition."""
+    def ids(self) -> Mapping[str, str]:
+        """Each topic's id: another one is another topic of the same name.
 
-    def check(self, marks: Marks, held: Held) -> None:
+        :raises TopicMissing: there is nothing of that name
         """
-        :raises OffsetsLost: what comes next at a mark isn't held any more, or never was
+
+    def starts(self, state: JournalState | None, held: Held) -> Marks:
+        """Where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
+
+    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
+        """``reader`` stands at the state's version.
+
+        :raises Refused: the marks are of another history than what there is to read
         """
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
@@ -70,15 +78,22 @@ class KafkaSource:
     topics: Sequence[str]
     tick_s: int
     every_s: float = 0.0
+    transactional: Collection[str] = ()
 
     def held(self) -> Held:
-        return offsets.watermarks(self.bootstrap, self.topics)
+        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
+            return log.held(self.topics)
 
-    def starts(self, held: Held) -> Marks:
-        return offsets.starts(held)
+    def ids(self) -> Mapping[str, str]:
+        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
+            return log.topic_ids(self.topics)
 
-    def check(self, marks: Marks, held: Held) -> None:
-        offsets.check_marks(marks, held)
+    def starts(self, state: JournalState | None, held: Held) -> Marks:
+        return positions.starts(state, held)
+
+    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
+        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
+            positions.check(stream, state, reader, log, self.topics, self.transactional)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())

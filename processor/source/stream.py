@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
 from core.errors import PayhookError
-from journal.errors import StorageDown
+from journal.errors import Refused, StorageDown
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.decide.intake import without_answers
@@ -104,6 +104,7 @@ class Stream:
         query = self._start()
         self._ahead.start(InheritableThread)
         while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
+            self._failure = self._batches.refusal
             self._stop.wait(IDLE_CHECK_S)
         self._end(query)
 
@@ -147,7 +148,10 @@ class Stream:
         if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
             self._in_batch.release()
         if self._failure is not None:
-            self._await_end(query)
+            if not isinstance(self._failure, Refused):
+                self._await_end(query)
+            elif query.isActive:
+                query.stop()
             raise self._failure
         if query.isActive:
             query.stop()

@@ -110,6 +110,7 @@ class ProcessorMetrics:
             ("stage", "problem"),
             registry=self.registry,
         )
+        self.refused = self._gauge("payhook_stream_refused", "1 while the stream waits for a person's decision")
         self.blocked_by = Gauge(
             "payhook_stream_blocked_by",
             "1 for the error class that blocks the stream",

@@ -18,7 +18,10 @@ FAILURE_CHARS_MAX = 2_000
 
 
 class Telling:
-    """``state`` in the status is ``running``, ``failed`` or ``off``; ``restarts`` counts those within this process."""
+    """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``.
+
+    ``restarts`` counts those within this process.
+    """
 
     def __init__(self, stream: str, status: StatusFile, metrics: ProcessorMetrics) -> None:
         self._stream = stream
@@ -32,6 +35,7 @@ class Telling:
         """After each batch, and while it waits for what blocks it."""
         warm = next(self._batches) >= WARM_BATCHES
         self._metrics.block(batches.progress.blocked_reason)
+        self._metrics.refused.set(0)
         self._metrics.batch_done(batches.progress)
         self._metrics.line(batches.heads, batches.progress.hung_calls)
         if warm and self._status.due():
@@ -45,6 +49,13 @@ class Telling:
         self._metrics.block(outage.reason)
         if self._status.due():
             self._status.write_over({"ready": False, "blocked": outage.reason, "tries": outage.tries})
+
+    def refused(self, why: str) -> None:
+        """While it waits for a person: what there is to read is of another history."""
+        self._metrics.block(why)
+        self._metrics.refused.set(1)
+        if self._status.due():
+            self._say("refused", ready=False, why=why)
 
     def off(self, why: str) -> None:
         """While there is nothing for it to do."""

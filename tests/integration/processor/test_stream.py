@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import SystemClock
 from journal.errors import StorageDown
 from journal.marks import Marks
+from journal.reader import JournalReader
+from journal.state import JournalState
 from load.client import wait_for
-from processor.source.sources import Held, tick
+from processor.history.kafka_log import Held
+from processor.source.sources import tick
 from processor.source.stream import Stream
 from processor.spark import open_session
 from processor.tell.progress import Progress
@@ -46,10 +49,13 @@ class Ticks:
     def held(self) -> Held:
         return {}
 
-    def starts(self, held: Held) -> Marks:
+    def ids(self) -> Mapping[str, str]:
         return {}
 
-    def check(self, marks: Marks, held: Held) -> None:
+    def starts(self, state: JournalState | None, held: Held) -> Marks:
+        return {}
+
+    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
         """Nothing can be missing."""
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
@@ -66,6 +72,7 @@ class FakeBatches:
     """A batch does what the test says, and it is noted when it has ended."""
 
     probe_s = 0.05
+    refusal = None
 
     def __init__(self, act: Callable[[], None]) -> None:
         self.marks: Marks = {}

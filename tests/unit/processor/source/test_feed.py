@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from core.decision import Decision
 from core.event import from_record
 from journal.errors import BatchInvalid
 from journal.marks import Marks, check_movement
+from journal.reader import JournalReader
 from journal.schema import to_arrow
 from journal.writer import JournalWriter
 from processor.decide.intake import KafkaRecord, OffsetHole, read_table, take
@@ -35,11 +37,11 @@ class NoControl:
     def held(self):
         return {"payments.control": {0: (0, 0)}}
 
-    def starts(self, held):
+    def starts(self, state, held):
         return {topic: {0: ends[0][0]} for topic, ends in held.items()}
 
-    def check(self, marks, held):
-        assert set(marks) == {"payments.control"}
+    def check(self, stream, state, reader):
+        assert stream == "notify"
 
 
 def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
@@ -138,7 +140,7 @@ def backlog(journal: Path, marks: Marks, rows_per_batch_max: int = 100) -> list[
 def test_a_new_receiver_begins_with_what_is_applied_from_now_on(journal: Path) -> None:
     held = source(journal).held()
     assert held[SHOP] == held[BANK] == {0: (1, 13)}
-    assert source(journal).starts(held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
+    assert source(journal).starts(None, held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
     assert backlog(journal, {SHOP: {0: 13}, BANK: {0: 13}}) == []
 
 
@@ -149,8 +151,8 @@ def test_what_is_applied_while_the_stream_takes_its_time_to_begin_is_for_those_w
     since.named([SHOP], tmp_path / "not-begun")
     since.named([SHOP, BANK], journal)
     subject = source(journal, since=since)
-    assert subject.starts(subject.held())[SHOP] == {0: 1}
-    assert subject.starts(subject.held())[BANK] == {0: 13}
+    assert subject.starts(None, subject.held())[SHOP] == {0: 1}
+    assert subject.starts(None, subject.held())[BANK] == {0: 13}
 
 
 def test_a_receiver_never_begins_beyond_the_journals_end(journal: Path) -> None:
@@ -173,10 +175,11 @@ def test_a_long_backlog_comes_in_pieces(journal: Path) -> None:
 
 def test_a_journal_that_ends_before_a_mark_stops_the_start(journal: Path) -> None:
     subject = source(journal, 100, "shop")
-    held = subject.held()
-    subject.check({"payments.control": {0: 0}, SHOP: {0: 13}, "journal.ledger/gone": {0: 99}}, held)
+    reader = JournalReader(str(journal))
+    state = replace(reader.state(), marks={SHOP: {0: 13}, "journal.ledger/gone": {0: 99}})
+    subject.check("notify", state, reader)
     with pytest.raises(JournalGone, match="seq 14 is next"):
-        subject.check({"payments.control": {0: 0}, SHOP: {0: 14}}, held)
+        subject.check("notify", replace(state, marks={SHOP: {0: 14}}), reader)
 
 
 def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Path) -> None:

@@ -1,0 +1,183 @@
+"""Whether Kafka's offsets still mean what the journal took them for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.routing import is_sparse
+from journal.errors import Refused
+from journal.marks import Marks
+from journal.reader import JournalReader
+from journal.records import same_record
+from journal.schema import JournalRow
+from journal.state import JournalState
+from processor.history.kafka_log import Held, Log
+
+SHOWN_MAX = 3
+LOOKED_NOTE = "looked"
+"""The journal's note of the last seq up to which rows were compared with Kafka's records while it ran."""
+
+RECENT_ROWS_MAX = 20_000
+"""Rows since the last look that a start compares; a look is every ten seconds, a drain decides 100,000 meanwhile."""
+
+_COLUMNS = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
+_COLUMNS += ["batch_seq", "event_key", "body_sha256", "received_at", "history", "offset_until"]
+
+
+class Kind(StrEnum):
+    """How a topic and the journal disagree."""
+
+    OTHER_TOPIC = "other_topic"
+    ENDS_BEFORE = "ends_before"
+    REMOVED = "removed"
+    HOLE = "hole"
+    OTHER_RECORD = "other_record"
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """``offset`` is the next one of the journal, or the one whose record differs. ``partition`` -1: the whole topic."""
+
+    kind: Kind
+    topic: str
+    partition: int
+    offset: int = 0
+    low: int = 0
+    high: int = 0
+    seq: int = 0
+
+    def sentence(self) -> str:
+        place = f"{self.topic}[{self.partition}]"
+        if self.kind is Kind.OTHER_TOPIC:
+            return (
+                f"{self.topic} is another topic than the one that was read: it was created again, or Kafka is another"
+            )
+        if self.kind is Kind.ENDS_BEFORE:
+            return f"{place}: offset {self.offset} is next, Kafka ends before {self.high}"
+        if self.kind in (Kind.REMOVED, Kind.HOLE):
+            return f"{place}: offset {self.offset} is next, Kafka's next record is {self.low}"
+        return f"{place}: offset {self.offset} holds another record than the one that row {self.seq} decided"
+
+
+class HistoryRefused(Refused):
+    """Kafka holds another history of a topic than the journal decided."""
+
+    def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
+        self.stream = stream
+        self.found = tuple(found)
+        shown = "; ".join(one.sentence() for one in found[:SHOWN_MAX])
+        more = f"; and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+        super().__init__(
+            f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest Kafka data "
+            "back, or see `payhook recover`. Webhooks are still taken."
+        )
+
+
+def check(
+    stream: str,
+    state: JournalState,
+    reader: JournalReader,
+    log: Log,
+    topics: Collection[str],
+    transactional: Collection[str] = (),
+) -> None:
+    """Compares what the journal decided last with what Kafka holds; ``reader`` stands at the state's version.
+
+    Of ``transactional`` topics offsets may be missing: those of a transaction's markers.
+
+    :raises HistoryRefused: they disagree
+    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    """
+    known = [topic for topic in topics if topic in state.marks and not is_sparse(topic)]
+    if not known:
+        return
+    held = log.held(known)
+    found = [*other_topics(state, log.topic_ids(known)), *out_of_range(state, held, known)]
+    if not found:
+        rows = [*last_rows(state, reader, known), *_recent_rows(state, reader, known)]
+        found = list(other_records(rows, log, held))
+        found += holes(state, log, held, [topic for topic in known if topic not in transactional])
+    if found:
+        raise HistoryRefused(stream, found)
+
+
+def other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
+    """Topics whose id isn't the one that the journal knows."""
+    for topic, topic_id in ids.items():
+        if state.history(topic).topic_id not in ("", topic_id):
+            yield Disagreement(Kind.OTHER_TOPIC, topic, -1)
+
+
+def out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
+    """Marks that Kafka can't serve. A partition that came later begins at 0."""
+    for topic in topics:
+        for number in sorted({*state.marks[topic], *held[topic]}):
+            until = state.marks[topic].get(number, 0)
+            low, high = held[topic].get(number, (0, 0))
+            if until > high:
+                yield Disagreement(Kind.ENDS_BEFORE, topic, number, until, low, high)
+            elif until < low:
+                yield Disagreement(Kind.REMOVED, topic, number, until, low, high)
+
+
+def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[Disagreement]:
+    """First rows whose offset Kafka holds with another record, or without one. What it holds no more isn't compared."""
+    wanted = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
+    records = log.records_at(wanted)
+    for (topic, partition, offset), row in sorted(wanted.items()):
+        record = records.get((topic, partition, offset))
+        if record is None or not same_record(row, record):
+            yield Disagreement(Kind.OTHER_RECORD, topic, partition, offset, seq=row.seq)
+
+
+def holes(state: JournalState, log: Log, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
+    """Marks at which Kafka has no record, but has later ones."""
+    nexts = {(topic, number, until) for topic in topics for number, until in state.marks[topic].items()}
+    for (topic, number, until), offset in sorted(log.next_offsets(nexts).items()):
+        if offset > until:
+            yield Disagreement(Kind.HOLE, topic, number, until, offset, held[topic][number][1])
+
+
+def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
+    """The row that decided the last offset of each partition in the topic's current history."""
+    seqs = {seq for topic in topics for seq in state.lasts.get(topic, {}).values()}
+    unknown = {
+        (topic, number): until - 1
+        for topic in topics
+        for number, until in state.marks[topic].items()
+        if until > state.start.get(topic, {}).get(number, until) and number not in state.lasts.get(topic, {})
+    }
+    seqs.update(reader.seqs_of_offsets(unknown))
+    return [row for seq in sorted(seqs) for row in reader.rows_of([seq])]
+
+
+def _recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
+    """First rows since the last look of the process before: what was decided between two looks may be of two logs."""
+    if LOOKED_NOTE not in state.notes:
+        return []
+    since = max(int(state.notes[LOOKED_NOTE]), state.next_seq - 1 - RECENT_ROWS_MAX)
+    numbers = {topic: state.history(topic).of_row() for topic in topics}
+    ends: dict[tuple[str, int, int], JournalRow] = {}
+    for rows in reader.rows_after(since, _COLUMNS):
+        for row in rows:
+            if row.first and row.topic in numbers and row.history == numbers[row.topic]:
+                ends[row.topic, row.partition, row.batch_seq] = row
+    return list(ends.values())
+
+
+def _is_held(row: JournalRow, held: Held) -> bool:
+    low, high = held.get(row.topic, {}).get(row.partition, (0, 0))
+    return row.offset_until is None and low <= row.offset < high
+
+
+def starts(state: JournalState | None, held: Held) -> Marks:
+    """Where partitions begin that the journal doesn't know: at what Kafka holds of a topic that is new to it, and at 0
+    where the topic isn't, because whatever is no longer held of it was lost.
+    """
+    known = {} if state is None else state.marks
+    return {
+        topic: {number: 0 if topic in known else low for number, (low, _) in ends.items()}
+        for topic, ends in held.items()
+    }

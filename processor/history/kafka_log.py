@@ -1,0 +1,261 @@
+"""Kafka's topics as they are now: their ids, the offsets that they hold, and single records."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from core.decision import ErrorKind
+from core.errors import PayhookError
+from journal.records import Record
+
+ANSWER_S_MAX = 10.0
+READ_S_MAX = 60.0
+"""For the records of one request; a broker that takes longer isn't there."""
+
+POLL_S = 0.1
+POINT_BYTES = 1
+"""A single record is wanted: Kafka gives at least one batch, however large it is."""
+
+STREAM_BYTES = 1 << 20
+
+Held: TypeAlias = dict[str, dict[int, tuple[int, int]]]
+"""First offset held and next offset to come, by topic and partition."""
+
+Point: TypeAlias = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+class TopicMissing(PayhookError):
+    """A topic that the set-up should have made isn't there."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"the Kafka topic {topic} doesn't exist; run the set-up that makes the topics")
+
+
+class KafkaSilent(PayhookError):
+    """Kafka doesn't answer now; what it holds isn't known until it does."""
+
+    kind = ErrorKind.SBE
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"Kafka doesn't say what it holds ({problem}); it is asked again")
+
+
+class Log(Protocol):
+    """What a check of positions asks of Kafka."""
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Kafka's own id of each topic: a topic that was deleted and created again has another one.
+
+        :raises TopicMissing, KafkaSilent: see there
+        """
+
+    def held(self, topics: Sequence[str]) -> Held:
+        """
+        :raises TopicMissing, KafkaSilent: see there
+        """
+
+    def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
+        """The record at each offset; a point that Kafka holds no record for is left out.
+
+        :raises KafkaSilent: see there
+        """
+
+    def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
+        """Of each point the offset of the first record at or after it; a point with no record after it is left out.
+
+        :raises KafkaSilent: see there
+        """
+
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+        """Records from ``since`` to before ``until``, in order.
+
+        :raises KafkaSilent: see there
+        """
+
+
+class KafkaLog:
+    """`Log` of a real Kafka. Clients are made when they are first needed; `close` ends them. Belongs to one thread."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._consumers: dict[int, Consumer] = {}
+        self._admin: AdminClient | None = None
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+        self._admin = None
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        if not topics:
+            return {}
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        ids: dict[str, str] = {}
+        with _spoken():
+            asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_S_MAX)
+            for topic, answer in asked.items():
+                with _of_topic(topic):
+                    ids[topic] = str(answer.result(ANSWER_S_MAX).topic_id)
+        return ids
+
+    def held(self, topics: Sequence[str]) -> Held:
+        consumer = self._consumer(POINT_BYTES)
+        held: Held = {}
+        with _spoken():
+            known = consumer.list_topics(timeout=ANSWER_S_MAX).topics
+            for topic in topics:
+                if topic not in known or known[topic].error is not None:
+                    raise TopicMissing(topic)
+                held[topic] = {
+                    number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_S_MAX)
+                    for number in sorted(known[topic].partitions)
+                }
+        return held
+
+    def records_at(self, points: Iterable[Point]) -> dict[Point, Record]:
+        return {point: record for point, record in self._first_of(points) if record.offset == point[2]}
+
+    def next_offsets(self, points: Iterable[Point]) -> dict[Point, int]:
+        return {point: record.offset for point, record in self._first_of(points)}
+
+    def _first_of(self, points: Iterable[Point]) -> Iterator[tuple[Point, Record]]:
+        """One round asks for a point of each partition at once."""
+        waiting: dict[tuple[str, int], list[int]] = {}
+        for topic, partition, offset in sorted(set(points)):
+            waiting.setdefault((topic, partition), []).append(offset)
+        while waiting:
+            round_ = {place: offsets.pop() for place, offsets in waiting.items()}
+            waiting = {place: offsets for place, offsets in waiting.items() if offsets}
+            for place, record in self._first_at(round_):
+                yield (*place, round_[place]), record
+
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+        if since >= until:
+            return
+        consumer = self._consumer(STREAM_BYTES)
+        consumer.assign([TopicPartition(topic, partition, since)])
+        try:
+            for message in _messages(consumer, 1):
+                if message is None or _offset(message) >= until:
+                    return
+                yield _record(message)
+                if _offset(message) + 1 >= until:
+                    return
+        finally:
+            consumer.unassign()
+
+    def _first_at(self, offsets: Mapping[tuple[str, int], int]) -> Iterator[tuple[tuple[str, int], Record]]:
+        """Of each partition the first record at or after an offset, where there is one."""
+        consumer = self._consumer(POINT_BYTES)
+        consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
+        seen: set[tuple[str, int]] = set()
+        try:
+            for message in _messages(consumer, len(offsets)):
+                if message is None:
+                    return
+                place = (str(message.topic()), int(message.partition() or 0))
+                if place not in seen:
+                    seen.add(place)
+                    yield place, _record(message)
+                if len(seen) == len(offsets):
+                    return
+        finally:
+            consumer.unassign()
+
+    def _consumer(self, fetch_bytes: int) -> Consumer:
+        if fetch_bytes not in self._consumers:
+            self._consumers[fetch_bytes] = Consumer(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "group.id": "payhook-positions",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_uncommitted",
+                    "allow.auto.create.topics": False,
+                    "fetch.message.max.bytes": fetch_bytes,
+                    "queued.min.messages": 1 if fetch_bytes == POINT_BYTES else 10_000,
+                    "fetch.wait.max.ms": 20,
+                    "log_level": 0,
+                }
+            )
+        return self._consumers[fetch_bytes]
+
+
+def _messages(consumer: Consumer, partitions: int) -> Iterator[Message | None]:
+    """Records as they come; None once no more are to be had of all ``partitions``.
+
+    :raises KafkaSilent: nothing comes for `READ_S_MAX`
+    """
+    over: set[tuple[str | None, int | None]] = set()
+    until = time.monotonic() + READ_S_MAX
+    while time.monotonic() < until:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            until = time.monotonic() + READ_S_MAX
+            yield message
+            continue
+        if error.code() not in _NOTHING_THERE:
+            if error.code() in _PASSES:
+                continue
+            raise KafkaSilent(str(error))
+        over.add((message.topic(), message.partition()))
+        if len(over) == partitions:
+            yield None
+            return
+    raise KafkaSilent(f"no record came within {READ_S_MAX:g} s")
+
+
+_NOTHING_THERE = {
+    KafkaError._PARTITION_EOF,  # noqa: SLF001 - librdkafka's names of its own errors
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    KafkaError.OFFSET_OUT_OF_RANGE,
+}
+_PASSES = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}  # noqa: SLF001
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset() or 0)
+
+
+def _record(message: Message) -> Record:
+    headers: Any = message.headers() or ()
+    return Record(_offset(message), message.value(), tuple(headers))
+
+
+@contextlib.contextmanager
+def _spoken() -> Iterator[None]:
+    """
+    :raises KafkaSilent: Kafka doesn't answer
+    """
+    try:
+        yield
+    except (KafkaException, TimeoutError) as failed:
+        raise KafkaSilent(str(failed)) from failed
+
+
+@contextlib.contextmanager
+def _of_topic(topic: str) -> Iterator[None]:
+    """
+    :raises TopicMissing: Kafka doesn't know it
+    """
+    try:
+        yield
+    except KafkaException as failed:
+        if failed.args and failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TopicMissing(topic) from failed
+        raise

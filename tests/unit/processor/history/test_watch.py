@@ -1,0 +1,68 @@
+"""While a stream runs: what was decided is compared with what Kafka holds, before positions are believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from journal.histories import with_ids
+from journal.state import JournalState
+from processor.history.check import LOOKED_NOTE, Kind
+from processor.history.watch import HistoryWatch, Position
+from tests.unit.journal.rows import TOPIC
+from tests.unit.processor.history.logs import MemoryLog, decided, records
+
+OLD = records(*(f"evt_{at}" for at in range(6)))
+OTHER = [*OLD[:2], *records(*(f"new_{at}" for at in range(6)), low=2)]
+
+
+class World:
+    """A stream that decides when the test says so."""
+
+    def __init__(self) -> None:
+        self.decides(OLD, 4)
+        self.watch = HistoryWatch("ledger", lambda: self.position, lambda: MemoryLog(OLD), [TOPIC])
+
+    def decides(self, log: list, until: int) -> None:  # type: ignore[type-arg]
+        state = JournalState(1, 1, until + 1, {TOPIC: {0: until}}, {TOPIC: {0: 0}}, 0, "")
+        self.position = Position(until, state, {(TOPIC, 0): decided(until, log[until - 1])})
+
+
+def test_a_look_that_finds_nothing_is_noted() -> None:
+    world = World()
+    world.watch.tick()
+    world.watch.look(MemoryLog(OLD))
+    assert world.watch.refusal is None
+    assert world.watch.notes() == {LOOKED_NOTE: "4"}
+
+
+def test_a_log_that_was_exchanged_is_found_though_the_last_row_agrees_with_the_new_one() -> None:
+    world = World()
+    world.watch.tick()
+    world.decides(OTHER, 8)
+    world.watch.tick()
+    world.watch.look(MemoryLog(OTHER))
+    assert world.watch.refusal is not None
+    assert [(one.kind, one.offset) for one in world.watch.refusal.found] == [(Kind.OTHER_RECORD, 3)]
+    assert world.watch.notes() == {}
+
+
+def test_the_last_row_of_one_look_is_compared_by_the_next_one_again() -> None:
+    world = World()
+    world.watch.tick()
+    world.watch.look(MemoryLog(OLD))
+    world.decides(OTHER, 8)
+    world.watch.tick()
+    world.watch.look(MemoryLog(OTHER))
+    assert world.watch.refusal is not None
+
+
+def test_a_log_that_went_back_and_a_topic_that_was_created_again_are_found_without_a_new_row() -> None:
+    for log, kind in ((MemoryLog(OLD[:2]), Kind.ENDS_BEFORE), (MemoryLog(OLD, topic_id="id-2"), Kind.OTHER_TOPIC)):
+        world = World()
+        known = MemoryLog(OLD).topic_ids([TOPIC])
+        state = world.position.state
+        world.position = Position(4, replace(state, histories=with_ids({}, known)), world.position.lasts)
+        world.watch.tick()
+        world.watch.look(log)
+        assert world.watch.refusal is not None
+        assert [one.kind for one in world.watch.refusal.found] == [kind]
