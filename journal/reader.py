@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from journal.lake import open_table
-from journal.scan import applied_after, last_seq, pick, scan, seqs_of_offsets
+from journal.scan import applied_after, last_seq, offsets_of, pick, scan, seqs_of_offsets
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
 
@@ -87,6 +87,13 @@ class JournalReader:
         :raises JournalBroken: a file can't be read
         """
         return seqs_of_offsets(self._table, offsets)
+
+    def offsets_of(self, topic: str, history: int) -> pa.Table:
+        """``partition, offset, seq`` of the first rows of one history of a topic.
+
+        :raises JournalBroken: a file can't be read
+        """
+        return offsets_of(self._table, topic, history)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
         """Of each entity the last item that was applied and came after the one that is named; none where none was.

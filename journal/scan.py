@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision
 from journal.dataset import dataset_of
 from journal.errors import JournalBroken
+from journal.histories import FIRST
 
 ROWS_PER_WINDOW = 50_000
 """About 50 MB of rows in Arrow."""
@@ -91,6 +92,23 @@ def seqs_of_offsets(table: DeltaTable, offsets: Mapping[tuple[str, int], int]) -
         raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
     newest = rows.group_by(["topic", "partition", "offset"]).aggregate([("seq", "max")]).to_pylist()
     return sorted(one["seq_max"] for one in newest if offsets.get((one["topic"], one["partition"])) == one["offset"])
+
+
+def offsets_of(table: DeltaTable, topic: str, history: int) -> pa.Table:
+    """``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset each.
+
+    :raises JournalBroken: a file can't be read
+    """
+    there = {field.name for field in table.schema().fields}
+    wanted = pc.field("first") & (pc.field("topic") == topic)
+    if "history" in there:
+        wanted &= pc.coalesce(pc.field("history"), pc.scalar(FIRST)) == history
+    if "offset_until" in there:
+        wanted &= pc.field("offset_until").is_null()
+    try:
+        return dataset_of(table).to_table(columns=["partition", "offset", "seq"], filter=wanted)
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
 
 
 def last_seq(table: DeltaTable) -> int:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from core.decision import Decision
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.chain import commit_digest, extend
 from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
-from journal.histories import histories_to_json, with_ids
+from journal.histories import Histories, History, histories_to_json, with_ids
 from journal.lake import has_table
 from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
@@ -59,6 +60,23 @@ class Committed:
     first_seq: int
     last_seq: int
     chain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A person's decision about what was lost.
+
+    ``rows`` have the decision ``lost``: of a range of offsets, or of an event that only its key is known of. ``marks``
+    and ``start`` are whole maps; so is ``histories``, in which a topic that goes on in a new history has the next
+    number.
+    """
+
+    rows: Sequence[JournalRow]
+    marks: Marks
+    start: Marks
+    histories: Histories
+    generation: int
+    notes: Mapping[str, str]
 
 
 class JournalWriter:
@@ -184,6 +202,43 @@ class JournalWriter:
         self._state = replace(state, version=version)
         return Committed(version, rows[0].seq, rows[-1].seq, state.chain)
 
+    def turn(self, turn: Turn) -> JournalState:
+        """Commits a person's decision about what was lost: rows that say it, and where the next histories begin.
+
+        :raises BatchInvalid: the rows don't follow, or a range of offsets doesn't begin at its mark
+        :raises Fenced, CommitUnknown: as `commit`
+        """
+        if self._ended is not None:
+            raise self._ended
+        if self._appender is None or self._state is None:
+            raise BatchInvalid("no epoch was begun")
+        before = self._state
+        _check_turn(turn, before)
+        table = stamped(turn.rows, before.epoch, before.next_seq) if turn.rows else None
+        digest = commit_digest(row.row_hash for row in turn.rows)
+        state = replace(
+            before,
+            next_seq=before.next_seq + len(turn.rows),
+            marks=turn.marks,
+            start=turn.start,
+            histories=turn.histories,
+            generation=turn.generation,
+            published_upto=0,
+            lasts={topic: lasts for topic, lasts in before.lasts.items() if not _is_new(topic, turn, before)},
+            chain=extend(before.chain, digest) if turn.rows else before.chain,
+            row_hash=turn.rows[-1].row_hash if turn.rows else before.row_hash,
+            notes=_noted(before.notes, turn.notes),
+        )
+        self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
+        try:
+            extra = {"payhook.batch_seq": str(before.next_seq)} if turn.rows else {"payhook.kind": "turn"}
+            version = self._write(self._appender, table, state, extra)
+        except Exception as failed:
+            raise self._end(failed, state.epoch) from failed
+        self._ended = None
+        self._state = replace(state, version=version)
+        return self._state
+
     def _end(self, failed: Exception, epoch: int) -> Exception:
         if isinstance(failed, Overtaken):
             self._ended = Fenced(self._stream, epoch, problem_of(failed))
@@ -227,6 +282,23 @@ class JournalWriter:
         } | {PREFIX + name: text for name, text in state.notes.items()}
         # What counts is the application id, not the version: any later commit under this one is a conflict.
         return appender.append(table, AppTransaction(f"payhook-{self._stream}", seq), metadata | extra)
+
+
+def _is_new(topic: str, turn: Turn, before: JournalState) -> bool:
+    return turn.histories.get(topic, History()).number != before.history(topic).number
+
+
+def _check_turn(turn: Turn, before: JournalState) -> None:
+    if [row.seq for row in turn.rows] != list(range(before.next_seq, before.next_seq + len(turn.rows))):
+        raise BatchInvalid(f"seq {before.next_seq} is next")
+    for row in turn.rows:
+        if row.decision is not Decision.LOST:
+            raise BatchInvalid(f"row {row.seq} says {row.decision}, only what was lost is written here")
+        if row.first and row.offset != before.marks[row.topic].get(row.partition, 0):
+            raise BatchInvalid(f"{row.topic}[{row.partition}]: offset {row.offset} isn't next")
+    moved = [topic for topic in turn.marks if turn.marks[topic] != before.marks.get(topic)]
+    if same := [topic for topic in moved if not _is_new(topic, turn, before)]:
+        raise BatchInvalid(f"the marks of {same[:3]} move within their history")
 
 
 def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def check(
     held = log.held(known)
     found = [*other_topics(state, log.topic_ids(known)), *out_of_range(state, held, known)]
     if not found:
-        rows = [*last_rows(state, reader, known), *_recent_rows(state, reader, known)]
+        rows = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
         found = list(other_records(rows, log, held))
         found += holes(state, log, held, [topic for topic in known if topic not in transactional])
     if found:
@@ -153,7 +153,7 @@ def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str
     return [row for seq in sorted(seqs) for row in reader.rows_of([seq])]
 
 
-def _recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
+def recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
     """First rows since the last look of the process before: what was decided between two looks may be of two logs."""
     if LOOKED_NOTE not in state.notes:
         return []

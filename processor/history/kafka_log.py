@@ -70,7 +70,7 @@ class Log(Protocol):
         """
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
-        """Of each point the offset of the first record at or after it; a point with no record after it is left out.
+        """Of each point that Kafka can be asked for the offset of the first record at or after it, if there is one.
 
         :raises KafkaSilent: see there
         """

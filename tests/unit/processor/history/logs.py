@@ -59,7 +59,8 @@ class MemoryLog:
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
         offsets = [one.offset for one in self.held_records]
-        later = {point: [offset for offset in offsets if offset >= point[2]] for point in points}
+        asked = [point for point in points if point[2] >= self.low]
+        later = {point: [offset for offset in offsets if offset >= point[2]] for point in asked}
         return {point: found[0] for point, found in later.items() if found}
 
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:

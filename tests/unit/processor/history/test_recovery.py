@@ -1,0 +1,166 @@
+"""What a person accepts after a loss: the journal says it, and the next history begins where the two part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision
+from journal.errors import BatchInvalid, Fenced
+from journal.reader import JournalReader
+from journal.state import JournalState
+from journal.writer import JournalWriter, Turn
+from processor.history.accept import Acceptance, LostEvent, MovedOn, accept
+from processor.history.check import HistoryRefused, Kind, check
+from processor.history.find import Findings, find
+from tests.unit.journal.rows import NOW, TOPIC
+from tests.unit.processor.history.logs import MemoryLog, decided, journal_of, records
+
+OLD = records(*(f"evt_{at}" for at in range(6)))
+NEW = records(*(f"new_{at}" for at in range(9)), low=3)
+BACK = [*OLD[:3], *NEW]
+"""An older copy of the log, which has grown past the mark since."""
+
+WHO = Acceptance("ada", "Kafka's disk was restored from the copy of 02:00", NOW)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def found(path: Path, state: JournalState, log: MemoryLog) -> Findings:
+    return find("ledger", state, JournalReader(str(path), state.version), log, [TOPIC])
+
+
+def rows(path: Path) -> list:  # type: ignore[type-arg]
+    return [row for part in JournalReader(str(path)).rows_after(0) for row in part]
+
+
+def test_nothing_is_found_where_nothing_disagrees(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD[:4])
+    assert found(path, state, MemoryLog(OLD)) == Findings("ledger", 4)
+
+
+@pytest.mark.parametrize(
+    ("log", "begins", "beyond", "to_decide"),
+    [
+        (MemoryLog(BACK), 3, 3, 9),
+        (MemoryLog(OLD[:3]), 3, 3, 0),
+        (MemoryLog([], topic_id="id-2"), 0, 6, 0),
+        (MemoryLog(records("a", "b"), topic_id="id-2"), 0, 6, 2),
+        (MemoryLog(OLD, topic_id="id-2"), 6, 0, 0),
+        (MemoryLog([*OLD[2:3], *NEW], low=2), 3, 3, 9),
+        (MemoryLog(NEW[1:], low=4), 4, 2, 8),
+    ],
+    ids=[
+        "an older log that grew",
+        "an older log",
+        "another Kafka, empty",
+        "a topic that was created again",
+        "another Kafka with the same records",
+        "an older log whose beginning was removed",
+        "nothing is left of what both held",
+    ],
+)
+def test_the_next_history_begins_where_the_records_part(
+    path: Path, log: MemoryLog, begins: int, beyond: int, to_decide: int
+) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    [parted] = found(path, state, log).parted
+    [parting] = parted.partings
+    assert (parting.begins, parting.decided_beyond, parting.to_decide) == (begins, beyond, to_decide)
+    assert parting.lost is None
+
+
+def test_a_log_that_parted_behind_rows_that_agree_is_found(path: Path) -> None:
+    """The processor went on into the other log for a moment, long ago."""
+    state = journal_of(path, MemoryLog(OLD), OLD, BACK[6:10])
+    [parted] = found(path, state, MemoryLog(BACK)).parted
+    assert parted.partings[0].begins == 3
+
+
+def test_after_the_decision_the_stream_reads_on_in_the_next_history(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    after = accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    assert after.marks == after.start == {TOPIC: {0: 3}}
+    history = after.history(TOPIC)
+    assert (history.number, [(one.start, one.end) for one in history.ended]) == (2, [({0: 0}, {0: 6})])
+    assert (after.generation, after.published_upto, after.next_seq) == (1, 0, 7)
+    check("ledger", after, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+    last = journal_of(path, MemoryLog(BACK), BACK[3:])
+    assert last.marks == {TOPIC: {0: 12}}
+    assert [(row.offset, row.history) for row in rows(path)[6:8]] == [(3, 2), (4, 2)]
+    check("ledger", last, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+    assert found(path, last, MemoryLog(BACK)).parted == ()
+
+
+def test_a_second_loss_is_found_within_the_second_history(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    state = journal_of(path, MemoryLog(BACK), BACK[3:])
+    again = [*BACK[:5], *records(*(f"again_{at}" for at in range(9)), low=5)]
+    with pytest.raises(HistoryRefused):
+        check("ledger", state, JournalReader(str(path)), MemoryLog(again), [TOPIC])
+    [parted] = found(path, state, MemoryLog(again)).parted
+    assert parted.partings[0].begins == 5
+
+
+def test_offsets_that_were_removed_undecided_are_one_row(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD[:2])
+    findings = found(path, state, MemoryLog(OLD, low=5))
+    assert [one.kind for one in findings.disagreements] == [Kind.REMOVED]
+    after = accept(path, findings, [], 0, WHO)
+    assert after.marks == {TOPIC: {0: 5}}
+    row = rows(path)[-1]
+    assert (row.decision, row.first, row.offset, row.offset_until) == (Decision.LOST, True, 2, 5)
+    assert (row.actor, row.reason, row.event_key) == (WHO.actor, WHO.reason, None)
+    assert after.history(TOPIC).ended[0].end == {0: 5}
+
+
+def test_an_event_that_is_lost_is_named_and_holds_no_key(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    lost = [LostEvent("stripe:evt_9:charge", "stripe", NOW)]
+    accept(path, found(path, state, MemoryLog(OLD[:3])), lost, 0, WHO)
+    row = rows(path)[-1]
+    assert (row.decision, row.first, row.offset, row.event_key) == (Decision.LOST, False, -1, "stripe:evt_9:charge")
+
+
+def test_a_decision_about_a_journal_that_has_moved_on_is_not_taken(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    findings = found(path, state, MemoryLog(BACK))
+    journal_of(path, MemoryLog(OLD), records("late", low=6))
+    with pytest.raises(MovedOn, match="look again"):
+        accept(path, findings, [], 0, WHO)
+
+
+def test_who_wrote_before_the_decision_is_fenced_off(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    writer = JournalWriter.create_or_open(str(path), "ledger")
+    writer.begin_epoch({})
+    accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    late = records("late", low=6)
+    with pytest.raises(Fenced):
+        writer.commit([decided(7, late[0])], {TOPIC: {0: 7}}, 0)
+
+
+def test_a_mark_goes_back_only_with_a_new_history(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    writer = JournalWriter.create_or_open(str(path), "ledger")
+    begun = writer.begin_epoch({})
+    with pytest.raises(BatchInvalid, match="within their history"):
+        writer.turn(Turn([], {TOPIC: {0: 3}}, {TOPIC: {0: 3}}, begun.histories, 1, {}))
+    assert state.marks == {TOPIC: {0: 6}}
+
+
+def test_the_anchors_that_are_given_up_are_noted(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    writer = JournalWriter.create_or_open(str(path), "ledger")
+    writer.begin_epoch({})
+    writer.commit([decided(7, records("late", low=6)[0])], {TOPIC: {0: 7}}, 0, {"anchored": "6"})
+    findings = found(path, JournalReader(str(path)).state(), MemoryLog(BACK))
+    after = accept(path, findings, [], 2, WHO)
+    assert after.notes["anchored"] == "2"
+    assert '"anchors": [2, 6]' in after.notes["accepted"]
+    assert state.next_seq == 7
