@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": Later("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
     "send": Later("cli.send_command:send", "sign a body and post it"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
+    "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
     "ledger": Later("cli.groups:ledger", "what was booked, and why"),
     "dlq": Later("cli.groups:dlq", "dead events: what died, why, and another try"),
     "notify": Later("cli.notify_commands:notify", "subscribers that are told of what was booked"),
@@ -51,6 +52,7 @@ def main() -> None:
       payhook alerts                             what is wrong now, and who is told of it
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
+      payhook recover                            what Kafka and the journal disagree on, if the processor refuses
       payhook storage                            where the lake is, and whether that place can hold one
       payhook down                               stop everything
 

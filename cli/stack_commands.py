@@ -23,6 +23,7 @@ from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
 
 ASK_TIMEOUT_S = 10.0
+REFUSED_EXIT = 3
 PROCESSOR_FIGURES = {
     "epoch": "epoch",
     "seq": "decisions",
@@ -61,6 +62,7 @@ def up(place: Place, detach: bool) -> None:
             progress.stop()
             _print_endpoints(endpoints)
             _print_sign_in(place)
+            _exit_if_refused(place)
             return
 
         def is_up() -> None:
@@ -70,6 +72,21 @@ def up(place: Place, detach: bool) -> None:
             console.print("Ctrl-C stops everything.")
 
         stay_up(place.settings, place.config, is_up, show)
+
+
+def _exit_if_refused(place: Place) -> None:
+    """Exit 3 where a stream decides nothing until a person does; the stack runs, and webhooks are taken."""
+    from stack.children import REFUSED, says
+    from stack.settings import streams_of
+
+    layout, modes = place.layout, place.settings.ingest.modes
+    streams = [stream_of(name, mode) for mode in modes for name in streams_of(place.settings)]
+    said = {stream: says(layout.stream(stream).status) or {} for stream in streams}
+    refused = {stream: str(one.get("why")) for stream, one in said.items() if one.get("state") == REFUSED}
+    for stream, why in refused.items():
+        click.echo(f"{stream} decides nothing: {why}", err=True)
+    if refused:
+        sys.exit(REFUSED_EXIT)
 
 
 @click.command()

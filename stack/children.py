@@ -168,12 +168,13 @@ def _processor(
 def _answer(statuses: Sequence[Path]) -> bool:
     """Whether every stream has said where it stands, and one at least is ready, or waits for a person's decision: a
     broken one holds no other back."""
-    said = [_says(status) for status in statuses]
+    said = [says(status) for status in statuses]
     stands = [one is not None and (bool(one.get("ready")) or one.get("state") == REFUSED) for one in said]
     return all(one is not None for one in said) and any(stands)
 
 
-def _says(status: Path) -> dict[str, Any] | None:
+def says(status: Path) -> dict[str, Any] | None:
+    """What a stream last said of itself; None where there is nothing to read."""
     try:
         said: dict[str, Any] = json.loads(status.read_text("utf-8"))
     except (OSError, ValueError):

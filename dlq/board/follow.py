@@ -31,7 +31,9 @@ ROWS_PER_PICK = 20_000
 CLOSED_PER_ROUND = 10_000
 HOUR_US = 3_600_000_000
 TRIES_MAX = 3
-_SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
+_SETTLES = pa.array(
+    [Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT, Decision.LOST], pa.string()
+)
 _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 

@@ -146,8 +146,8 @@ class KafkaLog:
         consumer = self._consumer(STREAM_BYTES)
         consumer.assign([TopicPartition(topic, partition, since)])
         try:
-            for message in _messages(consumer, 1):
-                if message is None or _offset(message) >= until:
+            for message in _messages(consumer):
+                if message.error() is not None or _offset(message) >= until:
                     return
                 yield _record(message)
                 if _offset(message) + 1 >= until:
@@ -161,13 +161,13 @@ class KafkaLog:
         consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
         seen: set[tuple[str, int]] = set()
         try:
-            for message in _messages(consumer, len(offsets)):
-                if message is None:
-                    return
+            for message in _messages(consumer):
                 place = (str(message.topic()), int(message.partition() or 0))
-                if place not in seen:
-                    seen.add(place)
+                if place not in offsets:
+                    continue
+                if place not in seen and message.error() is None:
                     yield place, _record(message)
+                seen.add(place)
                 if len(seen) == len(offsets):
                     return
         finally:
@@ -186,6 +186,7 @@ class KafkaLog:
                     "allow.auto.create.topics": False,
                     "fetch.message.max.bytes": fetch_bytes,
                     "queued.min.messages": 1 if fetch_bytes == POINT_BYTES else 10_000,
+                    "fetch.queue.backoff.ms": 1,
                     "fetch.wait.max.ms": 20,
                     "log_level": 0,
                 }
@@ -193,30 +194,22 @@ class KafkaLog:
         return self._consumers[fetch_bytes]
 
 
-def _messages(consumer: Consumer, partitions: int) -> Iterator[Message | None]:
-    """Records as they come; None once no more are to be had of all ``partitions``.
+def _messages(consumer: Consumer) -> Iterator[Message]:
+    """Records as they come; a message with an error says that its partition has no more of them.
 
     :raises KafkaSilent: nothing comes for `READ_S_MAX`
     """
-    over: set[tuple[str | None, int | None]] = set()
     until = time.monotonic() + READ_S_MAX
     while time.monotonic() < until:
         message = consumer.poll(POLL_S)
         if message is None:
             continue
         error = message.error()
-        if error is None:
+        if error is None or error.code() in _NOTHING_THERE:
             until = time.monotonic() + READ_S_MAX
             yield message
-            continue
-        if error.code() not in _NOTHING_THERE:
-            if error.code() in _PASSES:
-                continue
+        elif error.code() not in _PASSES:
             raise KafkaSilent(str(error))
-        over.add((message.topic(), message.partition()))
-        if len(over) == partitions:
-            yield None
-            return
     raise KafkaSilent(f"no record came within {READ_S_MAX:g} s")
 
 

@@ -1,0 +1,147 @@
+"""``payhook recover``: what disagrees between the journals and Kafka, and a person's decision about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.acting import on_record
+from cli.kept_text import KEPT_TEXT
+from cli.place import Place, with_place
+from cli.tables import row
+from core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from stack.recovery import Look
+
+DISAGREES = 3
+"""The exit code where something disagrees and nobody has decided."""
+
+EVENTS_SHOWN = 10
+
+
+@click.command()
+@click.option("--export", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write what is lost to a file.")
+@click.option("--accept-loss", is_flag=True, help="Write it into the journal and go on with what Kafka holds.")
+@click.option("--actor", type=KEPT_TEXT, help="With --accept-loss: who decides.")
+@click.option("--reason", type=KEPT_TEXT, help="With --accept-loss: why; a person reads it years later.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def recover(
+    place: Place, file: Path | None, accept_loss: bool, actor: str | None, reason: str | None, as_json: bool
+) -> None:
+    """Say where the journals and Kafka disagree, what is lost by it, and what --accept-loss would do.
+
+    A processor decides nothing while Kafka holds another history than the journal: an older copy of its data, a topic
+    that was created again, another Kafka. First put the newest data back, if there is any. Else export what is lost,
+    ask the providers to send it again, and accept.
+
+    Runs while the stack is up, and while it is down (it starts the data folder's Kafka for a moment then). Exit 0:
+    nothing disagrees, or it was accepted. Exit 3: something does.
+    """
+    if accept_loss and (actor is None or reason is None):
+        raise click.UsageError("--accept-loss needs --actor and --reason")
+    from stack.recovery import decide, export, kafka_of, look
+
+    clock = SystemClock()
+    with kafka_of(place.settings) as bootstrap:
+        looks = look(place.settings, bootstrap)
+        if file is not None:
+            lines = export(looks, clock, file)
+            click.echo(f"{lines} lost ranges and events are written to {file}", err=True)
+        disagree = [one for one in looks if one.disagrees]
+        if as_json:
+            click.echo(json.dumps([_as_tree(one) for one in looks], indent=1))
+        else:
+            _print(looks)
+        if not disagree:
+            return
+        if not accept_loss:
+            sys.exit(DISAGREES)
+        from processor.history.accept import Acceptance
+
+        assert actor is not None and reason is not None
+        what = ", ".join(one.layout.stream for one in disagree)
+        with on_record(place, "accept_loss", what, f"ordered by {actor}: {reason}"):
+            decide(looks, Acceptance(actor, reason, clock.now()))
+    click.echo(f"accepted for {what}: the next histories begin. A running processor goes on within some seconds.")
+
+
+def _print(looks: list[Look]) -> None:
+    console = Console(soft_wrap=True)
+    for one in looks:
+        findings = one.findings
+        if not one.disagrees:
+            console.print(f"{findings.stream}: journal and Kafka agree (last row {findings.seq:,})", highlight=False)
+            continue
+        console.print(f"{findings.stream}: journal and Kafka disagree (last row {findings.seq:,})", highlight=False)
+        for disagreement in findings.disagreements[:EVENTS_SHOWN]:
+            console.print(f"  {disagreement.sentence()}", highlight=False, markup=False)
+        table = Table("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
+        for parting in one.partings():
+            lost = "" if parting.lost is None else f"{parting.lost[0]:,} to {parting.lost[1] - 1:,}"
+            row(
+                table,
+                f"{parting.topic.rpartition('.')[2]}[{parting.partition}]",
+                f"{parting.until:,}",
+                f"{parting.low:,} to {parting.high:,}",
+                f"{parting.begins:,}",
+                f"{parting.decided_beyond:,}",
+                f"{parting.to_decide:,}",
+                lost,
+            )
+        console.print(table)
+        _print_events(one, console)
+    if any(one.disagrees for one in looks):
+        console.print("Put the newest Kafka data back, or: payhook recover --accept-loss --actor A --reason R")
+
+
+def _print_events(one: Look, console: Console) -> None:
+    if not one.events:
+        console.print("  no receipt is without a decision or a record (receipts that Kafka lost can't tell)")
+        return
+    console.print(f"  at least {len(one.events):,} events were answered 2xx and are nowhere:", highlight=False)
+    for event in one.events[:EVENTS_SHOWN]:
+        console.print(f"    {event.event_key}", highlight=False, markup=False)
+    if len(one.events) > EVENTS_SHOWN:
+        console.print("    … --export FILE writes all of them")
+
+
+def _as_tree(one: Look) -> dict[str, Any]:
+    findings = one.findings
+    return {
+        "stream": findings.stream,
+        "seq": findings.seq,
+        "agrees": not one.disagrees,
+        "disagreements": [
+            {
+                "kind": each.kind.value,
+                "topic": each.topic,
+                "partition": each.partition,
+                "offset": each.offset,
+                "seq": each.seq or None,
+            }
+            for each in findings.disagreements
+        ],
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "until": each.until,
+                "low": each.low,
+                "high": each.high,
+                "begins": each.begins,
+                "decided_beyond": each.decided_beyond,
+                "to_decide": each.to_decide,
+                "lost": each.lost,
+            }
+            for each in one.partings()
+        ],
+        "lost_events": [event.event_key for event in one.events],
+    }
