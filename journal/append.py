@@ -33,9 +33,11 @@ from journal.stores import open_storage
 TRIES_MAX = 100
 """Commits of others in a row that an append steps over; each try takes a millisecond."""
 
-LOOK_HOLDS_S = 600.0
-"""A log keeps its entries for an hour. Within less than that after a look at where the log stands, the entry that an
-append puts can't have been there, seen by nobody, and be gone again."""
+COMMIT_S_MAX = 600.0
+"""From before a commit's files are written until its entry is put, by a clock that runs while the machine sleeps.
+Maintenance removes files that no commit names after an hour (`ledger.settings`: ``retention_h``), and a log removes
+entries after an hour: within this time an entry neither names a file that is gone, nor takes the place of one that was
+there. The rest of the hour is for clocks that differ."""
 
 COMPRESSION = "zstd"
 
@@ -53,6 +55,13 @@ class Overtaken(TableError):
 
 class AppendUnknown(TableError):
     """Nobody knows whether the commit was written."""
+
+
+class AppendLate(AppendUnknown):
+    """The process stood still for so long that the files may be gone: nothing was committed, and they are removed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, f"an append took more than {COMMIT_S_MAX:.0f} s, nothing was committed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +124,18 @@ class Appender:
 
         :raises RowsRefused: see there
         :raises Overtaken: a later commit has the same application id, or changed the table
+        :raises AppendLate: see there
         :raises AppendUnknown: what was committed meanwhile can't be read, or too much time has passed
         :raises OSError: it can't be written; the entry itself may have been
         """
-        adds = [] if rows is None or rows.num_rows == 0 else [self._write(rows)]
-        return self._commit(adds, transaction, told)
+        began_s = self.elapsed_s()
+        if rows is None or rows.num_rows == 0:
+            return self._commit(began_s, [], transaction, told)
+        self._check(rows)
+        name, data = _new_name(), _parquet(rows)
+        self.storage.put_file(name, data)
+        add = _add(name, data.size, statistics(rows, self.demands.indexed))
+        return self._commit(began_s, [add], transaction, told, data)
 
     def append_files(self, staged: Sequence[Path], told: Mapping[str, str] | None = None) -> int:
         """Commits files of rows that somebody else wrote (Spark): more than fit into memory may be in them.
@@ -128,34 +144,44 @@ class Appender:
 
         :raises RowsRefused: their columns are others, a NULL is where none may be, or the table has constraints, which
             aren't looked at here
-        :raises Overtaken, AppendUnknown, OSError: as `append`
+        :raises Overtaken, AppendLate, AppendUnknown, OSError: as `append`
         """
         told_of = [self._check_file(one) for one in staged]
-        return self._commit([self._adopt(*one) for one in zip(staged, told_of, strict=True)], None, told)
+        began_s = self.elapsed_s()
+        return self._commit(began_s, [self._adopt(*one) for one in zip(staged, told_of, strict=True)], None, told)
 
     def _commit(
-        self, adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str] | None
+        self,
+        began_s: float,
+        adds: list[dict[str, Any]],
+        transaction: AppTransaction | None,
+        told: Mapping[str, str] | None,
+        data: pa.Buffer | None = None,
     ) -> int:
+        """
+        :param began_s: when nothing of the files was written yet
+        :param data: what is in the one file of ``adds``
+        """
         entry = _entry(adds, transaction, told or {})
         try:
-            self.version = self._put(entry, None if transaction is None else transaction.app_id)
-        except Overtaken:
+            number = self._put(entry, None if transaction is None else transaction.app_id, began_s)
+        except (Overtaken, AppendLate):
             for add in adds:
                 with contextlib.suppress(OSError):
                     self.storage.delete(add["path"])
             raise
-        self.checkpoints.committed(self.version)
-        return self.version
+        if self._is_late(began_s):
+            if data is not None:
+                # The entry may count, and its file may have been removed before it was put.
+                with contextlib.suppress(FileExistsError):
+                    self.storage.put_file(adds[0]["path"], data)
+            raise AppendUnknown(self.path, f"commit {number} took too long to be sure of its place")
+        self.version = number
+        self.checkpoints.committed(number)
+        return number
 
-    def _write(self, rows: pa.Table) -> dict[str, Any]:
-        """Writes the file; returns the log's ``add`` of it."""
-        self._check(rows)
-        name = _new_name()
-        sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
-        data = sink.getvalue()
-        self.storage.put_file(name, data)
-        return _add(name, data.size, statistics(rows, self.demands.indexed))
+    def _is_late(self, began_s: float) -> bool:
+        return self.elapsed_s() - began_s > COMMIT_S_MAX
 
     def _adopt(self, staged: Path, stats: Mapping[str, Any]) -> dict[str, Any]:
         name, size = _new_name(), staged.stat().st_size
@@ -191,11 +217,12 @@ class Appender:
         if other := [f"{one.name} ({one.type})" for one in given if one.type != types[one.name]]:
             raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
 
-    def _put(self, entry: bytes, app_id: str | None) -> int:
-        looked_s = self.elapsed_s()
+    def _put(self, entry: bytes, app_id: str | None, began_s: float) -> int:
         number = self.version + 1
         passed = self._last_checkpoint()
         for _ in range(TRIES_MAX):
+            if self._is_late(began_s):
+                raise AppendLate(self.path)
             try:
                 if number <= passed:
                     raise FileExistsError
@@ -204,8 +231,6 @@ class Appender:
                 if not self._is_ours(number, entry, app_id):
                     number += 1
                     continue
-            if self.elapsed_s() - looked_s > LOOK_HOLDS_S:
-                raise AppendUnknown(self.path, f"commit {number} took too long to be sure of its place")
             return number
         raise AppendUnknown(self.path, f"others committed {TRIES_MAX} times before this one could")
 
@@ -234,6 +259,12 @@ class Appender:
             return last_checkpoint(self.storage)
         except ValueError as torn:
             raise AppendUnknown(self.path, str(torn)) from torn
+
+
+def _parquet(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
+    return sink.getvalue()
 
 
 def _new_name() -> str:

@@ -29,6 +29,7 @@ class DiskStorage:
         put_file(self._folder / name, data)
 
     def adopt(self, staged: Path, name: str) -> None:
+        os.utime(staged)
         sync(staged)
         try:
             staged.rename(self._folder / name)

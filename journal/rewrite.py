@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import PayhookError
-from journal.append import LOOK_HOLDS_S
+from journal.append import COMMIT_S_MAX
 from journal.demands import TableUnfit, demands_of
 from journal.entries import last_checkpoint, place
 from journal.files import since_boot_s
@@ -141,9 +141,9 @@ class Rewriter:
         ``new`` are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
         ``drops_rows``: not all rows of the old files are in the new ones.
 
-        :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, or its log
-            can't be followed
-        :raises RewriteUnknown: too much time has passed
+        :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, its log
+            can't be followed, or too much time has passed before the commit
+        :raises RewriteUnknown: too much time has passed in the commit
         :raises OSError: it can't be written; the entry itself may have been
         """
         if drops_rows and self._append_only:
@@ -155,9 +155,10 @@ class Rewriter:
         files = [self._data_file(one, stats, at_ms) for one, stats in zip(new, told, strict=True)]
         adds = [_add(one, stats, drops_rows) for one, stats in zip(files, told, strict=True)]
         removes = [_remove(one, now_ms, drops_rows) for one in old]
+        began_s, names = self._elapsed_s(), {one.name for one in old}
         self._adopt(new, files)
         try:
-            self._put([*removes, *adds], {one.name for one in old}, now_ms, "DELETE" if drops_rows else "OPTIMIZE")
+            self._put([*removes, *adds], names, now_ms, "DELETE" if drops_rows else "OPTIMIZE", began_s)
         except RewriteRefused:
             # After anything else the entry may be there: it must never name files that are gone.
             self._delete(files)
@@ -185,17 +186,28 @@ class Rewriter:
             with contextlib.suppress(OSError):
                 self._storage.delete(one.name)
 
-    def _put(self, actions: Sequence[Mapping[str, Any]], old: Collection[str], now_ms: int, operation: str) -> None:
+    def _put(
+        self,
+        actions: Sequence[Mapping[str, Any]],
+        old: Collection[str],
+        now_ms: int,
+        operation: str,
+        began_s: float,
+    ) -> None:
         for _ in range(TRIES_MAX):
-            looked_s, passed = self._elapsed_s(), self._last_checkpoint()
-            number = self._version + 1
+            passed, number = self._last_checkpoint(), self._version + 1
+            if self._is_late(began_s):
+                raise RewriteRefused(self._path, f"it took too long: more than {COMMIT_S_MAX:.0f} s")
             if number > passed and self._put_entry(number, self._entry(actions, now_ms, operation)):
-                if self._elapsed_s() - looked_s > LOOK_HOLDS_S:
+                if self._is_late(began_s):
                     raise RewriteUnknown(self._path, f"commit {number} took too long to be sure of its place")
                 self._version = number
                 return
             self._pass(number, old)
         raise RewriteRefused(self._path, f"others committed {TRIES_MAX} times before this one could")
+
+    def _is_late(self, began_s: float) -> bool:
+        return self._elapsed_s() - began_s > COMMIT_S_MAX
 
     def _put_entry(self, number: int, entry: bytes) -> bool:
         """Whether it is there now: put by this very call, though a file system may say that one was there before."""

@@ -50,7 +50,10 @@ class Storage(Protocol):
         """Puts a file under a name that nobody else uses; on return it outlasts a loss of power."""
 
     def adopt(self, staged: Path, name: str) -> None:
-        """Takes a file of this machine in, under a name that nobody else uses; ``staged`` is gone afterwards."""
+        """Takes a file of this machine in, under a name that nobody else uses; ``staged`` is gone afterwards.
+
+        Its age counts from then on: maintenance removes old files that no commit names.
+        """
 
     def read(self, name: str) -> bytes:
         """

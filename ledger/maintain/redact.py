@@ -17,6 +17,7 @@ from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from core.kept_text import kept_text
+from journal.append import COMMIT_S_MAX
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.dataset import dataset_of
 from journal.place import Place
@@ -29,8 +30,8 @@ from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from ledger.staging import MAINTAIN, staging
 
 ROWS_PER_READ = 2_000
-IN_FLIGHT_S_MAX = 600.0
-"""A file is named by its commit within milliseconds; an append that took longer isn't believed (`journal.append`)."""
+IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX
+"""A file is named by its commit within milliseconds; a commit that takes longer than half of this isn't made."""
 
 
 class EventUnknown(PayhookError):

@@ -80,7 +80,8 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
     next booking, is started again, and books what came since.
 
     :raises BookingUnreadable: see there
-    :raises ReplacementRefused: others committed all the while; nothing was changed
+    :raises ReplacementRefused: others committed all the while, or too much time passed; nothing was changed
+    :raises ReplacementUnknown: see there
     """
     began_s = clock.monotonic()
     PostingsWriter.open(str(postings))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from journal.append import AppTransaction
+from journal.append import COMMIT_S_MAX, AppTransaction
 from journal.demands import demands_of
 from journal.entries import place
+from journal.files import since_boot_s
 from journal.place import Place
 from journal.statistics import file_statistics
 from journal.storage import Storage
@@ -32,37 +33,57 @@ TRIES_MAX = 50
 
 
 class ReplacementRefused(PayhookError):
-    """Others committed again and again; nothing was changed."""
+    """Others committed again and again, or too much time passed; nothing was changed."""
 
-    def __init__(self, path: str, tries: int) -> None:
+    def __init__(self, path: str, problem: str) -> None:
         self.path = path
-        self.tries = tries
-        super().__init__(
-            f"table {path}: others committed {tries} times before this could; nothing was changed, try again"
-        )
+        self.problem = problem
+        super().__init__(f"table {path}: {problem}; nothing was changed, try again")
+
+
+class ReplacementUnknown(PayhookError):
+    """Too much time passed in the commit: nobody knows whether it counts, and whether its files are still there."""
+
+    def __init__(self, path: str, number: int) -> None:
+        self.path = path
+        self.number = number
+        super().__init__(f"table {path}: commit {number} took too long to be sure of its place; do it again")
 
 
 def replace_all(
-    path: Place, staged: Sequence[Path], transaction: AppTransaction, told: dict[str, str], now_ms: int
+    path: Place,
+    staged: Sequence[Path],
+    transaction: AppTransaction,
+    told: dict[str, str],
+    now_ms: int,
+    elapsed_s: Callable[[], float] = since_boot_s,
 ) -> int:
     """Commits that ``staged`` files, and nothing else, are the table; returns the version.
 
     They are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
 
-    :raises ReplacementRefused: see there
+    :raises ReplacementRefused, ReplacementUnknown: see there
     :raises TableUnfit: the table asks of its writers what isn't done here
     """
     storage = open_storage(path)
+    began_s = elapsed_s()
+
+    def is_late() -> bool:
+        return elapsed_s() - began_s > COMMIT_S_MAX
+
     indexed = demands_of(str(path), DeltaTable(str(path))).indexed
     adds = [_add(_place(storage, one, indexed), now_ms) for one in staged]
     try:
-        return _put(path, storage, adds, transaction, told, now_ms)
+        number = _put(path, storage, adds, transaction, told, now_ms, is_late)
     except ReplacementRefused:
         # After anything else the entry may be there: it must never name files that are gone.
         for one in adds:
             with contextlib.suppress(OSError):
                 storage.delete(one["add"]["path"])
         raise
+    if is_late():
+        raise ReplacementUnknown(str(path), number)
+    return number
 
 
 def _put(
@@ -72,8 +93,11 @@ def _put(
     transaction: AppTransaction,
     told: dict[str, str],
     now_ms: int,
+    is_late: Callable[[], bool],
 ) -> int:
     for _ in range(TRIES_MAX):
+        if is_late():
+            raise ReplacementRefused(str(path), f"it took more than {COMMIT_S_MAX:.0f} s")
         table = DeltaTable(str(path))
         number = table.version() + 1
         actions = [_info(told, now_ms), {"txn": {"appId": transaction.app_id, "version": transaction.version}}]
@@ -84,7 +108,7 @@ def _put(
         except FileExistsError:
             continue
         return number
-    raise ReplacementRefused(str(path), TRIES_MAX)
+    raise ReplacementRefused(str(path), f"others committed {TRIES_MAX} times before this could")
 
 
 @dataclass(frozen=True, slots=True)

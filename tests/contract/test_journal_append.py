@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import journal.disk
 import journal.files
 from core.decision import Decision
-from journal.append import LOOK_HOLDS_S, Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
+from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.checkpoints import COMMITS
 from journal.demands import TableUnfit
 from journal.entries import last_checkpoint, numbers, place
@@ -288,13 +288,6 @@ def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
     assert numbers(open_storage(path)) == [3]
     live.append(rows(3))
     assert read(path) == [0, 1, 2, 3]
-
-
-def test_an_append_that_was_paused_between_look_and_commit_is_not_believed(path: str) -> None:
-    times = iter([0.0, LOOK_HOLDS_S + 1])
-    appender = Appender.open(path, elapsed_s=lambda: next(times))
-    with pytest.raises(AppendUnknown, match="too long"):
-        appender.append(rows(1))
 
 
 def test_a_last_checkpoint_that_cannot_be_read_stops_an_append(path: str) -> None:

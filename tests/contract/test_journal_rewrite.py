@@ -17,13 +17,12 @@ from deltalake import DeltaTable
 import journal.disk
 import journal.files
 import journal.rewrite
-from journal.append import LOOK_HOLDS_S
 from journal.bodies import BodyStore
 from journal.demands import TableUnfit
 from journal.disk import DiskStorage
 from journal.errors import Fenced
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, Snapshot, snapshot
+from journal.rewrite import Rewriter, RewriteRefused, Snapshot, snapshot
 from journal.statistics import file_statistics
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
@@ -201,15 +200,6 @@ def test_a_rewrite_that_slept_while_the_log_was_cleaned_is_refused(path: Path) -
     with pytest.raises(RewriteRefused, match="can't be read"):
         rewrite(path, before, rewriter)
     assert seqs(path) == [1, 2]
-
-
-def test_a_rewrite_that_was_paused_between_look_and_commit_is_not_believed(path: Path) -> None:
-    commit(begun(path), 1)
-    before = snapshot(path, "seq")
-    times = iter([0.0, LOOK_HOLDS_S + 1])
-    with pytest.raises(RewriteUnknown, match="too long"):
-        rewrite(path, before, Rewriter(before, lambda: next(times)))
-    assert seqs(path) == [1], "the entry may count: its files must be there"
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
