@@ -7,8 +7,6 @@ so; on a broker that doesn't, the stream's configuration names it, and its name 
 from __future__ import annotations
 
 import logging
-import time
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -20,15 +18,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from core.durability import topic_config
 from core.errors import PayhookError
+from core.topics import ASK_S_MAX, command, described
 from dlq.settings import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
 
 MARK = "errors.deadletterqueue.group.enable"
-ASK_S_MAX = 15.0
-KNOWN_TRIES_MAX = 50
-KNOWN_WAIT_S = 0.1
 
 
 class DlqTopicRefused(PayhookError):
@@ -69,12 +66,12 @@ class DlqTopics:
             self._create(topic, partitions_min, replication)
             return
         if partitions < partitions_min:
-            told = self._command("kafka-topics.sh", f"--alter --topic {topic} --partitions {partitions_min}")
+            told = command("kafka-topics.sh", self._bootstrap, f"--alter --topic {topic} --partitions {partitions_min}")
             raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", told)
         if self._mark(topic) == "false":
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {MARK}=true"
             problem = f"it isn't marked as one: its owner hasn't set {MARK}"
-            raise DlqTopicRefused(topic, problem, self._command("kafka-configs.sh", change))
+            raise DlqTopicRefused(topic, problem, command("kafka-configs.sh", self._bootstrap, change))
 
     def mark(self, topic: str) -> bool:
         """Marks a topic of our own making, where the broker knows the mark; returns whether it does."""
@@ -92,24 +89,12 @@ class DlqTopics:
 
     def _mark(self, topic: str) -> str | None:
         """What the topic's configuration says of the mark; None where the broker doesn't know it."""
-        entries = self._described(topic)
+        entries = described(self._client, topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
 
-    def _described(self, topic: str) -> dict[str, Any]:
-        """Its configuration; one that was made a moment ago isn't known everywhere yet."""
-        for tries_left in range(KNOWN_TRIES_MAX - 1, -1, -1):
-            (described,) = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-            try:
-                entries: dict[str, Any] = described.result(ASK_S_MAX)
-                return entries
-            except KafkaException as unknown:
-                if unknown.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or tries_left == 0:
-                    raise
-                time.sleep(KNOWN_WAIT_S)
-        raise AssertionError("at least one try is made")
-
     def _create(self, topic: str, partitions: int, replication: int) -> None:
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication)
+        config = topic_config(replication)
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=config)
         (made,) = self._client.create_topics([wanted]).values()
         try:
             made.result(ASK_S_MAX)
@@ -121,7 +106,4 @@ class DlqTopics:
         log.warning("%s was made, with %d partitions and the broker's retention", topic, partitions)
 
     def _create_command(self, topic: str, partitions: int) -> str:
-        return self._command("kafka-topics.sh", f"--create --topic {topic} --partitions {partitions}")
-
-    def _command(self, tool: str, arguments: str) -> str:
-        return f"{tool} --bootstrap-server {self._bootstrap} {arguments}"
+        return command("kafka-topics.sh", self._bootstrap, f"--create --topic {topic} --partitions {partitions}")

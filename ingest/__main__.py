@@ -10,19 +10,24 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pybreaker
 import uvicorn
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 from prometheus_client import start_http_server
 from redis.asyncio import Redis
 
 from core.clock import Clock, SystemClock
+from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.log import configure_logging
+from core.routing import topics_of
+from core.topics import check_topics
 from ingest.app import create_app
 from ingest.context import check_endpoints
 from ingest.fetch import HttpFetch, open_client
@@ -43,6 +48,7 @@ from stack.settings import Settings, load_settings
 log = logging.getLogger(__name__)
 
 GRACE_S = 10
+ASK_AGAIN_S = 1.0
 GC_THRESHOLDS = (20_000, 20, 20)
 """Python's 700 would look through every request under way many times before it ends."""
 SECONDS_A_DAY = 86_400
@@ -64,6 +70,7 @@ def main() -> None:
     try:
         settings = load_settings(reaches_lake=False)
         check(settings)
+        check_kafka(settings)
     except PayhookError as wrong:
         log.critical("%s", wrong)
         sys.exit(2)
@@ -85,6 +92,23 @@ def check(settings: Settings) -> None:
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
+
+
+def check_kafka(settings: Settings) -> None:
+    """Waits for Kafka, and looks at the topics that are published to: a 2xx says that a record is kept.
+
+    :raises TopicsUnfit: one of them could lose records
+    """
+    wanted: dict[str, int] = {}
+    for names in map(topics_of, settings.ingest.modes):
+        wanted |= {names.events: RECORD_BYTES_MAX, names.receipts: 0}
+    client = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 0})
+    while True:
+        try:
+            return check_topics(client, settings.kafka.bootstrap_servers, wanted, settings.kafka.durability)
+        except KafkaException as unknown:
+            log.warning("Kafka can't be asked about its topics: %s", unknown.args[0])
+            time.sleep(ASK_AGAIN_S)
 
 
 def serve(settings: Settings, number: int, shared: Shared | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from core.clock import Clock
+from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.event import Headers
 from core.routing import PARTITIONER
@@ -44,7 +45,7 @@ def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]
         "partitioner": PARTITIONER,
         "queue.buffering.max.messages": 50_000,
         "queue.buffering.max.kbytes": 128 * 1024,
-        "message.max.bytes": 2 * 1024 * 1024,
+        "message.max.bytes": RECORD_BYTES_MAX,
         "compression.type": "none",
     }
 

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from core.durability import BODY_BYTES_MAX
 from core.event import Mode
 from ingest.fetch_settings import FetchSettings
 from ingest.pan_settings import PanSettings
@@ -58,7 +59,10 @@ class IngestSettings(BaseModel):
     )
     known_endpoints_only: bool = Field(False, description="a path that isn't in endpoints is answered 404")
     body_bytes_max: int = Field(
-        1 << 20, ge=1_024, description="largest body; the largest one seen of a provider is 115 KB"
+        1 << 20,
+        ge=1_024,
+        le=BODY_BYTES_MAX,
+        description="largest body; the largest one seen of a provider is 115 KB",
     )
     header_deadline_s: float = Field(5.0, gt=0, le=60, description="a head that isn't whole by then is given up")
     idle_s: float = Field(30.0, gt=0, le=3_600, description="a connection on which nothing happens is closed then")

@@ -93,6 +93,7 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
         int(cores),
         anchor_keys,
         processor.anchor_every_s,
+        settings.kafka.durability,
         settings.kafka.transactional,
     )
 

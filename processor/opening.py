@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
+from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
 from core.routing import topics_of
+from core.topics import check_topics
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
@@ -80,6 +82,7 @@ class Shared:
     cores: int
     anchor_keys: AnchorKeys
     anchor_every_s: float
+    durability: Durability
     transactional: Collection[str] = ()
 
 
@@ -116,6 +119,7 @@ def open_stream(
     stream, places = wired.name, wired.places
     held = source.held()
     _check_dead_letters(wired, shared, held)
+    _check_topics(wired, shared)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
     before = _check_positions(stream, places.journal, source)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
@@ -272,7 +276,21 @@ def _check_dead_letters(wired: Wired, shared: Shared, held: Held) -> None:
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
     topics = DlqTopics(AdminClient({"bootstrap.servers": shared.bootstrap}), shared.bootstrap)
     topic = wired.config.dlq_topic(wired.mode)
-    topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=dlq.replication)
+    replication = max(dlq.replication, replicas_min(shared.durability))
+    topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
+
+
+def _check_topics(wired: Wired, shared: Shared) -> None:
+    """payhook's own topics; a source of other records is its owner's to look after.
+
+    :raises TopicsUnfit: one of them could lose records
+    """
+    names = topics_of(wired.mode)
+    wanted = {names.control: 0, wired.config.dlq_topic(wired.mode): 0}
+    if wired.rules.events_topic == names.events:
+        wanted[names.events] = RECORD_BYTES_MAX
+    client = AdminClient({"bootstrap.servers": shared.bootstrap})
+    check_topics(client, shared.bootstrap, wanted, shared.durability)
 
 
 def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: ProcessorMetrics) -> DlqPublisher:

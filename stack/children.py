@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.durability import Durability
 from core.event import Mode
 from core.routing import stream_of
 from stack.endpoints import Endpoints
@@ -84,6 +85,7 @@ def children(
     modes: Sequence[Mode] = ("live",),
     processors: Mapping[Mode, Mapping[str, Sequence[str]]] | None = None,
     *,
+    durability: Durability = "single",
     maintained: bool = False,
     alerting: bool = False,
 ) -> list[Server]:
@@ -91,10 +93,11 @@ def children(
     opposite one.
 
     :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
+    :param durability: what is asked of the one broker's topics
     :param maintained: with the process that maintains the lake by schedule
     :param alerting: with the one that looks after all others and tells people
     """
-    env = _environment(layout, ports, config)
+    env = _environment(layout, ports, config, durability)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
@@ -182,10 +185,11 @@ def says(status: Path) -> dict[str, Any] | None:
     return said
 
 
-def _environment(layout: Layout, ports: Ports, config: Path | None) -> dict[str, str]:
+def _environment(layout: Layout, ports: Ports, config: Path | None, durability: Durability) -> dict[str, str]:
     env = {
         "PAYHOOK_DATA_DIR": str(layout.root),
         "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": f"{LOOPBACK}:{ports.kafka}",
+        "PAYHOOK_KAFKA__DURABILITY": durability,
         "PAYHOOK_REDIS__URL": redis_url(ports.redis),
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),

@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from core.durability import RECORD_BYTES_MAX
 from stack.errors import ServerNotUp
 from stack.jars import kafka_jars
 from stack.java import find_java
@@ -18,9 +19,6 @@ from stack.ports import LOOPBACK, is_listening
 from stack.server import Server
 
 HEAP_MIB = 384
-MESSAGE_BYTES_MAX = 2 * 1024 * 1024
-"""A body of the receiver's limit of 1 MiB, its headers, and a record batch around them."""
-
 FORMAT_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 1.0
 
@@ -102,8 +100,8 @@ def _properties(folder: Path, port: int, controller_port: int) -> str:
         "unclean.leader.election.enable": "false",
         "default.replication.factor": 1,
         "min.insync.replicas": 1,
-        "message.max.bytes": MESSAGE_BYTES_MAX,
-        "replica.fetch.max.bytes": MESSAGE_BYTES_MAX,
+        "message.max.bytes": RECORD_BYTES_MAX,
+        "replica.fetch.max.bytes": RECORD_BYTES_MAX,
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from console.settings import ConsoleSettings
+from core.durability import Durability, replicas_min
 from core.errors import SettingError
 from dlq.alerts.settings import AlertsSettings
 from dlq.settings import BoardSettings, SelectionSettings
@@ -44,6 +45,17 @@ class KafkaSettings(BaseModel):
     bootstrap_servers: str = Field(
         "127.0.0.1:9092", min_length=1, description="Kafka's bootstrap servers; `payhook up` sets its own broker's"
     )
+    durability: Durability = Field(
+        "replicated",
+        description="replicated: receiver and processor start only where each topic has 3 replicas, of which 2 must "
+        "have a record; single: one broker is enough, and what it loses is lost. `payhook up` sets single unless it is "
+        "set, for its own broker",
+    )
+
+    @property
+    def embedded_durability(self) -> Durability:
+        """What `payhook up` asks of its own broker: it is all there is, unless somebody wants more."""
+        return self.durability if "durability" in self.model_fields_set else "single"
     transactional: tuple[str, ...] = Field(
         (),
         description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
@@ -74,7 +86,16 @@ class TopicsSettings(BaseModel):
     dlq_partitions: int = Field(4, ge=1, le=512, description="partitions of dlq.ledger: those of payments.events")
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
-    replication: int = Field(1, ge=1, le=16, description="replicas of each topic; 3 outside one machine")
+    replication: int | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="replicas of each topic; unless it is set 3, or 1 where kafka.durability is single",
+    )
+
+    def replicas(self, durability: Durability) -> int:
+        """Of each topic that is made."""
+        return self.replication or replicas_min(durability)
 
 
 class Settings(BaseSettings):

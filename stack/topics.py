@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import topics_of
+from core.topics import check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
 from processor.streams import StreamConfig, load_streams, taking
@@ -94,7 +96,7 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
 
 
 def _new(topic: Topic, replication: int) -> NewTopic:
-    config = {"retention.ms": str(topic.retention_ms), "cleanup.policy": "delete"}
+    config = {"retention.ms": str(topic.retention_ms), **topic_config(replication)}
     if topic.retention_ms > 0:
         config["segment.ms"] = str(min(SEGMENT_MS_MAX, topic.retention_ms))
     return NewTopic(topic.name, num_partitions=topic.partitions, replication_factor=replication, config=config)
@@ -102,9 +104,13 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 
 def main() -> int:
     settings = load_settings()
+    kafka = settings.kafka
     try:
         wanted = topics(settings.topics, settings.ingest.modes, streams_of(settings))
-        make_topics(settings.kafka.bootstrap_servers, wanted, settings.topics.replication)
+        make_topics(kafka.bootstrap_servers, wanted, settings.topics.replicas(kafka.durability))
+        sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
+        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        check_topics(client, kafka.bootstrap_servers, sizes, kafka.durability)
     except (PayhookError, KafkaException) as problem:
         print(problem, file=sys.stderr)
         return 1

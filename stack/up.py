@@ -67,15 +67,18 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         processors = {mode: processes(settings, mode) for mode in modes}
         ports = choose_ports(settings, max(map(len, processors.values())))
         bootstrap = f"127.0.0.1:{ports.kafka}"
+        durability = settings.kafka.embedded_durability
+        replication = settings.topics.replicas(durability)
         supervisor = Supervisor(
             layout,
             ports,
             children(
                 *(layout, ports, config, modes, processors),
+                durability=durability,
                 maintained=settings.ledger.maintain.every_s > 0,
                 alerting=settings.alerts.every_s > 0,
             ),
-            lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), settings.topics.replication),
+            lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), replication),
             on_change,
             modes,
         )

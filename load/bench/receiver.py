@@ -168,6 +168,7 @@ def receiver_server(folder: Path, bootstrap: str, redis: str, secret: str, port:
         env={
             "PAYHOOK_DATA_DIR": str(folder),
             "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+            "PAYHOOK_KAFKA__DURABILITY": "single",
             "PAYHOOK_REDIS__URL": redis,
             "PAYHOOK_INGEST__PORT": str(port),
             **env,

@@ -130,6 +130,7 @@ class _Place:
             "PAYHOOK_CONFIG": str(SAMPLE_CONFIG),
             "PAYHOOK_DATA_DIR": str(self.layout.root),
             "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
+            "PAYHOOK_KAFKA__DURABILITY": "single",
         }
         with self._log.open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from core.durability import RECORD_BYTES_MAX
 from core.routing import PARTITIONER
 from processor.decide.rereads import Outgoing
 
@@ -28,7 +29,7 @@ def republish_settings(bootstrap: str) -> dict[str, Any]:
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": int(PUBLISH_S_MAX * 800),
-        "message.max.bytes": 2 * 1024 * 1024,
+        "message.max.bytes": RECORD_BYTES_MAX,
         "partitioner": PARTITIONER,
     }
 

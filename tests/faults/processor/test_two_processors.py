@@ -26,6 +26,7 @@ def start_second(stack: Stack) -> subprocess.Popen[bytes]:
         **os.environ,
         "PAYHOOK_DATA_DIR": str(stack.data_dir),
         "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": stack.endpoints["kafka"],
+        "PAYHOOK_KAFKA__DURABILITY": "single",
         "PAYHOOK_REDIS__URL": stack.endpoints["redis"],
     }
     log = (stack.data_dir / "second.log").open("ab")

@@ -27,7 +27,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     """As a stream does before it takes its journal."""
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
     wired: Any = SimpleNamespace(config=config, mode="live")
-    shared: Any = SimpleNamespace(bootstrap=bootstrap)
+    shared: Any = SimpleNamespace(bootstrap=bootstrap, durability="single")
     _check_dead_letters(wired, shared, SOURCE)
 
 

@@ -234,6 +234,7 @@ def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
     given: dict[str, Any] = {
         "PAYHOOK_DATA_DIR": str(servers.folder),
         "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": servers.bootstrap,
+        "PAYHOOK_KAFKA__DURABILITY": "single",
         "PAYHOOK_REDIS__URL": servers.redis_url,
         "PAYHOOK_INGEST__PORT": str(port),
         "PAYHOOK_INGEST__METRICS_PORT": str(metrics_port),

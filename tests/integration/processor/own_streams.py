@@ -171,7 +171,7 @@ class OwnStreams:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         sections: Mapping[type, BaseModel] = {}
-        shared = Shared(self.session, self.bootstrap, {}, clock, 2, AnchorKeys(["k" * 32]), 0.1)
+        shared = Shared(self.session, self.bootstrap, {}, clock, 2, AnchorKeys(["k" * 32]), 0.1, "single")
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, sections)

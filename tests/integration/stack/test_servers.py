@@ -10,8 +10,9 @@ import redis
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from core.durability import RECORD_BYTES_MAX
 from stack.errors import ServerNotUp
-from stack.kafka import MESSAGE_BYTES_MAX, kafka_server
+from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.redis import redis_server, redis_url
 from stack.server import Server, running
@@ -36,8 +37,8 @@ def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Pat
 def test_a_record_of_the_largest_size_is_taken(kafka_broker: str) -> None:
     make_topics(kafka_broker, [Topic("large", 1, -1)], replication=1)
     refused: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": kafka_broker, "message.max.bytes": 2 * MESSAGE_BYTES_MAX})
-    producer.produce("large", bytes(MESSAGE_BYTES_MAX - 1024), on_delivery=lambda error, _: refused.append(error))
+    producer = Producer({"bootstrap.servers": kafka_broker, "message.max.bytes": 2 * RECORD_BYTES_MAX})
+    producer.produce("large", bytes(RECORD_BYTES_MAX - 1024), on_delivery=lambda error, _: refused.append(error))
     producer.flush(20)
     assert refused == [None]
 

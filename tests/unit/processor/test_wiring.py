@@ -26,7 +26,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1, AnchorKeys(["k" * 32]), 5.0)  # type: ignore[arg-type]
+SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1, AnchorKeys(["k" * 32]), 5.0, "single")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -94,3 +94,27 @@ def test_what_tests_and_load_tests_read_is_no_setting(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PAYHOOK_TESTING", "1")
     monkeypatch.setenv("PAYHOOK_CRASH_AT", "somewhere")
     load_settings()
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "embedded", "replicas"),
+    [
+        (None, "replicated", "single", 3),
+        ("single", "single", "single", 1),
+        ("replicated", "replicated", "replicated", 3),
+    ],
+)
+def test_one_broker_is_enough_only_where_that_is_set_or_it_is_the_embedded_one(
+    told: str | None, own: str, embedded: str, replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        monkeypatch.setenv("PAYHOOK_KAFKA__DURABILITY", told)
+    settings = load_settings()
+    assert (settings.kafka.durability, settings.kafka.embedded_durability) == (own, embedded)
+    assert settings.topics.replicas(settings.kafka.durability) == replicas
+    assert settings.topics.replicas(embedded) == (3 if embedded == "replicated" else 1)  # type: ignore[arg-type]
+
+
+def test_replicas_that_are_set_are_what_topics_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_TOPICS__REPLICATION", "5")
+    assert {load_settings().topics.replicas("single"), load_settings().topics.replicas("replicated")} == {5}

@@ -1,0 +1,114 @@
+"""Looks at Kafka's topics: whether they keep what they acknowledge (`core.durability`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability
+from core.errors import PayhookError
+
+ASK_S_MAX = 15.0
+KNOWN_TRIES_MAX = 50
+KNOWN_WAIT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFault:
+    """What is wrong with one topic, and what mends it."""
+
+    topic: str
+    problem: str
+    remedy: str
+
+
+class TopicsUnfit(PayhookError):
+    """Topics could lose what was acknowledged, or don't take what is sent. Nothing is taken or decided."""
+
+    def __init__(self, faults: tuple[TopicFault, ...], durability: Durability) -> None:
+        self.faults = faults
+        self.durability = durability
+        lines = [f"topic {one.topic}: {one.problem}. This mends it: {one.remedy}" for one in faults]
+        if durability == "replicated":
+            lines.append('Where one broker is meant to be all there is, set kafka.durability to "single".')
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[type[TopicsUnfit], tuple[tuple[TopicFault, ...], Durability]]:
+        return TopicsUnfit, (self.faults, self.durability)
+
+
+def check_topics(client: AdminClient, bootstrap: str, wanted: Mapping[str, int], durability: Durability) -> None:
+    """Every topic is there, removes records by their age alone, elects no leader that lacks records, and takes records
+    of the size that is sent to it. If ``durability`` is ``replicated``, each partition has three replicas, and two have
+    a record before it is acknowledged.
+
+    :param bootstrap: for the commands in the error
+    :param wanted: bytes of a record that is sent to each topic
+    :raises TopicsUnfit: it isn't so
+    :raises KafkaException: Kafka can't be asked
+    """
+    known = client.list_topics(timeout=ASK_S_MAX).topics
+    faults: list[TopicFault] = []
+    for topic, record_bytes in wanted.items():
+        if topic not in known:
+            faults.append(TopicFault(topic, "it isn't there", "python -m stack.topics"))
+            continue
+        if durability == "replicated":
+            faults += _replication(topic, known[topic].partitions)
+        changes = dict(_changes(described(client, topic), record_bytes, durability))
+        if changes:
+            problem = ", ".join(f"{name} is {was}" for name, (was, _) in changes.items())
+            settings = ",".join(f"{name}={wanted}" for name, (_, wanted) in changes.items())
+            change = f"--alter --entity-type topics --entity-name {topic} --add-config {settings}"
+            faults.append(TopicFault(topic, problem, command("kafka-configs.sh", bootstrap, change)))
+    if faults:
+        raise TopicsUnfit(tuple(faults), durability)
+
+
+def described(client: AdminClient, topic: str) -> dict[str, Any]:
+    """A topic's configuration, its broker's defaults included; one that was made a moment ago isn't known everywhere.
+
+    :raises KafkaException: Kafka can't be asked
+    """
+    for tries_left in range(KNOWN_TRIES_MAX - 1, -1, -1):
+        (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        try:
+            entries: dict[str, Any] = asked.result(ASK_S_MAX)
+            return entries
+        except KafkaException as unknown:
+            if unknown.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or tries_left == 0:
+                raise
+            time.sleep(KNOWN_WAIT_S)
+    raise AssertionError("at least one try is made")
+
+
+def command(tool: str, bootstrap: str, arguments: str) -> str:
+    """A call of one of Kafka's own tools."""
+    return f"{tool} --bootstrap-server {bootstrap} {arguments}"
+
+
+def _replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFault]:
+    fewest = min((len(one.replicas) for one in partitions.values()), default=0)
+    if fewest < REPLICAS_MIN:
+        problem = f"a partition has {fewest} replicas, {REPLICAS_MIN} are the least"
+        yield TopicFault(topic, problem, f"give each of its partitions {REPLICAS_MIN} by kafka-reassign-partitions.sh")
+
+
+def _changes(
+    entries: Mapping[str, Any], record_bytes: int, durability: Durability
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What must be configured otherwise: the name, with what it is and what it must be."""
+    is_now = {name: str(entries[name].value) for name in (CLEANUP, UNCLEAN, RECORD_BYTES, IN_SYNC)}
+    if is_now[CLEANUP] != "delete":
+        yield CLEANUP, (is_now[CLEANUP], "delete")
+    if is_now[UNCLEAN] != "false":
+        yield UNCLEAN, (is_now[UNCLEAN], "false")
+    if int(is_now[RECORD_BYTES]) < record_bytes:
+        yield RECORD_BYTES, (is_now[RECORD_BYTES], str(record_bytes))
+    if durability == "replicated" and int(is_now[IN_SYNC]) < IN_SYNC_MIN:
+        yield IN_SYNC, (is_now[IN_SYNC], str(IN_SYNC_MIN))
