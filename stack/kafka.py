@@ -24,7 +24,10 @@ ASK_TIMEOUT_S = 1.0
 
 
 def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
-    """A broker that keeps everything under ``folder``."""
+    """A broker that keeps everything under ``folder``.
+
+    It acknowledges before a record is on disk (docs/decisions/0040): a power cut loses what wasn't written yet.
+    """
     config = folder / "server.properties"
     logging = folder / "log4j2.yaml"
 
