@@ -96,7 +96,15 @@ class CommandDesk:
 
     def release(self) -> None:
         """After the last command: who waited behind what was closed goes on."""
-        self.rows += release(self.closings, self.index, self._batch, self.rows, self.meanwhile, self.now)
+        self.rows += release(
+            self.closings,
+            self.index,
+            self._batch,
+            self.rows,
+            self.meanwhile,
+            self.now,
+            die_with_it=self.replays.die_with_it,
+        )
 
     def _act(self, item: Item, command: Command) -> None:
         if command.action == REPLAY:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,6 +23,8 @@ def release(
     ordered: Sequence[Item],
     meanwhile: Meanwhile,
     now: datetime,
+    *,
+    die_with_it: bool,
 ) -> list[Item]:
     """The rows that wake followers. Only the first of an entity is woken: the others follow it, in order.
 
@@ -33,12 +36,12 @@ def release(
     lines = _lines(closings, batch, ordered)
     woken = []
     for entity, head in closings.heads.items():
-        waiting = _first_left(entity, lines[entity], index, closings, meanwhile)
+        waiting = _first_left(entity, lines[entity], index, closings, meanwhile, die_with_it=die_with_it)
         if waiting is None or lines[entity].replayed < waiting.row.item_seq:
             continue
         if isinstance(waiting, Item):
             waiting.row.due_at = now
-        elif waiting.row.due_at is None and waiting.row.decision is not Decision.DEAD:
+        else:
             item = again(waiting)
             park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}", now)
             item.cause = head.cause
@@ -67,25 +70,33 @@ def _lines(closings: Closings, batch: Sequence[Item], ordered: Sequence[Item]) -
 
 
 def _first_left(
-    entity: str, line: _Line, index: Lookup, closings: Closings, meanwhile: Meanwhile
+    entity: str, line: _Line, index: Lookup, closings: Closings, meanwhile: Meanwhile, *, die_with_it: bool
 ) -> OpenItem | Item | None:
-    """Who holds its entity back now and would wait for ever; None where nobody does."""
-    for waiting in index.queue(entity):
-        seq = waiting.row.item_seq
-        if seq in closings.closed:
+    """Who waits at the head of its entity's line and would wait for ever; None where nobody does.
+
+    Behind a dead head somebody waits for ever only where followers die with it: the next batch lets them.
+    """
+    for waiting in _holding(entity, line, index, closings):
+        row = waiting.row
+        if row.item_seq in meanwhile.moved and not isinstance(waiting, Item):
+            return None
+        if row.decision is Decision.DEAD and die_with_it:
             continue
-        if seq in line.events:
-            row = line.events[seq].row
-            if not (row.decision in OPEN_DECISIONS and row.blocking):
-                continue
-            return _parked(line.events[seq])
-        return None if seq in meanwhile.moved else waiting
-    new = (item for item in line.events.values() if item.new and item.row.blocking)
-    return _parked(min(new, key=lambda item: item.seq, default=None))
+        return waiting if row.decision is Decision.PARKED and row.due_at is None else None
+    return None
 
 
-def _parked(item: Item | None) -> Item | None:
-    """It, if nothing else would take it up."""
-    if item is None or item.row.decision is not Decision.PARKED or item.row.due_at is not None:
-        return None
-    return item
+def _holding(entity: str, line: _Line, index: Lookup, closings: Closings) -> Iterator[OpenItem | Item]:
+    """Whoever holds back later events of the entity after this batch, in Kafka's order.
+
+    What the batch decided stands for what the index knows, which also lacks those that hold nobody until now.
+    """
+    gone = closings.closed | line.events.keys()
+    before = (waiting for waiting in index.queue(entity) if waiting.row.item_seq not in gone)
+    now = [item for item in line.events.values() if item.row.blocking and item.row.decision in OPEN_DECISIONS]
+    now.sort(key=_place)
+    return heapq.merge(before, now, key=_place)
+
+
+def _place(waiting: OpenItem | Item) -> int:
+    return waiting.row.item_seq

@@ -175,9 +175,13 @@ class Model:
             event.becomes("purged" if order.action == "purge" else "resolved")
 
     def release(self, now: datetime) -> None:
-        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's."""
+        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's.
+
+        Also behind a dead one, where it dies with that.
+        """
         for mine in self.closed_heads:
-            head = next((event for event in mine if event.is_open and event.holds), None)
+            left = (event for event in mine if event.is_open and event.holds)
+            head = next((event for event in left if not (self.followers_die and event.is_dead)), None)
             if head is not None and head.state == "parked" and head.due is None:
                 head.due = now
                 head.version += head.version == self.before.get(head)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -311,3 +313,39 @@ Parking.TestCase.settings = settings(
     max_examples=50, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestParking = Parking.TestCase
+
+
+@pytest.mark.parametrize("policy", [DeadHead.WAIT, DeadHead.DIE_WITH_IT])
+def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch(policy: DeadHead) -> None:
+    """An ignored event is reprocessed beside its entity's queue, dies, and so holds back what waits there; the head of
+    the queue is purged in that batch. Who comes next is behind the dead one: it waits, or dies with it."""
+    parking = Parking()
+    parking.begins(policy=policy, drain_max=1, replays_max=1)
+    alone = (ReplayMode.ALONE, False, 0, False)
+    try:
+        for _ in range(3):
+            _step(parking)
+        _step(parking, arriving=[["ignored", "bug"], ["held"], ["stuck", "ignored"]])
+        _step(parking, arriving=[[]], seconds=20)
+        _step(parking, orders=[("replay", {0}, *alone), ("reprocess", {0}, *alone)])
+        _step(parking, orders=[("replay", {0}, *alone), ("purge", {1}, *alone)])
+        woken = parking.model.events()[-1].due
+        _step(parking)
+        assert (woken is not None) == (policy is DeadHead.DIE_WITH_IT)
+        assert [event.state for event in parking.model.events()] == [
+            *("dead", "applied", "purged"),
+            "dead" if policy is DeadHead.DIE_WITH_IT else "parked",
+        ]
+    finally:
+        parking.teardown()
+
+
+def _step(
+    parking: Parking,
+    arriving: Sequence[list[str]] = (),
+    orders: Sequence[tuple[str, set[int], ReplayMode, bool, int, bool]] = (),
+    seconds: float = 0,
+) -> None:
+    """One batch of an entity's new events and of orders, without a crash."""
+    new = [("e1", words) for words in arriving]
+    parking.time_passes(arriving=new, again=None, orders=list(orders), seconds=seconds, crash="", restart="")
