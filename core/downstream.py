@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
+NAME_CHARS_MAX = 256
+
 
 class Calls(Protocol):
     """The calls that are left in this batch, and what became of those that were made."""
@@ -36,7 +38,10 @@ def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
     Only what says that the downstream is ill belongs inside: a refusal that it gives in good health is raised after it.
 
     :raises DownstreamHeld: it isn't to be called now; let it pass through
+    :raises ValueError: the name is none; it goes into rows, metrics and the status
     """
+    if not isinstance(downstream, str) or not 0 < len(downstream) <= NAME_CHARS_MAX or not downstream.isprintable():
+        raise ValueError(f"a downstream's name is printable text of 1 to {NAME_CHARS_MAX} characters")
     return (_calls.get() or _UNLIMITED).calling(downstream)
 
 

@@ -8,6 +8,15 @@ from email.utils import parsedate_to_datetime
 DIGITS_MAX = 9
 
 
+def asked_s(error: BaseException) -> float:
+    """Seconds that an error asks to be left alone (its attribute ``retry_after_s``); 0 where it says nothing usable."""
+    try:
+        wanted = getattr(error, "retry_after_s", None)
+        return max(0.0, float(wanted)) if isinstance(wanted, (int, float)) else 0.0
+    except Exception:  # a property of a stranger's, or a number beyond every clock
+        return 0.0
+
+
 def retry_after_s(value: str | None, now: datetime) -> float | None:
     """Seconds from ``now`` until the sender wants to be asked again; None when it says nothing that can be read."""
     text = (value or "").strip()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.retry_after import asked_s
 from processor.calls.downstream_settings import pattern_of
 
 CHAIN_MAX = 32
+PROBLEM_CHARS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Report:
         self.failed += 1
         self.failed_in_a_row += 1
         self.quiet_s = max(self.quiet_s, _quiet_s(error))
-        self.problem = type(error).__name__
+        self.problem = type(error).__name__[:PROBLEM_CHARS_MAX]
 
     def add(self, other: Report) -> None:
         """Takes in what another task did at the same time.
@@ -162,16 +164,13 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         if link is None:
             return
         yield link
-        link = link.__cause__ or link.__context__
+        # Not by `or`: an error may have a length, and be empty.
+        link = link.__context__ if link.__cause__ is None else link.__cause__
 
 
 def _quiet_s(error: BaseException) -> float:
     """Seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call raised."""
-    for link in chain(error):
-        wanted = getattr(link, "retry_after_s", None)
-        if isinstance(wanted, (int, float)):
-            return max(0.0, float(wanted))
-    return 0.0
+    return next((seconds for link in chain(error) if (seconds := asked_s(link)) > 0), 0.0)
 
 
 def _portion(whole: int, part: int, parts: int) -> int:

@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import OfKind, SettingError
+from core.retry_after import asked_s
 from core.work import MissingPredecessor, WorkItem
 from processor.factories import named
 from processor.judge.error_rules import Rules, by_class
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 MESSAGE_CHARS_MAX = 2_000
 STACK_CHARS_MAX = 4_096
 CODE_CHARS_MAX = 100
+CLASS_CHARS_MAX = 200
+SCANNED_CHARS_MAX = 65_536
 LINKS_MAX = 64
 """Errors looked at within one: its causes, contexts, members and what it carries."""
 RETRY_AFTER_S_MAX = 86_400.0
@@ -92,7 +95,14 @@ class Classifier:
         return self._judge(error, item)[0]
 
     def failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
-        """The error as it is written down."""
+        """The error as it is written down: whatever it does when it is looked at, and then as a bug of the handler."""
+        try:
+            return self._failure(error, log_lines, item)
+        except BaseException as unreadable:  # raised by the error's own code, which may raise anything
+            told = f"the error can't be read: looking at it raised {own_name(unreadable)}"
+            return Failure(ErrorKind.NRE, own_name(error), None, told, stack="", log_lines=log_lines)
+
+    def _failure(self, error: BaseException, log_lines: str | None, item: WorkItem | None) -> Failure:
         kind, hook_problem = self._judge(error, item)
         lines = [line for line in (log_lines, hook_problem) if line is not None]
         code = next((code for link in links(error) for code in _codes(link)), None)
@@ -100,9 +110,9 @@ class Classifier:
         return Failure(
             kind=kind,
             error_class=_class_name(error),
-            error_code=None if code is None else clean(without_card_numbers(code), CODE_CHARS_MAX),
+            error_code=None if code is None else _kept(code, CODE_CHARS_MAX),
             message=_text(error),
-            stack=clean(without_card_numbers(stack), STACK_CHARS_MAX, keep_end=True),
+            stack=_kept(stack, STACK_CHARS_MAX, keep_end=True),
             log_lines="\n".join(lines) or None,
             retry_after_s=_retry_after_s(error),
             missing_predecessor=any(isinstance(link, MissingPredecessor) for link in links(error)),
@@ -122,8 +132,8 @@ class Classifier:
         try:
             answer = self._hook(error, item)
             return (None if answer is None else ErrorKind(answer)), None
-        except Exception as wrong:
-            told = f"the hook {self._rules.hook} failed, the rules decided: {type(wrong).__name__}: {_text(wrong)}"
+        except BaseException as wrong:  # sys.exit() in a hook too: the rules are still there
+            told = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
             log.error("%s", told)
             return None, told
 
@@ -147,6 +157,12 @@ def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
     if len(text) > chars_max:
         text = "…" + text[1 - chars_max :] if keep_end else text[: chars_max - 1] + "…"
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _kept(text: str, chars_max: int, *, keep_end: bool = False) -> str:
+    """`clean`, without card numbers. So much of a huge text is looked through that no number is cut in what is kept."""
+    looked_at = text[-SCANNED_CHARS_MAX:] if keep_end else text[:SCANNED_CHARS_MAX]
+    return clean(without_card_numbers(looked_at), chars_max, keep_end=keep_end)
 
 
 def links(error: BaseException) -> Iterator[BaseException]:
@@ -189,9 +205,8 @@ def _built_in(error: BaseException) -> ErrorKind | None:
 
 
 def _retry_after_s(error: BaseException) -> float | None:
-    wanted = [_attribute(link, "retry_after_s") for link in links(error)]
-    told_s = [float(one) for one in wanted if isinstance(one, (int, float)) and one > 0]
-    return min(max(told_s), RETRY_AFTER_S_MAX) if told_s else None
+    longest_s = max(asked_s(link) for link in links(error))
+    return min(longest_s, RETRY_AFTER_S_MAX) if longest_s > 0 else None
 
 
 def _hidden(error: BaseException) -> Iterator[str]:
@@ -206,16 +221,21 @@ def _class_name(error: BaseException) -> str:
     """An `OfKind` says only what to make of the error that it was raised from."""
     if isinstance(error, OfKind) and error.__cause__ is not None:
         return _class_name(error.__cause__)
-    return type(error).__name__
+    return own_name(error)
+
+
+def own_name(value: object) -> str:
+    """The plain name of a value's class. Not by attribute: an object, and a metaclass, may answer that as they like."""
+    return clean(type.__dict__["__name__"].__get__(type(value)), CLASS_CHARS_MAX)
 
 
 def _text(error: BaseException) -> str:
     """The error's message as it is kept and matched: bounded, without card numbers."""
     try:
         text = str(error)
-    except Exception as unprintable:
-        text = f"its text can't be had: __str__ raised {type(unprintable).__name__}"
-    return clean(without_card_numbers(text), MESSAGE_CHARS_MAX)
+    except BaseException as unprintable:  # its own code, which may raise anything
+        text = f"its text can't be had: __str__ raised {own_name(unprintable)}"
+    return _kept(text, MESSAGE_CHARS_MAX)
 
 
 def _codes(error: BaseException) -> Iterator[str]:

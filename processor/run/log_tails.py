@@ -9,6 +9,8 @@ from collections import deque
 from core.card_numbers import without_card_numbers
 
 LOG_BYTES_MAX = 4_096
+LINE_CHARS_MAX = 16_384
+"""So much of a line is kept until card numbers are looked for: none is cut in the part that the journal gets."""
 LINES_MAX = 100
 """Kept of one call; more than `LOG_BYTES_MAX` of lines that say anything."""
 
@@ -42,5 +44,9 @@ class LogTails(logging.Handler):
         return whole.encode("utf-8", "replace")[-LOG_BYTES_MAX:].decode("utf-8", "ignore")
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = f"{record.levelname} {record.name}: {record.getMessage()}"
+        try:
+            message = record.getMessage()
+        except Exception as wrong:  # as logging's own handlers do: a bad line is no failure of its event
+            message = f"(a line that can't be made: {type(wrong).__name__})"
+        line = f"{record.levelname} {record.name}: {message[-LINE_CHARS_MAX:]}"
         self._lines.setdefault(record.thread or 0, deque(maxlen=LINES_MAX)).append(line)

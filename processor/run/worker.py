@@ -18,13 +18,14 @@ from core.downstream import limited_by
 from core.errors import PayhookError
 from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report
-from processor.calls.limiter import LateCalls, Limiter
+from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.passing import holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.crew import Crew
 from processor.run.deadlines import Deadlines
 from processor.run.left_behind import GivenUp, LeftBehind
 from processor.run.log_tails import LogTails
+from processor.run.outcomes import checked, version_of
 
 IN_PLACE_WAIT_S = 0.02
 RESULT_SCHEMA = "results binary"
@@ -159,7 +160,8 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, left_behind: LeftBehin
     keys = {item.item_seq: item.event_key for group in chunk.groups for item in group}
     still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in crew.still_out.items()}
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    return Answer(handler.version, results, limiter.reports(), still_out, crew.waited_s, left_behind.count(), worker)
+    hung = left_behind.count()
+    return Answer(version_of(handler), results, limiter.reports(), still_out, crew.waited_s, hung, worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +194,23 @@ class Calls:
 
     def _try(self, item: WorkItem, *, again: bool) -> Outcome | Failure:
         self.tails.begin()
-        one = None
+        one = self.limiter.trying(item, again=again) if self.limited else None
         try:
-            if not self.limited:
-                return self.handler(item)
-            one = self.limiter.trying(item, again=again)
-            with limited_by(one):
-                return self.handler(item)
-        except DownstreamHeld as held:
-            return Held(held.downstream, held.retry_after_s, held.reason)
+            return checked(self._answer(item, one))
         except GivenUp:
             raise
         except BaseException as error:  # sys.exit() in a handler too: a thread that it ended would hold up the chunk
             failure = self.task.classifier.failure(error, self.tails.text(), item)
             return failure if one is None else replace(failure, downstream=one.blamed_for(error))
+
+    def _answer(self, item: WorkItem, one: Try | None) -> Outcome:
+        try:
+            if one is None:
+                return self.handler(item)
+            with limited_by(one):
+                return self.handler(item)
+        except DownstreamHeld as held:
+            return Held(held.downstream, held.retry_after_s, held.reason)
 
     def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
         return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)

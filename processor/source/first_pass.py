@@ -32,6 +32,7 @@ from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.intake import PACKED, Early, KafkaRecord, Named, WrongMode, named, packed, read_batch, work_item
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
+from processor.run.outcomes import checked, version_of
 from processor.run.worker import Task, handler_of, task_begins
 from processor.source.sources import COLUMNS
 
@@ -157,14 +158,14 @@ def _seconds(task: Task, calls: int) -> float:
 
 def _answer(handler: Handler, item: WorkItem) -> Early | None:
     try:
-        outcome = handler(item)
+        outcome, version = checked(handler(item)), version_of(handler)
     except _TimeOver:
         raise
     except BaseException:
         return None
     if isinstance(outcome, Applied):
-        return handler.version, postings_to_json(outcome.postings), None
-    return (handler.version, None, outcome.reason) if isinstance(outcome, Ignored) else None
+        return version, postings_to_json(outcome.postings), None
+    return (version, None, outcome.reason) if isinstance(outcome, Ignored) else None
 
 
 @contextlib.contextmanager

@@ -16,9 +16,10 @@ from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.commands import Command, Target, encode
+from dlq.record import build_record
 from journal.index import Index
 from journal.marks import Marks
-from journal.schema import JournalRow
+from journal.schema import JournalRow, to_arrow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
@@ -125,7 +126,7 @@ class InlineExecutor:
 
 @dataclass
 class ListJournal:
-    """What was committed. Checks what the real writer checks of seq and marks.
+    """What was committed. Checks what the real writer checks of seq, marks and texts.
 
     ``crash``: the process ends "before" or "after" the next commit.
     """
@@ -141,6 +142,7 @@ class ListJournal:
     ) -> Committed:
         wanted = range(len(self.rows) + 1, len(self.rows) + 1 + len(rows))
         assert [row.seq for row in rows] == list(wanted)
+        to_arrow(rows)
         crash, self.crash = self.crash, ""
         if crash == "before":
             raise Crash
@@ -176,6 +178,8 @@ class ListDeadLetters:
         self.waiting_s = 0.0
 
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
+        for row, body in rows:
+            build_record(row, body, "ledger")
         self.published += [row for row, _ in rows]
 
     def passed(self, seq: int) -> None:
