@@ -27,6 +27,10 @@ POISON_TYPE = "poison"
 OWN_TYPES = "payhook."
 """Begins the types of events that payhook makes by itself. No webhook may claim one."""
 SHA256_HEX_CHARS = 64
+HEADER_CHARS_MAX = 4_096
+"""Of a name in a header. A key has a handful of parts, of `core.keys.PART_CHARS_MAX` characters at most."""
+
+_BOUNDED = ("provider", "ce_id", "ce_type", "event_key", "entity_key", "account", "fact_key", "tenant", "zone")
 CONTENT_VERSION_MAX = 255
 """The index keeps it in a byte."""
 
@@ -155,6 +159,9 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
     as_received = {name: raw.decode("utf-8", "replace") for name, raw in headers if raw is not None}
     try:
         texts = upcast(as_received)
+        for name in _BOUNDED:
+            if len(texts.get(name, "")) > HEADER_CHARS_MAX:
+                raise ValueError(f"{name} has more than {HEADER_CHARS_MAX} characters")
         occurred = texts.get("ce_time")
         event = Event(
             provider=texts["provider"],
@@ -171,7 +178,7 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             fact_key=texts.get("fact_key"),
             fact_sha256=_hash(texts["fact_sha256"]) if "fact_sha256" in texts else None,
             poison=unquote_text(texts["poison"]) if "poison" in texts else None,
-            original_sha256=texts.get("original_sha256"),
+            original_sha256=_hash(texts["original_sha256"]) if "original_sha256" in texts else None,
             tenant=texts.get("tenant"),
             zone=texts.get("zone"),
         )

@@ -34,15 +34,18 @@ def reread(
     :raises Unparseable: it can't be read still, or not as events of that mode; says why
     """
     problem = ""
-    for whole in _requests(adapter, body, mode):
-        try:
-            events = adapter.events(Request(whole, ()), mode)
-        except PayhookError as unreadable:
-            problem = problem or _told(unreadable)
-        except Exception as bug:
-            raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
-        else:
-            return [scoped(_checked(event, body, mode), tenant, zone) for event in events]
+    try:
+        for whole in _requests(adapter, body, mode):
+            try:
+                events = adapter.events(Request(whole, ()), mode)
+            except PayhookError as unreadable:
+                problem = problem or _told(unreadable)
+            else:
+                return [scoped(_checked(event, body, mode), tenant, zone) for event in events]
+    except Unparseable:
+        raise
+    except Exception as bug:
+        raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
     raise Unparseable(problem)
 
 
@@ -54,6 +57,8 @@ def _requests(adapter: Adapter, body: bytes, mode: Mode) -> Iterator[bytes]:
 
 
 def _checked(event: Event, body: bytes, mode: Mode) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError("an adapter gives events")
     if event.poison is not None and event.body == body:
         raise Unparseable(event.poison)
     if event.event_type.startswith(OWN_TYPES):
@@ -92,14 +97,13 @@ def renamed(
     """
     try:
         fact = reader_of(adapter, event_type).money(body, event_type)
+        fact_key, fact_sha256 = (None, None) if fact is None else (of_tenant(tenant, fact.fact_key), fact.sha256)
     except PayhookError as unreadable:
         raise Unparseable(_told(unreadable)) from unreadable
     except Exception as bug:
         raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
     entity_key = None if event_type.startswith(OWN_TYPES) else _entity_key(adapter, event_key, body, mode, tenant, zone)
-    if fact is None:
-        return Names(entity_key, None, None)
-    return Names(entity_key, of_tenant(tenant, fact.fact_key), fact.sha256)
+    return Names(entity_key, fact_key, fact_sha256)
 
 
 def _entity_key(
@@ -115,4 +119,16 @@ def _entity_key(
     if event_key not in keys:
         named = ", ".join(sorted(keys)) or "no event"
         raise Unparseable(f"its adapter reads it as {named} now: under that name it is another event")
-    return keys[event_key]
+    return _kept(keys[event_key])
+
+
+def _kept(key: str) -> str:
+    """A key that a store takes.
+
+    :raises Unparseable: it isn't valid UTF-8
+    """
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError as wrong:
+        raise Unparseable("the adapter failed: it gives a key that isn't valid UTF-8") from wrong
+    return key

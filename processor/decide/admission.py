@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -16,8 +16,9 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead, line_up
+from processor.decide.own_error import attempt
 from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, ignore, park
-from processor.judge.classify import Failure
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure
 from processor.judge.retry import policy_for
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -130,11 +131,11 @@ class Admission:
 
     def _admit(self, item: Item) -> None:
         if item.refused is not None:
-            self._dead(item, type(item.refused).__name__, str(item.refused))
+            self._die(item, item.refused)
         elif not self._is_known(item):
             self._seen[item.row.event_key or ""] = item
             if item.poison is not None:
-                self._dead(item, POISON_CLASS, item.poison)
+                self._die(item, _because(POISON_CLASS, item.poison))
             else:
                 self._enqueue(item)
 
@@ -179,13 +180,14 @@ class Admission:
         key, content = item.row.event_key or "", item.row.content_sha256 or ""
         seen = self._seen.get(key)
         if seen is not None:
-            same = self._same_content(item, bytes.fromhex(seen.row.content_sha256 or ""), seen.row.content_version)
+            holder = bytes.fromhex(seen.row.content_sha256 or "")
+            same = attempt(self._same_content, item, holder, seen.row.content_version)
         else:
             known = self._events[key]
             if known is None:
                 return False
-            same = self._same_content(item, known.content8, known.content_version)
-        if same:
+            same = attempt(self._same_content, item, known.content8, known.content_version)
+        if same is True:
             duplicate(item, Decision.DUPLICATE, "an earlier copy holds the event key")
             item.cause = seen
             self.settled.append(item)
@@ -194,7 +196,7 @@ class Admission:
             self.settled.append(item)
         else:
             self._conflicts.add((key, content))
-            self._dead(item, CONFLICT_CLASS, conflict_text(key))
+            self._die(item, _conflict(key, same))
         return True
 
     def _same_content(self, item: Item, known: bytes, version: int | None) -> bool:
@@ -217,17 +219,37 @@ class Admission:
             self.settled.append(item)
             return True
         if key is None or item.row.event_type == POISON_TYPE:
-            self._dead(item, POISON_CLASS, "it has no identity to be handled under: let the provider send it again")
+            text = "it has no identity to be handled under: let the provider send it again"
+            self._die(item, _because(POISON_CLASS, text))
             return True
         known = self._index.known_event(key)
-        if known is None or not self._same_content(item, known.content8, known.content_version):
-            self._dead(item, CONFLICT_CLASS, conflict_text(key))
+        same = known is not None and attempt(self._same_content, item, known.content8, known.content_version)
+        if same is not True:
+            self._die(item, _conflict(key, same))
             return True
         return False
 
-    def _dead(self, item: Item, error_class: str, message: str) -> None:
-        die(item, Failure(ErrorKind.NRE, error_class, None, message, stack=""), blocking=False)
+    def _die(self, item: Item, failure: Failure) -> None:
+        die(item, failure, blocking=False)
         self.settled.append(item)
+
+
+def _because(error_class: str, message: str) -> Failure:
+    return Failure(ErrorKind.NRE, error_class, None, message, stack="")
+
+
+def _conflict(event_key: str, same: bool | Failure) -> Failure:
+    """Why an event dies beside the holder of its key: other content, or content that can't be compared (``same`` is the
+    failure then). Like the first the second holds no key: whoever was first does.
+    """
+    if not isinstance(same, Failure):
+        return _because(CONFLICT_CLASS, conflict_text(event_key))
+    text = (
+        f"{event_key} was received before, and whether this copy says the same can't be told: {same.error_class}: "
+        f"{same.message}. Mend that, then compare both bodies: purge this one if they say the same; if they don't, ask "
+        "the provider which one holds."
+    )
+    return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
 
 
 def conflict_text(event_key: str) -> str:

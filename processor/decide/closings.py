@@ -16,6 +16,7 @@ from journal.open_item import OpenItem, frees_key
 from processor.decide.admission import again
 from processor.decide.approvals import not_approved
 from processor.decide.intake import Item
+from processor.decide.own_error import attempt
 from processor.decide.told import told_of
 from providers.reconciled import reader_of
 
@@ -80,8 +81,8 @@ class Closings:
         """What the items' events moved, by currency. Those that no adapter can read count as nothing."""
         amounts: Counter[str] = Counter()
         for item in items:
-            money = self._money(item)
-            if money is not None:
+            money = attempt(self._money, item)  # poison, or an adapter's bug, is what may be closed here
+            if isinstance(money, Money):
                 amounts[money.currency] += abs(money.amount_minor)
         return amounts
 
@@ -89,10 +90,7 @@ class Closings:
         adapter, event_type = self.adapters.get(item.row.provider or ""), item.row.event_type or ""
         if adapter is None:
             return None
-        try:
-            fact = reader_of(adapter, event_type).money(item.body, event_type)
-        except Exception:  # poison, or an adapter's bug, is what may be closed here
-            return None
+        fact = reader_of(adapter, event_type).money(item.body, event_type)
         return fact.money if fact is not None else None
 
     def _closed(self, found: OpenItem, control: Item, command: Command) -> Item:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from core.decision import Decision, ErrorKind
+from core.decision import Decision
 from core.event import Mode
 from core.keys import join_key
 from dlq.acceptance import Judged, Lookup, Meanwhile, ReplayRules, judge_replay
@@ -19,7 +19,6 @@ from dlq.commands import (
     REPROCESS,
     RESOLVE,
     Command,
-    CommandInvalid,
     decode,
 )
 from journal.open_item import is_conflict
@@ -27,6 +26,7 @@ from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.closings import Closings
 from processor.decide.intake import Item, KafkaRecord
+from processor.decide.own_error import attempt
 from processor.decide.release import release
 from processor.decide.reprocessing import Reprocessing
 from processor.decide.reversals import Reversals
@@ -75,11 +75,9 @@ class CommandDesk:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
         item = self._control_item(record, seq)
         self.decided.append(item)
-        try:
-            command = decode(record.value or b"")
-        except CommandInvalid as invalid:
-            failure = Failure(ErrorKind.NRE, CommandInvalid.__name__, None, str(invalid), stack="")
-            die(item, failure, blocking=False)
+        command = attempt(decode, record.value or b"")
+        if isinstance(command, Failure):
+            die(item, command, blocking=False)
             return
         row = item.row
         row.event_key = join_key("payhook", command.command_id, command.action)

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from core.decision import Decision
-from core.errors import PayhookError, Unparseable
+from core.errors import PayhookError
 from core.event import OWN_TYPES, Mode, from_record
 from core.header_schema import unquote_text
 from core.keys import join_key
@@ -24,6 +24,7 @@ from journal.errors import Refused
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
+from processor.decide.own_error import failure_of
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 
 MODE_CHARS_MAX = 16
@@ -103,7 +104,7 @@ class Item:
     row: JournalRow
     body: bytes
     new: bool
-    refused: PayhookError | None = None
+    refused: Failure | None = None
     poison: str | None = None
     known_fact: KnownFact | None = None
     condemned: Failure | None = None
@@ -219,18 +220,19 @@ def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: 
     """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
     row = _first_row(record, seq, now, history)
     try:
-        return _fill(row, record.named or named(record, mode), record.early)
-    except Unparseable as unreadable:
-        row.entity_key = _offset_key(record)
-        return Item(row, record.value or b"", new=True, refused=unreadable)
+        own = record.named or named(record, mode)
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
+    except Exception as unreadable:
+        row.entity_key = _offset_key(record)
+        return Item(row, record.value or b"", new=True, refused=failure_of(unreadable))
+    return _fill(row, own, record.early)
 
 
 def named(record: KafkaRecord, mode: Mode) -> Named:
     """What a record says of itself.
 
-    :raises Unparseable, WrongMode: it isn't an event of this stream
+    :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
     """
     received = from_record(record.value, record.headers)
     event, headers = received.event, received.headers
@@ -285,7 +287,7 @@ def _of_other_mode(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> It
     row.entity_key, row.provider, row.received_at = _offset_key(record), event.provider, received.received_at
     row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
     row.headers = header_text(received.headers)
-    return Item(row, event.body, new=True, refused=wrong)
+    return Item(row, event.body, new=True, refused=failure_of(wrong))
 
 
 def _offset_key(record: KafkaRecord) -> str:

@@ -18,11 +18,13 @@ from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead
+from processor.decide.own_error import attempt, failure_of
 from processor.decide.reversals import RowsOf
 from processor.decide.told import told_of
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.rules import StreamRules
 from processor.settings import DeadHead
-from providers.reread import Names, Reader, renamed
+from providers.reread import Reader, renamed
 
 BodiesOf: TypeAlias = Callable[[Iterable[str]], Mapping[str, bytes]]
 """Bodies by their hash; those that aren't kept are left out."""
@@ -126,19 +128,9 @@ class Reprocessing:
         adapter = self.adapters.get(row.provider or "")
         if adapter is None:
             return f"there is no adapter for {row.provider}, the provider of item {number}"
-        try:
-            names = renamed(
-                cast(Reader, adapter),
-                row.event_key or "",
-                row.event_type or "",
-                body,
-                cast(Mode, row.mode),
-                row.tenant,
-                row.zone,
-            )
-        except Unparseable as unreadable:
-            return f"item {number} can't be read again: {unreadable.problem}"
-        named = _under(names, row)
+        named = attempt(_under_todays_names, cast(Reader, adapter), row, body)
+        if isinstance(named, Failure):
+            return f"item {number} can't be read again: {named.message}"
         head = self._dead_head_before(named)
         if head is not None:
             return f"item {number} would die with item {head}, which is dead before it: replay that one first"
@@ -178,7 +170,13 @@ class Reprocessing:
         return item
 
 
-def _under(names: Names, row: JournalRow) -> JournalRow:
-    """The row with an event's names of today."""
+def _under_todays_names(adapter: Reader, row: JournalRow, body: bytes) -> JournalRow | Failure:
+    """The row with the names that its adapter gives the event today."""
+    try:
+        names = renamed(
+            adapter, row.event_key or "", row.event_type or "", body, cast(Mode, row.mode), row.tenant, row.zone
+        )
+    except Unparseable as unreadable:
+        return replace(failure_of(unreadable), message=clean(unreadable.problem, MESSAGE_CHARS_MAX))
     entity_key = names.entity_key or row.entity_key
     return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)

@@ -7,17 +7,18 @@ crash between the publication and the commit publishes them once more, and the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol, cast
 
-from core.decision import Decision, ErrorKind
+from core.decision import Decision
 from core.errors import Unparseable
-from core.event import Dedupe, Event, Headers, Mode, to_headers
+from core.event import Dedupe, Event, Headers, Mode, from_record, to_headers
 from core.header_schema import quote_text
 from processor.decide.intake import Item
+from processor.decide.own_error import attempt, failure_of
 from processor.decide.verdict import POISON_CLASS, die, park
-from processor.judge.classify import Failure
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from providers.port import Adapter
 from providers.reread import reread
 
@@ -48,24 +49,37 @@ class Rereads:
     adapters: Mapping[str, object]
     republish: Republish | None
     now: datetime
-    _read: list[tuple[Item, list[Event]]] = field(default_factory=list)
+    _read: list[tuple[Item, list[Outgoing]]] = field(default_factory=list)
 
     def settle(self, items: Sequence[Item]) -> None:
         """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
         for item in items[PER_BATCH_MAX:]:
             park(item, "more poison is replayed than one batch reads again", self.now)
         for item in items[:PER_BATCH_MAX]:
-            try:
-                self._read.append((item, self._events(item)))
-            except Unparseable as unreadable:
-                die(item, Failure(ErrorKind.NRE, POISON_CLASS, None, unreadable.problem, stack=""), blocking=False)
-        outgoing = [(event, self._headers(item, event)) for item, events in self._read for event in events]
+            read = attempt(self._outgoing, item)
+            if isinstance(read, Failure):
+                die(item, read, blocking=False)
+            else:
+                self._read.append((item, read))
+        outgoing = [one for _, events in self._read for one in events]
         problem = self.republish(outgoing) if outgoing and self.republish is not None else None
         for item, events in self._read:
             if problem is not None and events:
                 park(item, f"its events aren't published yet: {problem}"[:500], self.now + timedelta(seconds=AGAIN_S))
             else:
                 item.row.decision, item.row.blocking, item.row.reason = Decision.RESOLVED, False, _told(events)
+
+    def _outgoing(self, item: Item) -> list[Outgoing] | Failure:
+        """Its events with their headers, such as a batch can read."""
+        try:
+            events = self._events(item)
+        except Unparseable as unreadable:
+            told = clean(unreadable.problem, MESSAGE_CHARS_MAX)
+            return replace(failure_of(unreadable), error_class=POISON_CLASS, message=told)
+        outgoing = [(event, self._headers(item, event)) for event in events]
+        for event, headers in outgoing:
+            from_record(event.body, headers)
+        return outgoing
 
     def _events(self, item: Item) -> list[Event]:
         row = item.row
@@ -82,9 +96,9 @@ class Rereads:
         return [*headers, (REREAD_OF, quote_text(f"{self.stream}/{item.seq}").encode())]
 
 
-def _told(events: Sequence[Event]) -> str:
+def _told(events: Sequence[Outgoing]) -> str:
     if not events:
         return "its adapter reads it now, and it holds no event"
-    keys = ", ".join(event.event_key for event in events[:KEYS_TOLD_MAX])
+    keys = ", ".join(event.event_key for event, _ in events[:KEYS_TOLD_MAX])
     more = f" and {len(events) - KEYS_TOLD_MAX} more" if len(events) > KEYS_TOLD_MAX else ""
     return f"its adapter reads it now; published as {keys}{more}"[:500]

@@ -11,6 +11,7 @@ from core.work import Held, Outcome
 from journal.open_item import OpenItem
 from processor.decide.admission import BEHIND, Group, again
 from processor.decide.intake import Item
+from processor.decide.own_error import attempt
 from processor.decide.verdict import FACT_CONFLICT_CLASS, die, die_with, duplicate, fail, finish, park
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy
@@ -68,6 +69,14 @@ class Settling:
 
     def _settle_item(self, item: Item) -> bool:
         """Fills in the item's row; true when its followers must wait."""
+        held = attempt(self._decide, item)
+        if isinstance(held, Failure):
+            item.row.handler_version = self.results.handler_version
+            die(item, held, blocking=self.dead_head is not DeadHead.CONTINUE)
+            return item.row.blocking
+        return held
+
+    def _decide(self, item: Item) -> bool:
         if item.known_fact is not None:
             self._fact_is_taken(item, item.known_fact.fact8)
             return False

@@ -56,7 +56,7 @@ def version_of(handler: object) -> str:
     """A handler's version as rows keep it; one that isn't a text is named by its type."""
     try:
         version = getattr(handler, "version", None)
-        return clean(str.__str__(version), NAME_CHARS_MAX)  # type: ignore[arg-type]
+        return clean(str.__str__(version), NAME_CHARS_MAX)
     except Exception as wrong:
         return f"unknown ({own_name(wrong)})"
 

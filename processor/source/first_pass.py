@@ -26,10 +26,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from core.errors import Unparseable
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
-from processor.decide.intake import PACKED, Early, KafkaRecord, Named, WrongMode, named, packed, read_batch, work_item
+from processor.decide.intake import PACKED, Early, KafkaRecord, Named, named, packed, read_batch, work_item
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
@@ -138,7 +137,7 @@ def _named(told: Pass, record: KafkaRecord) -> Named | None:
         return None
     try:
         return named(record, told.mode)
-    except (Unparseable, WrongMode):
+    except Exception:  # not an event of this stream: the driver decides what becomes of it
         return None
 
 

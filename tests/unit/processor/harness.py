@@ -278,6 +278,7 @@ class Engine:
         fact_sha256: str = "aa" * 32,
         mode: Mode = "live",
         tenant: str | None = None,
+        content_version: int = 1,
     ) -> str:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()
@@ -288,7 +289,7 @@ class Engine:
             event_key=f"stripe:{event_id}:charge.captured",
             entity_key=entity,
             content_sha256=hashlib.sha256(body).hexdigest(),
-            content_version=1,
+            content_version=content_version,
             body=body,
             mode=mode,
             account="acct_1",

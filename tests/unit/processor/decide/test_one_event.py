@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.event import Dedupe, Event, poison_event, to_headers
+from core.money import Money, MoneyFact, Movement
 from core.work import Outcome, WorkItem
+from dlq.commands import Target
 from journal.schema import JournalRow
+from processor.run.execute import Results
 from processor.settings import DeadHead
-from tests.unit.processor.harness import Engine
-from tests.unit.processor.hostile import MADE_SAFE, ODD_ANSWERS, ODD_ERRORS
+from providers.fields import ContentVersionUnknown
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Same, ignored
+from tests.unit.processor.hostile import HALF, HUGE, MADE_SAFE, NAN, ODD_ANSWERS, ODD_ERRORS, Awkward
+from tests.unit.processor.ordering import command, decided, order
 
 
 @pytest.fixture
@@ -73,3 +81,238 @@ def test_whatever_a_handler_raises_its_event_is_decided(tmp_path: Path, policy: 
     row = last(engine, "stripe:evt_odd:charge.captured")
     for text in (row.reason, row.error_class, row.error_code, row.error_message, row.error_stack, row.log_lines):
         assert len((text or "").encode("utf-8")) <= 20_000
+
+
+class OddAdapter(Same):
+    """Does what the test says of any body."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        super().__init__()
+        self.act = act
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return self.act()  # type: ignore[no-any-return]
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return self.act()  # type: ignore[no-any-return]
+
+    def events(self, request: object, mode: str) -> list[Event]:
+        return self.act()  # type: ignore[no-any-return]
+
+
+def failing(error: BaseException) -> Callable[[], Any]:
+    def act() -> Any:
+        raise error
+
+    return act
+
+
+ODD_HASHES: dict[str, Callable[[], Any]] = {
+    "a newer version": failing(ContentVersionUnknown("stripe", 9)),
+    "a bug": failing(KeyError("data")),
+    "the end of the process": failing(SystemExit(1)),
+    "half a pair": failing(ValueError(HALF)),
+    "a huge text": failing(ValueError(HUGE)),
+    "nothing": lambda: None,
+    "a number": lambda: 7,
+    "no hex": lambda: "zz" * 32,
+    "a hash of half pairs": lambda: HALF * 64,
+    "something awkward": Awkward,
+}
+
+
+@pytest.mark.parametrize("name", ODD_HASHES)
+def test_content_that_cannot_be_compared_ends_the_copy_and_holds_no_key(engine: Engine, name: str) -> None:
+    """The copy comes from a receiver whose adapter leaves other fields out, and this one's can't tell what it did."""
+    first = engine.post("evt_odd")
+    engine.batch()
+    engine.adapters["stripe"] = OddAdapter(ODD_HASHES[name])
+    engine.post("evt_odd", content_version=9)
+    assert decided_beside_the_copy(engine) == ["applied"]
+    copy = last(engine, first)
+    assert (copy.decision.value, copy.error_class, copy.blocking) == ("dead", "EventConflict", False)
+    assert "whether this copy says the same can't be told" in (copy.error_message or "")
+    assert copy.error_code is not None
+    assert copy.error_stack
+    engine.post("evt_odd")
+    engine.post("evt_odd", content_version=9)
+    assert [row.decision.value for row in engine.batch()] == ["duplicate", "duplicate"]
+    dead = Target(copy.item_seq, copy.seq)
+    command(engine, "replay", dead)
+    assert decided(engine).decision.value == "ignored", "the first copy holds the key"
+    command(engine, "purge", dead)
+    assert decided(engine).decision.value == "purged"
+
+
+def decided_beside_the_copy(engine: Engine) -> list[str]:
+    beside = engine.post("evt_beside")
+    engine.batch()
+    return engine.decisions(beside)
+
+
+def _named(**changes: Any) -> Callable[[], Any]:
+    """What an adapter makes of a poison: one event, with something odd in it."""
+    event = Event(
+        provider="stripe",
+        event_id="evt_9",
+        event_type="charge.captured",
+        event_key="stripe:evt_9:charge.captured",
+        entity_key="stripe:acct_1:pi_9",
+        content_sha256="ab" * 32,
+        content_version=1,
+        body=b"{}",
+        mode="live",
+        account="acct_1",
+    )
+    return lambda: [replace(event, **changes)]
+
+
+ODD_EVENTS: dict[str, Callable[[], Any]] = {
+    "a bug": failing(KeyError("data")),
+    "the end of the process": failing(SystemExit(1)),
+    "half a pair": failing(ValueError(HALF)),
+    "nothing": lambda: None,
+    "events that are none": lambda: [None],
+    "something awkward": Awkward,
+    "a key that is half a pair": _named(event_key=HALF),
+    "an entity that is half a pair": _named(entity_key=HALF),
+    "an account of another type": _named(account=7),
+    "a huge key": _named(event_key=HUGE),
+    "a hash that is none": _named(content_sha256="zz"),
+    "a body that is a text": _named(body="{}"),
+    "a version beyond a byte": _named(content_version=1_000),
+}
+
+
+@pytest.mark.parametrize("name", ODD_EVENTS)
+def test_poison_that_its_adapter_makes_something_odd_of_stays_dead(engine: Engine, name: str) -> None:
+    poison = poison_event("stripe", b"{", "live", "no JSON")
+    engine.send(EVENTS, b"{", to_headers(poison, NOW, Dedupe.CLAIMED))
+    engine.batch()
+    engine.adapters["stripe"] = OddAdapter(ODD_EVENTS[name])
+    order(engine, "replay", poison.event_key)
+    engine.advance(0)
+    assert decided_beside_the_copy(engine) == ["applied"]
+    row = last(engine, poison.event_key)
+    assert (row.decision.value, row.blocking) == ("dead", False)
+    assert row.error_stack
+    assert order(engine, "purge", poison.event_key).decision.value == "purged"
+
+
+def _fact(**changes: Any) -> Callable[[], Any]:
+    fact = MoneyFact("stripe:re_1:refund", next(iter(Movement)), "acct_1", "pi_1", Money(5, "EUR"))
+    for name, value in changes.items():
+        object.__setattr__(fact, name, value)
+    return lambda: fact
+
+
+ODD_FACTS: dict[str, Callable[[], Any]] = {
+    "a bug": failing(KeyError("data")),
+    "the end of the process": failing(SystemExit(1)),
+    "half a pair": failing(ValueError(HALF)),
+    "a number": lambda: 7,
+    "something awkward": Awkward,
+    "a key that is half a pair": _fact(fact_key=HALF),
+    "a key of another type": _fact(fact_key=7),
+    "money that is none": _fact(money=None),
+    "money of NaN": _fact(money=NAN),
+    "awkward money": _fact(money=Awkward()),
+}
+
+
+@pytest.mark.parametrize("name", ODD_FACTS)
+def test_an_adapter_that_fails_on_an_ignored_event_refuses_its_reprocessing(engine: Engine, name: str) -> None:
+    key = "stripe:evt_odd:charge.captured"
+    engine.handler.script[key] = ignored
+    engine.post("evt_odd")
+    engine.batch()
+    engine.adapters["stripe"] = OddAdapter(ODD_FACTS[name])
+    assert order(engine, "reprocess", key).decision.value == "ignored"
+    assert decided_beside_the_copy(engine) == ["applied"]
+    assert engine.decisions(key) == ["ignored"]
+
+
+@pytest.mark.parametrize("name", ODD_FACTS)
+def test_a_person_can_close_what_its_adapter_fails_on(engine: Engine, name: str) -> None:
+    key = engine.post("evt_odd")
+    engine.handler.fails(key, KeyError("merchant"))
+    engine.batch()
+    engine.adapters["stripe"] = OddAdapter(ODD_FACTS[name])
+    order(engine, "purge", key)
+    assert engine.decisions(key) == ["dead", "purged"]
+
+
+ODD_COMMANDS: dict[str, bytes] = {
+    "no JSON": b"\xff{",
+    "nested too deeply": b"[" * 200_000,
+    "a number beyond all": b'{"command_id": ' + b"9" * 10_000 + b"}",
+    "a field that is half a pair": b'{"\\ud800": 1}',
+    "an action that is half a pair": b'{"action": "\\ud800"}',
+    "a time before all others": json.dumps(
+        {
+            "command_id": "c-odd",
+            "stream": "ledger",
+            "action": "purge",
+            "targets": [[1, 1]],
+            "actor": "ada",
+            "reason": "mended",
+            "at": "0001-01-01T00:00:00+23:59",
+        }
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("name", ODD_COMMANDS)
+def test_a_command_that_is_none_ends_alone(engine: Engine, name: str) -> None:
+    engine.send(CONTROL, ODD_COMMANDS[name], [])
+    assert decided_beside_the_copy(engine) == ["applied"]
+    [row] = [row for row in engine.journal.rows if row.topic == CONTROL]
+    assert (row.decision.value, row.blocking, row.event_key) == ("dead", False, None)
+
+
+ODD_HEADERS: dict[str, tuple[str, bytes]] = {
+    "a huge key": ("event_key", HUGE.encode()),
+    "a huge entity": ("entity_key", HUGE.encode()),
+    "a huge mode": ("mode", HUGE.encode()),
+    "a time before all others": ("received_at", b"0001-01-01T00:00:00+23:59"),
+    "a time in words": ("ce_time", HUGE.encode()),
+    "a hash that is none": ("original_sha256", b"\xff"),
+    "a version in other digits": ("content_version", "٣".encode()),
+}
+
+
+@pytest.mark.parametrize("name", ODD_HEADERS)
+def test_a_record_with_odd_headers_ends_alone(engine: Engine, name: str) -> None:
+    header, value = ODD_HEADERS[name]
+    event = _named()()[0]
+    headers = [one for one in to_headers(event, NOW, Dedupe.CLAIMED) if one[0] != header]
+    engine.send(EVENTS, event.body, [*headers, (header, value)])
+    assert decided_beside_the_copy(engine) == ["applied"]
+    row = engine.journal.rows[0]
+    assert len(row.error_message or "") <= 2_000
+
+
+@pytest.mark.parametrize("policy", DeadHead)
+@pytest.mark.parametrize("result", [object(), Awkward(), 7, HALF])
+def test_a_result_that_cannot_be_decided_ends_its_event_like_a_handlers_bug(
+    tmp_path: Path, policy: DeadHead, result: Any
+) -> None:
+    """Should a worker let something through: deciding it is about this event alone."""
+    engine = Engine(tmp_path, dead_head=policy)
+    run = engine.batches._executor.run
+
+    def odd(groups: Any, *, suspect: bool = False) -> Results:
+        results = run(groups, suspect=suspect)
+        for seq in [item.item_seq for group in groups for item in group if item.event_key == key]:
+            results.by_item[seq] = result
+        return results
+
+    key = "stripe:evt_odd:charge.captured"
+    engine.batches._executor.run = odd  # type: ignore[method-assign]
+    engine.post("evt_odd")
+    assert decided_beside_the_copy(engine) == ["applied" if policy is DeadHead.CONTINUE else HELD_BACK[policy]]
+    row = last(engine, key)
+    assert (row.decision.value, row.blocking) == ("dead", policy is not DeadHead.CONTINUE)
+
+
+HELD_BACK = {DeadHead.WAIT: "parked", DeadHead.DIE_WITH_IT: "dead"}
