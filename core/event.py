@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -54,7 +54,9 @@ class Event:
     Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
     ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
     ``original_sha256`` is set where card numbers were masked: the hash of the bytes as the provider sent them,
-    while ``body`` and every other hash are of the masked ones. ``tenant`` and ``zone`` are the endpoint's.
+    while ``body`` and every other hash are of the masked ones; so is then ``original_content_sha256``, the content hash
+    of the event as it was sent: two copies that were masked in different ways have it in common. ``tenant`` and
+    ``zone`` are the endpoint's.
     """
 
     provider: str
@@ -72,6 +74,7 @@ class Event:
     fact_sha256: str | None = None
     poison: str | None = None
     original_sha256: str | None = None
+    original_content_sha256: str | None = None
     tenant: str | None = None
     zone: str | None = None
 
@@ -142,6 +145,8 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
         headers.append(("traceparent", traceparent.encode()))
     if event.original_sha256 is not None:
         headers.append(("original_sha256", event.original_sha256.encode()))
+    if event.original_content_sha256 is not None:
+        headers.append(("original_content_sha256", event.original_content_sha256.encode()))
     if event.tenant is not None:
         headers.append(("tenant", event.tenant.encode()))
     if event.zone is not None:
@@ -176,9 +181,10 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             account=texts["account"],
             occurred_at=from_rfc3339(occurred) if occurred else None,
             fact_key=texts.get("fact_key"),
-            fact_sha256=_hash(texts["fact_sha256"]) if "fact_sha256" in texts else None,
+            fact_sha256=_hash_in(texts, "fact_sha256"),
             poison=unquote_text(texts["poison"]) if "poison" in texts else None,
-            original_sha256=_hash(texts["original_sha256"]) if "original_sha256" in texts else None,
+            original_sha256=_hash_in(texts, "original_sha256"),
+            original_content_sha256=_hash_in(texts, "original_content_sha256"),
             tenant=texts.get("tenant"),
             zone=texts.get("zone"),
         )
@@ -194,6 +200,11 @@ def _hash(text: str) -> str:
     if len(text) != SHA256_HEX_CHARS or bytes.fromhex(text).hex() != text:
         raise ValueError(f"{text[:80]!r} is no SHA-256 in lower-case hex")
     return text
+
+
+def _hash_in(texts: Mapping[str, str], name: str) -> str | None:
+    """None where there is no such header."""
+    return _hash(texts[name]) if name in texts else None
 
 
 def _version(text: str) -> int:

@@ -24,7 +24,7 @@ Texts: TypeAlias = dict[str, str]
 
 SCHEMA_VERSION: Version = (1, 1)
 """1.0: the first form, written as ``1``; its later records hold ``original_sha256``, ``tenant`` and ``zone`` too.
-1.1: ``poison`` is whole and readable."""
+1.1: ``poison`` is whole and readable; its later records hold ``original_content_sha256`` too."""
 
 _VERSION = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 _HASHED = re.compile(r"sha256-[0-9a-f]{64}")

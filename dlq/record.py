@@ -33,6 +33,7 @@ _COLUMNS_AS_HEADERS = (
     "zone",
     "body_sha256",
     "original_sha256",
+    "original_content_sha256",
     "content_sha256",
     "content_version",
     "dedupe",

@@ -1,7 +1,8 @@
 """Card data is masked before Kafka: nothing behind the receiver ever holds it, and the journal says where it was.
 
-A masked event keeps its identities. ``original_sha256`` is the hash of the bytes as they were sent; ``body``, its hash
-and ``content_sha256`` are of the masked bytes, so that whoever reads them later computes the same.
+A masked event keeps its identities. ``original_sha256`` is the hash of the bytes as they were sent and
+``original_content_sha256`` of their content; ``body``, its hash and ``content_sha256`` are of the masked bytes, so that
+whoever reads them later computes the same.
 """
 
 from __future__ import annotations
@@ -122,7 +123,13 @@ def _with_body(event: Event, body: bytes, adapter: Adapter) -> Event:
     except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
         problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
         return _poison_of(event, body, problem, original)
-    return replace(event, body=body, content_sha256=content, original_sha256=original)
+    return replace(
+        event,
+        body=body,
+        content_sha256=content,
+        original_sha256=original,
+        original_content_sha256=event.content_sha256,
+    )
 
 
 def _poison_of(event: Event, body: bytes, problem: str, original_sha256: str) -> Event:

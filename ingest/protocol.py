@@ -163,12 +163,17 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
     """One taking for copies of an event within a request; the same key with other content stands beside its first."""
     if len(events) == 1:
         [event] = events
-        return [Taking(event, ClaimKey.of(event.event_key, event.content_sha256, event.mode))]
+        return [Taking(event, _claim_key(event))]
     takings: dict[tuple[str, str], Taking] = {}
     firsts: dict[str, Taking] = {}
     for event in events:
         same = (event.event_key, event.content_sha256)
         if same not in takings:
-            taking = takings[same] = Taking(event, ClaimKey.of(*same, event.mode), firsts.get(event.event_key))
+            taking = takings[same] = Taking(event, _claim_key(event), firsts.get(event.event_key))
             firsts.setdefault(event.event_key, taking)
     return list(takings.values())
+
+
+def _claim_key(event: Event) -> ClaimKey:
+    """By its content as it was sent: that doesn't depend on what is masked."""
+    return ClaimKey.of(event.event_key, event.original_content_sha256 or event.content_sha256, event.mode)

@@ -123,7 +123,12 @@ class Index:
         return [_known_event(value) for value in found]
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
-        return self._store.get(layout.conflict_key(event_key, content_sha256)) is not None
+        """Whether it is other content than the holder's, that died or was purged under the same key."""
+        return self._store.get(layout.conflict_key(event_key, content_sha256)) == b""
+
+    def known_original(self, event_key: str, content_sha256: str) -> bool:
+        """Whether it is the holder's content as it was sent, of which what is stored is masked."""
+        return self._store.get(layout.conflict_key(event_key, content_sha256)) == layout.ORIGINAL
 
     def known_fact(self, fact_key: str) -> KnownFact | None:
         found = self._store.get(layout.FACT + hash16(fact_key))

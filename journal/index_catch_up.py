@@ -20,10 +20,12 @@ SETTLED_COLUMNS = (
     "event_key",
     "content_sha256",
     "content_version",
+    "original_content_sha256",
     "fact_key",
     "fact_sha256",
     "row_hash",
 )
+_NAMES = tuple(name for name in SETTLED_COLUMNS if name not in ("first", "row_hash"))
 _SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
 _APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
 
@@ -42,13 +44,17 @@ def reflect(table: pa.Table, reader: JournalReader, changes: Changes) -> None:
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    names = ("seq", "decision", "entity_key", "event_key", "content_sha256", "content_version", "fact_key")
-    return zip(*(table[name].to_pylist() for name in (*names, "fact_sha256")), strict=True)
+    """A table of before the later column has none of it."""
+    count = table.num_rows
+    there = set(table.column_names)
+    return zip(*(table[name].to_pylist() if name in there else [None] * count for name in _NAMES), strict=True)
 
 
 def _reflect_settled(row: tuple[Any, ...], changes: Changes) -> None:
-    seq, decision, entity_key, event_key, content, version, fact_key, fact = row
+    seq, decision, entity_key, event_key, content, version, original, fact_key, fact = row
     holds = event_key is not None and decision != _DUPLICATE
+    if holds and original is not None:
+        changes.hold_original(event_key, original)
     changes.reflect_settled(
         seq,
         entity_key,

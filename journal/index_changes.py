@@ -97,6 +97,10 @@ class Changes:
             if self.any_line:
                 self._pass_line(entity_key or "", item_seq)
 
+    def hold_original(self, event_key: str, content_sha256: str) -> None:
+        """The content of a key's holder as it was sent; its row has that of the masked bytes."""
+        self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
+
     def whole(self, mark: bytes) -> WriteBatch:
         """All changes and the index's new mark."""
         for entity_key, line in self._lines.items():
@@ -110,10 +114,15 @@ class Changes:
     def _reflect_keys(self, row: JournalRow) -> None:
         if row.event_key is not None:
             content = row.content_sha256 or ""
+            original = row.original_content_sha256
             if holds_key(row):
                 self._hold_event(row.event_key, content, row.content_version or 0)
+                if original is not None:
+                    self.hold_original(row.event_key, original)
             elif row.first and is_other_content(row):
                 self.batch.put(layout.conflict_key(row.event_key, content), b"")
+                if original is not None:
+                    self.batch.put(layout.conflict_key(row.event_key, original), b"")
         if row.decision is Decision.APPLIED and row.fact_key is not None:
             self._hold_fact(row.fact_key, row.fact_sha256 or "")
         if row.decision is Decision.REVERSED and not row.first:

@@ -42,6 +42,11 @@ COUNTS = struct.Struct(">QQQ")
 LINE_VALUE = struct.Struct(">QQ")
 
 
+ORIGINAL = b"="
+"""After an event key and a content: it is the holder's own, as it was sent, before card data in it was masked. Without
+it the content is another one's that died or was purged."""
+
+
 def conflict_key(event_key: str, content_sha256: str) -> bytes:
     return CONFLICT + hash16(f"{event_key}\x1f{content_sha256}")
 

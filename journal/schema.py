@@ -51,6 +51,7 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("decided_at", TIMESTAMP, nullable=False),
         pa.field("body_sha256", pa.string()),
         pa.field("original_sha256", pa.string()),
+        pa.field("original_content_sha256", pa.string()),
         pa.field("content_sha256", pa.string()),
         pa.field("content_version", pa.int32()),
         pa.field("dedupe", pa.string()),
@@ -68,7 +69,10 @@ JOURNAL_SCHEMA = pa.schema(
         pa.field("row_hash", pa.string(), nullable=False),
     ]
 )
-LATER_COLUMNS = ("tenant", "zone", "original_sha256", "history", "offset_until")
+LATER_COLUMNS = (
+    *("tenant", "zone", "original_sha256", "original_content_sha256"),
+    *("history", "offset_until"),
+)
 """Came after rows had been hashed: each counts only where it has a value, and with its name."""
 HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
@@ -114,6 +118,7 @@ class JournalRow:
     received_at: datetime | None = None
     body_sha256: str | None = None
     original_sha256: str | None = None
+    original_content_sha256: str | None = None
     content_sha256: str | None = None
     content_version: int | None = None
     dedupe: str | None = None

@@ -36,6 +36,7 @@ class Lookup(Protocol):
     def known_fact(self, fact_key: str) -> KnownFact | None: ...
     def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]: ...
     def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
+    def known_original(self, event_key: str, content_sha256: str) -> bool: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
     def died(self, entity_key: str) -> Iterator[int]: ...
     def closed_heads(self, entity_key: str) -> list[tuple[int, int]]: ...
@@ -177,35 +178,36 @@ class Admission:
         self.settled.append(item)
 
     def _is_known(self, item: Item) -> bool:
-        key, content = item.row.event_key or "", item.row.content_sha256 or ""
-        seen = self._seen.get(key)
+        key = item.row.event_key or ""
+        seen, known = self._seen.get(key), self._events[key]
         if seen is not None:
-            holder = bytes.fromhex(seen.row.content_sha256 or "")
-            same = attempt(self._same_content, item, holder, seen.row.content_version)
+            held, version = _own_contents(seen.row), seen.row.content_version
+        elif known is not None:
+            held, version = [known.content8], known.content_version
         else:
-            known = self._events[key]
-            if known is None:
-                return False
-            same = attempt(self._same_content, item, known.content8, known.content_version)
-        if same is True:
+            return False
+        contents, own = attempt(self._contents, item, version), _own_contents(item.row)
+        same = _is_among(contents, held)
+        named = [(key, one.hex()) for one in own]
+        compared = named if isinstance(contents, Failure) else [(key, one.hex()) for one in contents]
+        if same is True or any(self._index.known_original(*one) for one in compared):
             duplicate(item, Decision.DUPLICATE, "an earlier copy holds the event key")
             item.cause = seen
             self.settled.append(item)
-        elif (key, content) in self._conflicts or self._index.known_conflict(key, content):
+        elif any(one in self._conflicts or self._index.known_conflict(*one) for one in named):
             duplicate(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
             self.settled.append(item)
         else:
-            self._conflicts.add((key, content))
+            self._conflicts.update(named)
             self._die(item, _conflict(key, same))
         return True
 
-    def _same_content(self, item: Item, known: bytes, version: int | None) -> bool:
-        content = item.row.content_sha256 or ""
-        if version != item.row.content_version and version is not None:
-            adapter = self._adapters.get(item.row.provider or "")
-            if adapter is not None:
-                content = reader_of(adapter, item.row.event_type or "").content_sha256(item.body, version)
-        return bytes.fromhex(content)[: len(known)] == known
+    def _contents(self, item: Item, version: int | None) -> list[bytes]:
+        """By which content hashes it may be known to one who compares by that version."""
+        adapter = self._adapters.get(item.row.provider or "")
+        if version is None or version == item.row.content_version or adapter is None:
+            return _own_contents(item.row)
+        return [bytes.fromhex(reader_of(adapter, item.row.event_type or "").content_sha256(item.body, version))]
 
     def _is_refused(self, item: Item) -> bool:
         """Whether what is taken up is settled before it is handled: nobody but its key's holder may be."""
@@ -223,7 +225,7 @@ class Admission:
             self._die(item, _because(POISON_CLASS, text))
             return True
         known = self._index.known_event(key)
-        same = known is not None and attempt(self._same_content, item, known.content8, known.content_version)
+        same = known is not None and _is_among(attempt(self._contents, item, known.content_version), [known.content8])
         if same is not True:
             self._die(item, _conflict(key, same))
             return True
@@ -232,6 +234,20 @@ class Admission:
     def _die(self, item: Item, failure: Failure) -> None:
         die(item, failure, blocking=False)
         self.settled.append(item)
+
+
+def _own_contents(row: JournalRow) -> list[bytes]:
+    """The hash of its content, and where that was masked of what it was before: two copies that were masked by other
+    settings have the second in common.
+    """
+    return [bytes.fromhex(one) for one in (row.content_sha256, row.original_content_sha256) if one is not None]
+
+
+def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> bool | Failure:
+    """Whether one of the hashes is held; ``held`` may be the beginnings of hashes."""
+    if isinstance(contents, Failure):
+        return contents
+    return any(content[: len(one)] == one for content in contents for one in held)
 
 
 def _because(error_class: str, message: str) -> Failure:

@@ -258,6 +258,7 @@ def named(record: KafkaRecord, mode: Mode) -> Named:
         event.content_version,
         event.body_sha256,
         event.original_sha256,
+        event.original_content_sha256,
         received.dedupe.value,
         (unquote_text(headers.get("actor", "")) or None) if is_own else None,
         header_text(headers),
@@ -268,7 +269,8 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
     # fmt: off
     (body, poison, row.event_key, row.entity_key, row.fact_key, row.fact_sha256, row.provider, row.account,
      row.event_type, row.mode, row.tenant, row.zone, row.occurred_at, row.received_at, row.content_sha256,
-     row.content_version, row.body_sha256, row.original_sha256, row.dedupe, row.actor, row.headers) = named
+     row.content_version, row.body_sha256, row.original_sha256, row.original_content_sha256, row.dedupe, row.actor,
+     row.headers) = named
     # fmt: on
     return Item(row, body, new=True, poison=poison, early=early)
 

@@ -30,11 +30,12 @@ def history() -> list[JournalRow]:
     later = NOW + timedelta(seconds=5)
     parked: dict[str, Any] = {"decision": Decision.PARKED, "blocking": True, "entity_key": "e-waits", **body}
     return [
-        row(1, fact_key="stripe:re_1:refund", fact_sha256="ab" * 32),
+        row(1, fact_key="stripe:re_1:refund", fact_sha256="ab" * 32, original_content_sha256=sha("card 1")),
         row(2, decision=Decision.RETRY, due_at=later, attempt=1, blocking=True, entity_key="e-waits", headers="{}",
             **body),
         row(3, **parked),
-        row(4, decision=Decision.DEAD, error_class="EventConflict", event_key=row(1).event_key, **body),
+        row(4, decision=Decision.DEAD, error_class="EventConflict", event_key=row(1).event_key,
+            original_content_sha256=sha("card 4"), **body),
         row(5, decision=Decision.DUPLICATE, event_key=row(1).event_key),
         row(6, decision=Decision.DEAD, error_class="ZeroDivisionError", blocking=True, entity_key="e-dead", **body),
         row(7, item_seq=2, offset=1, first=False, decision=Decision.RETRY, due_at=NOW, attempt=2, blocking=True,
@@ -66,6 +67,10 @@ def assert_reflects_history(index: Index) -> None:
     assert index.known_event(first.event_key or "") is not None
     assert index.known_event("stripe:evt_99:charge.succeeded") is None
     assert index.known_conflict(first.event_key or "", row(4).content_sha256 or "")
+    assert index.known_original(first.event_key or "", sha("card 1"))
+    assert index.known_conflict(first.event_key or "", sha("card 4"))
+    assert not index.known_conflict(first.event_key or "", sha("card 1"))
+    assert not index.known_original(first.event_key or "", sha("card 4"))
     fact = index.known_fact("stripe:re_1:refund")
     assert fact is not None and fact.fact8 == b"\xab" * 8
     assert [item.row.item_seq for item in index.blocking("e-waits", 10)] == [2, 3]

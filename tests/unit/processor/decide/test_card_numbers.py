@@ -6,32 +6,43 @@ import hashlib
 import json
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
 
 from core.event import Dedupe, Event, Mode, to_headers
 from core.work import Outcome, WorkItem
 from dlq.record import build_record
 from ingest.pan import CardMasker
 from ingest.pan_settings import PanSettings
+from ingest.protocol import distinct
 from load.webhooks import stripe_event
 from processor.decide.intake import Item, KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.worker import Task, run_groups
 from providers import ProvidersSettings, Request, build_adapters
+from tests.unit.processor.harness import EVENTS, Engine
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-def charge(description: str) -> Event:
+STRIPE = build_adapters(ProvidersSettings())["stripe"]
+OFF = PanSettings(enabled=False)
+MORE = PanSettings(card_fields=(*PanSettings().card_fields, "order_id"))
+"""Masks what isn't a card number: all but its last four digits."""
+
+
+def charge(description: str, settings: PanSettings | None = None, **changes: str) -> Event:
     """A Stripe event as the receiver publishes it."""
-    adapter = build_adapters(ProvidersSettings())["stripe"]
+    adapter = STRIPE
     body = stripe_event(
         "evt_1", "charge.succeeded", payment="pi_1", account="", amount_minor=500, currency="EUR", created=NOW
     )
     document = json.loads(body)
-    document["data"]["object"]["description"] = description
+    document["data"]["object"] |= {"description": description, "order_id": "1234567890123"} | changes
     [event] = adapter.events(Request(json.dumps(document).encode(), []), "live")
-    return CardMasker(PanSettings()).masked(event, adapter)
+    return CardMasker(settings or PanSettings()).masked(event, adapter)
 
 
 def taken(event: Event, mode: Mode = "live") -> Item:
@@ -85,3 +96,91 @@ def test_what_a_failure_leaves_in_the_journal_quotes_no_card_number():
     assert f"b'{HIDDEN}'" in failure.stack
     assert failure.log_lines == f"WARNING handler: booking b'{HIDDEN}'"
     assert CARD[:8] not in repr(failure)
+
+
+SETTINGS = pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (PanSettings(), MORE),
+        (MORE, PanSettings()),
+        (PanSettings(), OFF),
+        (OFF, PanSettings()),
+        (OFF, MORE),
+        (MORE, OFF),
+    ],
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = Engine(tmp_path)
+    engine.adapters["stripe"] = STRIPE
+    return engine
+
+
+def decisions(engine: Engine, *events: Event) -> list[str]:
+    """Of records that come in one batch."""
+    for event in events:
+        engine.send(EVENTS, event.body, to_headers(event, NOW, Dedupe.CLAIMED))
+    return [row.decision.value for row in engine.batch()]
+
+
+@SETTINGS
+def test_a_redelivery_after_the_settings_were_changed_is_a_duplicate(
+    engine: Engine, before: PanSettings, after: PanSettings
+) -> None:
+    first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", after)
+    assert first.body != again.body
+    assert decisions(engine, first) == ["applied"]
+    assert decisions(engine, again) == ["duplicate"]
+    assert decisions(engine, first) == ["duplicate"]
+    engine.start()
+    assert decisions(engine, again, first) == ["duplicate", "duplicate"]
+
+
+@SETTINGS
+def test_two_receivers_of_other_settings_give_one_event_in_one_batch(
+    engine: Engine, before: PanSettings, after: PanSettings
+) -> None:
+    first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", after)
+    assert decisions(engine, first, again) == ["applied", "duplicate"]
+
+
+@SETTINGS
+def test_other_content_is_a_conflict_whatever_is_masked(
+    engine: Engine, before: PanSettings, after: PanSettings
+) -> None:
+    first = charge(f"card {CARD}", before)
+    other = [charge(f"another card {CARD}", settings) for settings in (before, after)]
+    assert decisions(engine, first) == ["applied"]
+    assert decisions(engine, *other) == ["dead", "duplicate"]
+    assert decisions(engine, *reversed(other)) == ["duplicate", "duplicate"]
+
+
+def test_an_event_that_was_masked_before_its_own_content_was_kept_is_still_known(engine: Engine) -> None:
+    """Receivers of before left it out."""
+    first = charge(f"card {CARD}")
+    object.__setattr__(first, "original_content_sha256", None)
+    assert decisions(engine, first) == ["applied"]
+    assert decisions(engine, charge(f"card {CARD}")) == ["duplicate"]
+
+
+@pytest.mark.parametrize("before", [PanSettings(), MORE, OFF])
+def test_a_redelivery_by_another_list_of_left_out_fields_is_a_duplicate_too(
+    engine: Engine, before: PanSettings
+) -> None:
+    """Where the first copy's content can be computed again: the second isn't masked, or in the same way."""
+    first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", before)
+    unmasked = charge(f"card {CARD}", OFF)
+    for copy in (again, unmasked):
+        object.__setattr__(copy, "content_version", 0)
+        object.__setattr__(copy, "content_sha256", hashlib.sha256(copy.body).hexdigest())
+        object.__setattr__(copy, "original_content_sha256", None)
+    assert decisions(engine, first) == ["applied"]
+    assert decisions(engine, again, unmasked) == ["duplicate", "duplicate"]
+
+
+@SETTINGS
+def test_a_claim_is_of_the_content_as_it_was_sent(before: PanSettings, after: PanSettings) -> None:
+    first, again = (distinct([charge(f"card {CARD}", settings)])[0] for settings in (before, after))
+    assert first.key == again.key
