@@ -20,15 +20,25 @@ up: setup
 down: setup
 	@.venv/bin/payhook down
 
+# The same examples and orders in each run.
+test: export PYTHONHASHSEED = 0
 test: setup
-	@$(PYTEST) tests/unit tests/contract -q --timeout=300 -n 3 --dist worksteal
-	@$(PYTEST) tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
-	@$(PYTEST) tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile
-	@$(PYTEST) tests/e2e -q --timeout=300 -n 2 --dist loadfile
+	@$(PY) -m tests.parts \
+		"tests/unit tests/contract -q --timeout=300 -n 3 --dist worksteal" \
+		"tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
+		"tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
+		"tests/e2e -q --timeout=300 -n 2 --dist loadfile"
 
+# Other examples in each run; `make test-faults SEED=N` is that run again.
+test-faults: SEED := $(or $(SEED),$(shell date +%s))
+test-faults: export PYTHONHASHSEED = $(SEED)
+test-faults: export HYPOTHESIS_PROFILE := $(or $(HYPOTHESIS_PROFILE),faults)
 test-faults: export OBJECT_STORE = 1
 test-faults: setup
-	@$(PYTEST) $(wildcard tests/faults tests/e2e) -q --timeout=600
+	@echo "hypothesis takes seed $(SEED); the same run again: make test-faults SEED=$(SEED)"
+	@$(PY) -m tests.parts \
+		"tests/unit tests/contract tests/integration -m hypothesis -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
+		"$(wildcard tests/faults tests/e2e) -q --timeout=600 --hypothesis-seed=$(SEED)"
 
 lint: environment
 	@$(PY) -m ruff check .

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings as hypothesis_settings
+
+from tests import examples
 
 EXIT_STATUS = pytest.StashKey[int]()
 
-# The same examples in each run, fewer than by default, to save time. By hand it is the default, and others each time.
-hypothesis_settings.register_profile("ci", deadline=None, derandomize=True, max_examples=30, print_blob=True)
-hypothesis_settings.register_profile("dev", deadline=None)
-# What tests/faults takes unless HYPOTHESIS_PROFILE names another.
-hypothesis_settings.register_profile("faults", deadline=None, max_examples=2_000, print_blob=True)
-hypothesis_settings.register_profile("night", deadline=None, max_examples=50_000, print_blob=True)
-hypothesis_settings.load_profile("ci" if os.environ.get("CI") else "dev")
+examples.load()
 
 
 @pytest.hookimpl(trylast=True)
@@ -42,3 +38,9 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in [name for name in os.environ if name.startswith("PAYHOOK_")]:
         monkeypatch.delenv(variable)
     yield
+
+
+@pytest.fixture(autouse=True)
+def the_same_chance() -> None:
+    """What the code under test draws from `random` itself is the same in each run."""
+    random.seed(0)

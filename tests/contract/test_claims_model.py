@@ -20,6 +20,7 @@ from core.clock import ManualClock
 from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState, MemoryClaims
 from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
+from tests.examples import examples
 
 LEASE_S = 30.0
 CONFIRMED_S = 691_200.0
@@ -204,10 +205,11 @@ class ClaimHistory(RuleBasedStateMachine):
         return self.key
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("store_class", [MemoryStore, RedisStore])
 def test_whatever_happens_a_claim_answers_as_the_model_does(store_class: Any) -> None:
     class History(ClaimHistory):
         pass
 
     History.store_class = store_class
-    run_state_machine_as_test(History, settings=settings(max_examples=150, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(History, settings=settings(max_examples=examples(150), stateful_step_count=20))

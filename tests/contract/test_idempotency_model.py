@@ -20,6 +20,7 @@ from core.clock import ManualClock
 from ingest.claims import ClaimState
 from ingest.gate import RedisGate
 from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
+from tests.examples import examples
 
 LEASE_S = 60.0
 KEPT_S = 86_400.0
@@ -188,10 +189,11 @@ class Requests(RuleBasedStateMachine):
         return self.known
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("store_class", [MemoryAnswers, RedisAnswers])
 def test_whatever_happens_a_store_answers_as_the_model_does(store_class: Any) -> None:
     class History(Requests):
         pass
 
     History.store_class = store_class
-    run_state_machine_as_test(History, settings=settings(max_examples=150, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(History, settings=settings(max_examples=examples(150), stateful_step_count=20))

@@ -45,7 +45,7 @@ class Stack(RunningStack):
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
-        self.traffic = Traffic(data_dir / "secrets", SystemClock(), random.Random(), prefix=uuid.uuid4().hex[:8])
+        self.traffic = Traffic(data_dir / "secrets", SystemClock(), random.Random(7), prefix=uuid.uuid4().hex[:8])
 
     def post(self, *webhooks: Webhook) -> list[Answer]:
         """Posts all at once, each on a connection of its own."""

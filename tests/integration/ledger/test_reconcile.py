@@ -26,6 +26,7 @@ from ledger.reconcile import Books, Period, ReconcileImpossible, Wanted, reconci
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations
 from providers.settings import ProvidersSettings
 from providers.settlement import ReportUnreadable, RowUnreadable, build_report
+from tests.examples import examples
 from tests.integration.ledger.conftest import AT, EVENTS, STARTS, new_row
 from tests.settlement_reports import STRIPE_CATEGORIES, adyen_csv, adyen_line, stripe_csv, stripe_line
 
@@ -337,7 +338,7 @@ def ledgers(draw: st.DrawFn) -> list[tuple[MoneyFact, Kind | None]]:
 
 
 @given(ledger=ledgers())
-@settings(max_examples=settings().max_examples // 10, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_whatever_is_booked_and_planted_is_found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, ledger: list[tuple[MoneyFact, Kind | None]]
 ) -> None:

@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
+from tests.examples import examples
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import ORIGIN
 
@@ -20,6 +21,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiBench]:
     yield ApiBench(tmp_path_factory.mktemp("engine"))
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(
     ("path", "method", "mode", "reached"),
     [
@@ -42,7 +44,7 @@ def test_generated_requests_get_described_answers(
     operation = schema[path][method]
 
     @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     def holds(case: schemathesis.Case[Any]) -> None:
         sent = case.as_transport_kwargs(base_url=f"{ORIGIN}/api")
         headers = {name: str(value) for name, value in dict(sent["headers"] or {}).items()}

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core.clock import ManualClock
 from core.decision import Decision
+from tests.examples import examples
 from tests.unit.dlq.publishing import BODY, SMALL, FakeJournal, FakeProducer, dead_row, live_row, publisher, wait_for
 
 
@@ -66,4 +67,4 @@ class PublisherMachine(RuleBasedStateMachine):
 
 
 TestPublisherMachine = PublisherMachine.TestCase
-TestPublisherMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestPublisherMachine.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

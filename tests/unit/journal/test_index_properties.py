@@ -18,6 +18,7 @@ from journal.index import Index
 from journal.index_changes import Line
 from journal.index_layout import QUEUE, seq_of
 from journal.schema import JournalRow, to_arrow
+from tests.examples import examples
 from tests.unit.journal.histories import bodies, histories, portions
 from tests.unit.journal.rows import NOW, sha
 
@@ -71,7 +72,7 @@ def in_a_folder(check: Callable[[Path], None]) -> None:
         check(Path(folder))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=histories(), ours=cuts, lost_from=st.integers(0, 30), chunk=st.integers(1, 30))
 def test_rebuilt_and_interrupted_indexes_equal_the_one_that_followed_along(
     rows: list[JournalRow], ours: list[int], lost_from: int, chunk: int
@@ -92,7 +93,7 @@ def test_rebuilt_and_interrupted_indexes_equal_the_one_that_followed_along(
     in_a_folder(check)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=histories(), ours=cuts)
 def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[JournalRow], ours: list[int]) -> None:
     """A model over dictionaries: last rows by item, keys by their holders."""
@@ -136,7 +137,7 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
     in_a_folder(check)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=histories(), ours=cuts, asked=st.lists(st.integers(0, 9), max_size=12))
 def test_many_looked_up_at_once_are_what_each_is_by_itself(
     rows: list[JournalRow], ours: list[int], asked: list[int]
@@ -155,7 +156,7 @@ def test_many_looked_up_at_once_are_what_each_is_by_itself(
     in_a_folder(check)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=histories(), ours=cuts, reopened_after=st.integers(0, 6))
 def test_a_queue_that_is_told_empty_without_a_look_is_empty_in_the_store(
     rows: list[JournalRow], ours: list[int], reopened_after: int
@@ -259,7 +260,7 @@ def _people_acted(index: Index, rows: Sequence[JournalRow]) -> None:
     assert all(item.replays == replays[item.row.item_seq] for item in index.open_items())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(rows=histories(size_max=12), moment=st.integers(-4, 4))
 def test_what_is_due_grows_with_time_and_never_holds_what_is_dead(rows: list[JournalRow], moment: int) -> None:
     def check(folder: Path) -> None:

@@ -22,6 +22,7 @@ from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from tests.examples import examples
 from tests.unit.processor.harness import EVENTS, NOW, Engine, Handler
 
 ADAPTERS = build_adapters(ProvidersSettings())
@@ -140,7 +141,7 @@ def balance(lines: list[dict[str, object]]) -> Counter[object]:
 
 
 @given(sequences(), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_debits_equal_credits_and_a_second_delivery_of_everything_changes_nothing(
     every: list[Sent], data: st.DataObject
 ) -> None:
@@ -158,7 +159,7 @@ def test_debits_equal_credits_and_a_second_delivery_of_everything_changes_nothin
 
 
 @given(sequences())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_order_changes_no_balance_of_movements_that_agree(every: list[Sent]) -> None:
     """One event a fact, so that no provider says two things of one movement: then every order books the same."""
     agreeing = list({event.fact_key: one for one in every for event in one.events() if event.fact_key}.values())

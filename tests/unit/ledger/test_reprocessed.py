@@ -25,6 +25,7 @@ from ledger.handler import LedgerHandler
 from ledger.postings import flat
 from ledger.verify.survey import Doubt
 from providers.port import Request
+from tests.examples import examples
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences
 from tests.unit.ledger.verify.surveyed import Ledger
 from tests.unit.processor.harness import EVENTS, Engine, Handler
@@ -113,7 +114,7 @@ class TwoVersions(Engine):
     st.sets(st.sampled_from([*STRIPE_TYPES, *ADYEN_CODES])),
     st.data(),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_each_movement_is_booked_once_in_balance_and_a_second_time_changes_nothing(
     every: list[Sent], unknown: set[str], data: st.DataObject
 ) -> None:

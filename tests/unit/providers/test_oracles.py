@@ -12,18 +12,19 @@ import pytest
 import standardwebhooks.webhooks as standard_sdk
 import stripe as stripe_sdk
 from Adyen.util import generate_notification_sig, is_valid_hmac_notification
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from providers import Adapter, ProvidersSettings, Request, SignatureInvalid, build_adapters
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 NOW_S = int(NOW.timestamp())
 ADAPTERS = build_adapters(ProvidersSettings())
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 KEY = "AB" * 32
-every_example = hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+every_example = hypothesis_settings(max_examples=examples(200))
 
 
 class FrozenDatetime(datetime):

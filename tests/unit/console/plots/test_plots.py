@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from console.plots import Series, Steps, bars_plot, columns_plot, steps_plot
 from console.plots.canvas import HEIGHT, WIDTH
+from tests.examples import examples
 
 T0 = datetime(2026, 1, 31, tzinfo=UTC)
 HOSTILE = '"><script>alert(1)</script>&\x1b]\u202e\x00'
@@ -118,13 +119,13 @@ def test_no_name_becomes_markup(plot: str) -> None:
     assert "&lt;script&gt;" in plot
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.text(max_size=5), VALUES), max_size=12))
 def test_bars_hold_any_values(values: list[tuple[str, float]]) -> None:
     parsed(bars_plot("t", "d", values))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.lists(VALUES, min_size=7, max_size=7), max_size=8))
 def test_columns_hold_any_values(stacks: list[list[float]]) -> None:
     bins = [T0 + timedelta(hours=place) for place in range(7)]
@@ -132,7 +133,7 @@ def test_columns_hold_any_values(stacks: list[list[float]]) -> None:
     assert all(float(rect.get("y", "0")) >= 0 for rect in rects(svg))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.integers(0, 10**9), VALUES), max_size=9), st.booleans())
 def test_steps_hold_any_values(points: list[tuple[int, float]], whole: bool) -> None:
     moments = sorted((T0 + timedelta(seconds=at), value) for at, value in points if not math.isnan(value))

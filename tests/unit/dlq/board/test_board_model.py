@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dlq.board.follow
@@ -22,6 +22,7 @@ from core.money import Movement
 from dlq.board import Board, BoardSettings, Filter, ItemState, Sort
 from journal.schema import JournalRow
 from stack.layout import Layout
+from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
 
 A_ROW = timedelta(minutes=41)
@@ -207,7 +208,7 @@ def _hour(at: datetime | None) -> datetime:
 ACTIONS = ("follow", "follow", "follow", "restart", "delete", "compact", "crash", "nothing")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None)
 @given(
     batches=st.lists(
         st.tuples(st.lists(st.integers(0, 10_000), min_size=1, max_size=8), st.sampled_from(ACTIONS)),

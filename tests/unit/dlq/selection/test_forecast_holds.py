@@ -20,12 +20,12 @@ from dlq.selection import Asked, DryRuns, Forecast, Verdict
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
 from processor.settings import DeadHead
+from tests.examples import examples
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import CONTROL, NOW, Stuck
 
 REPLAYS_MAX = 2
 BATCHES_MAX = 30
-EXAMPLES = max(25, settings().max_examples // 4)
 
 Step = tuple[Any, ...]
 POSTS = st.tuples(
@@ -121,7 +121,7 @@ def _script(bench: SelectionBench, key: str, tries: list[str]) -> None:
 
 
 @pytest.mark.parametrize("dead_head", list(DeadHead))
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @example(before=PURGED_HOLDER, since=[], asked=Asked())
 @given(before=STEPS, since=STEPS, asked=ASKED)
 def test_the_dry_runs_word_is_the_processors(

@@ -20,6 +20,7 @@ from ledger.verify.evidence import Evidence
 from ledger.verify.index_digest import cleared, held
 from ledger.verify.survey import Survey
 from ledger.verify.survey.digests import SALT_BYTES, KeyDigest, key_digest
+from tests.examples import examples
 from tests.unit.ledger.verify.surveyed import SALT, Ledger, applied
 
 ROWS = 30
@@ -36,7 +37,7 @@ def digest(some: list[Entry], salt: bytes = SALT) -> KeyDigest:
 
 
 @given(entries, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_single_change_comes_to_another_digest(some: list[Entry], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(some) - 1))
     how = data.draw(st.sampled_from(["change", "omit", "double", "swap"]))
@@ -61,7 +62,7 @@ def test_any_single_change_comes_to_another_digest(some: list[Entry], data: st.D
 
 
 @given(entries, st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_order_in_which_keys_are_met_is_nothing(some: list[Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(some)))
     shuffled = data.draw(st.permutations(some))

@@ -21,6 +21,7 @@ from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, row_hash, 
 from ledger.verify.survey import Doubt
 from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.texts import wrong_hashes
+from tests.examples import examples
 from tests.unit.ledger.verify.surveyed import AT, Ledger, applied, booking, sha
 
 ROWS = 12
@@ -87,7 +88,7 @@ def test_a_row_with_any_column_changed_is_not_what_its_hash_says(name: str) -> N
 
 
 @given(st.lists(st.tuples(*[st.none() | st.text(max_size=3)] * 4), min_size=1, max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_hashes_are_those_of_the_schema_whatever_the_texts(texts: list[tuple[str | None, ...]]) -> None:
     """Constant columns, NULLs and separators within texts come to the same text that is hashed one by one."""
     names = ("reason", "actor", "tenant", "original_sha256")
@@ -120,7 +121,7 @@ Change = Callable[[list[dict[str, Any]]], None]
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_any_change_of_one_line_is_found(data: st.DataObject) -> None:
     """A changed value, a line gone, there twice, in another's place, or made up."""
     rows = [applied(seq, postings=booking(seq) if seq % 3 else None) for seq in range(1, 10)]
@@ -276,7 +277,7 @@ def test_bookings_in_several_currencies_balance_one_by_one(tmp_path: Path) -> No
 
 
 @given(st.integers(1, ROWS), st.sampled_from([field.name for field in fields(JournalRow)]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_row_that_was_changed_or_left_out_never_passes(at: int, name: str) -> None:
     """Whatever was done to one row, a doubt or a wrong hash tells; the hash itself breaks the chain."""
     rows: Sequence[JournalRow] = [applied(seq) for seq in range(1, ROWS + 1)]

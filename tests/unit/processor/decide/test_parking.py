@@ -17,6 +17,7 @@ from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
 from dlq.commands import Command, Place, ReplayMode, Target, encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
+from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored
 from tests.unit.processor.parking_model import HELD_S, Event, Model, Order
 
@@ -310,7 +311,7 @@ def _key(event_id: str) -> str:
 
 
 Parking.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(50), stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestParking = Parking.TestCase
 

@@ -23,6 +23,7 @@ from processor.judge.classify import Classifier
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
 from processor.source.first_pass import Pass, first_pass
+from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
 
 
@@ -96,7 +97,7 @@ def run(engine: Engine, batches: Sequence[Sequence[Posted]]) -> list[JournalRow]
     return engine.journal.rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches=st.lists(st.lists(POSTED, max_size=5), max_size=5))
 def test_every_row_is_as_it_would_be_without_a_first_pass(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Posted]]

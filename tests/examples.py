@@ -1,0 +1,49 @@
+"""How many examples the property tests take, and which: the same in every run, or a search for new ones.
+
+``make test`` takes the profile ``test``. ``make test-faults`` takes ``faults``, with ``--hypothesis-seed``; another one
+is named by ``HYPOTHESIS_PROFILE``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
+
+EXAMPLES = {"test": 50, "faults": 1_000, "night": 50_000}
+"""Examples of a property test that doesn't say how many it takes, by profile."""
+
+_DEPENDS_ON_TIME = (HealthCheck.too_slow,)
+_FIXTURES_ARE_SHARED = (HealthCheck.function_scoped_fixture,)
+
+
+class _OwnConstantsOnly(HypothesisProvider):
+    """Draws no constants of the project's modules: which ones are loaded depends on the tests that ran before."""
+
+    _local_constants = Constants()
+
+
+def load() -> None:
+    """Loads the profile that ``HYPOTHESIS_PROFILE`` names.
+
+    :raises hypothesis.errors.InvalidArgument: there is no such profile
+    """
+    AVAILABLE_PROVIDERS["hypothesis"] = _OwnConstantsOnly
+    for name, count in EXAMPLES.items():
+        settings.register_profile(
+            name,
+            max_examples=count,
+            derandomize=name == "test",
+            database=None,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[*_DEPENDS_ON_TIME, *_FIXTURES_ARE_SHARED],
+        )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+def examples(count: int) -> int:
+    """How many a test takes that takes ``count`` in ``make test``: more in a search, by the profile's share."""
+    return count * settings().max_examples // EXAMPLES["test"]

@@ -1,0 +1,90 @@
+"""Runs pytest several times and sums it up: ``python -m tests.parts "tests/unit -n 3" "tests/e2e"``.
+
+Each argument is one run's command line. A run that fails doesn't stop the next one. The last lines say which tests
+failed, what was passed over and why, and how many tests that were; the last of all has the form of pytest's own.
+Ends with 0 if every run did, else with the code of the first that didn't.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+INTERRUPTED = 2
+"""The exit code of a pytest that was interrupted."""
+
+
+@dataclass
+class Sum:
+    """What became of the tests of all runs."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    code: int = 0
+
+    def add(self, words: list[str], code: int, report: Path) -> None:
+        """One run that ended with ``code``; its JUnit report is missing if it was killed."""
+        self.code = self.code or code
+        before = len(self.failed)
+        if report.exists():
+            for case in ET.parse(report).getroot().iter("testcase"):
+                self._case(case)
+        if code and len(self.failed) == before:
+            self.failed.append(f"pytest {shlex.join(words)} ended with {code}")
+
+    def _case(self, case: ET.Element) -> None:
+        name = f"{case.get('file', case.get('classname'))}::{case.get('name')}"
+        troubles = [trouble for kind in ("failure", "error") for trouble in case.findall(kind)]
+        skipped = case.find("skipped")
+        if troubles:
+            self.counts["failed" if troubles[0].tag == "failure" else "errors"] += 1
+            self.failed.append(f"{name}: {troubles[0].get('message', '').partition(chr(10))[0][:160]}")
+        elif skipped is not None:
+            self.counts["skipped"] += 1
+            self.passed_over[skipped.get("message", "")] += 1
+        else:
+            self.counts["passed"] += 1
+
+    def lines(self, seconds: float) -> list[str]:
+        """The summary, a line each."""
+        said = [f"failed: {name}" for name in self.failed]
+        said += [f"passed over: {count} tests: {reason}" for reason, count in sorted(self.passed_over.items())]
+        counts = [
+            f"{self.counts[kind]} {kind}" for kind in ("failed", "errors", "passed", "skipped") if self.counts[kind]
+        ]
+        ended = "" if not self.code or self.counts["failed"] else f", ended with {self.code}"
+        return [*said, f"{', '.join(counts) or 'no tests ran'} in {seconds:.2f}s{ended}"]
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run(parts: list[str]) -> int:
+    """The exit code of all of it."""
+    whole, began_s = Sum(), time.monotonic()
+    # Ctrl-C goes to the run under way, which ends as interrupted.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, part in enumerate(parts):
+            words, report = shlex.split(part), Path(folder) / f"{number}.xml"
+            command = [sys.executable, "-m", "pytest", *words, f"--junitxml={report}", "-o", "junit_family=xunit1"]
+            code = subprocess.run(command, check=False, preexec_fn=_interruptible).returncode
+            whole.add(words, code, report)
+            if code == INTERRUPTED:
+                break
+    sys.stdout.write("\n".join(["", *whole.lines(time.monotonic() - began_s), ""]))
+    return whole.code
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
