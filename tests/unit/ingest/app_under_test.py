@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from core.clock import ManualClock, SystemClock
+from core.clock import ManualClock
 from core.errors import PayhookError
 from core.event import Headers
 from ingest.app import create_app
@@ -28,6 +28,7 @@ from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.port import Fetched, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from tests.virtual_time import LoopClock
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -141,7 +142,7 @@ class Bench:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
         metrics = IngestMetrics()
-        protocol = Protocol(self.claims, self.publisher, metrics, SystemClock(), self.settings.in_flight_wait_s)
+        protocol = Protocol(self.claims, self.publisher, metrics, LoopClock(), self.settings.in_flight_wait_s)
         secrets = SecretFiles(self._folder, self.clock)
         receiver = Receiver(
             self.settings, self.adapters, secrets, protocol, self.publisher, self.fetch, metrics, self.clock

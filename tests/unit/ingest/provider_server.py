@@ -42,7 +42,7 @@ class Provider:
         bearer = handler.headers.get("authorization", "").removeprefix("Bearer ")
         self.asked.append((handler.path, bearer))
         body = self.body + (b" of %d" % len(self.asked) if self.counting else b"")
-        self.open.wait(10)
+        self.open.wait(60)
         handler.send_response(self.status.get(bearer, self.status.get("*", 200)))
         for name, value in self.headers.items():
             handler.send_header(name, value)
@@ -86,13 +86,18 @@ def clock() -> ManualClock:
 
 
 def running(
-    scene: Callable[[HttpFetch], Awaitable[None]], clock: ManualClock, loopback: bool = True, **set_: float
+    scene: Callable[[HttpFetch], Awaitable[None]],
+    clock: ManualClock,
+    loopback: bool = True,
+    timeout_s: float = 60.0,
+    **set_: float,
 ) -> HttpFetch:
     """Plays a scene with a fetcher of those settings."""
 
     async def play() -> HttpFetch:
         async with open_client() as client:
-            fetching = HttpFetch(client, FetchSettings.model_validate(set_), clock, loopback=loopback)
+            settings = FetchSettings.model_validate(set_).model_copy(update={"timeout_s": timeout_s})
+            fetching = HttpFetch(client, settings, clock, loopback=loopback)
             try:
                 await scene(fetching)
             finally:
@@ -104,7 +109,7 @@ def running(
 
 async def until(holds: Callable[[], bool]) -> None:
     """Other threads' doings, waited for."""
-    for _ in range(1_000):
+    for _ in range(12_000):
         if holds():
             return
         await asyncio.sleep(0.005)

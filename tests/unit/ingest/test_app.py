@@ -12,6 +12,7 @@ import pytest
 from core.header_schema import unquote_text
 from ingest.claims import ClaimKey
 from ingest.pan import CardMasker
+from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
 
 
@@ -21,7 +22,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def post(bench: Bench, signed: tuple[bytes, dict[str, str]], path: str = "/webhooks/stripe") -> httpx.Response:
-    return asyncio.run(bench.post(*signed, path=path))
+    return virtual_time.run(bench.post(*signed, path=path))
 
 
 def test_a_signed_event_is_published_with_its_exact_bytes_and_identities(bench: Bench) -> None:
@@ -97,7 +98,7 @@ def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(
             bench.publisher.gate.set()
             return [await first, await second]
 
-    first, second = asyncio.run(both())
+    first, second = virtual_time.run(both())
     assert (first.status_code, second.status_code) == (200, 200)
     assert second.headers["idempotent-replayed"] == "true"
     assert len(bench.publisher.records) == 1
@@ -115,13 +116,13 @@ def test_a_copy_with_other_content_that_waited_is_told_a_conflict_by_its_own_con
             bench.publisher.gate.set()
             return [await first, await second]
 
-    assert [answer.status_code for answer in asyncio.run(both())] == [200, 200]
+    assert [answer.status_code for answer in virtual_time.run(both())] == [200, 200]
     assert bench.publisher.flags == ["claimed", "conflict"]
 
 
 def test_a_copy_that_waited_in_vain_is_told_to_come_again(bench: Bench) -> None:
     event_key = "stripe:evt_1:charge.succeeded"
-    asyncio.run(bench.claims.claim([ClaimKey.of(event_key, "ab" * 32)], b"o" * 16))
+    virtual_time.run(bench.claims.claim([ClaimKey.of(event_key, "ab" * 32)], b"o" * 16))
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "1")
     bench.clock.advance(31)
@@ -154,7 +155,7 @@ def test_two_signature_headers_are_a_400(bench: Bench) -> None:
             pairs = [*headers.items(), ("Stripe-Signature", "t=1,v1=00")]
             return await client.post("/webhooks/stripe", content=body, headers=pairs)
 
-    assert asyncio.run(twice()).status_code == 400
+    assert virtual_time.run(twice()).status_code == 400
 
 
 def test_signed_bytes_that_cannot_be_read_are_kept_as_poison_and_answered_200(bench: Bench) -> None:
@@ -188,7 +189,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp
         async with bench.client() as client:
             return await client.post("/webhooks/stripe", content=parts())
 
-    assert asyncio.run(streamed()).status_code == 413
+    assert virtual_time.run(streamed()).status_code == 413
 
 
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
         async with bench.client() as client:
             return await client.post("/webhooks/stripe", content=parts())
 
-    assert asyncio.run(slow()).status_code == 408
+    assert virtual_time.run(slow()).status_code == 408
 
 
 def test_an_unknown_provider_is_a_404_that_names_the_known_ones(bench: Bench) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import copy
 import logging
 import pickle
-import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pybreaker
 import pytest
@@ -89,9 +89,7 @@ def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: Provider
     provider.open.clear()
 
     async def scene(fetching: HttpFetch) -> None:
-        began = time.monotonic()
         assert "no answer within 0.2 s" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
-        assert time.monotonic() - began < 5.0
 
     running(scene, clock, timeout_s=0.2)
 
@@ -104,9 +102,10 @@ def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
             waiting = [failing(fetching, Wanted(f"{provider.base}/{n}")) for n in range(5)]
             assert all("no place" in failed.problem for failed in await asyncio.gather(*waiting))
         assert provider.asked == []
+        fetching._settings = fetching._settings.model_copy(update={"timeout_s": 60.0})
         assert (await fetching.fetch(Wanted(f"{provider.base}/b"))).status == 200
 
-    running(scene, clock, timeout_s=1.0, at_once_max=1, failures_max=2)
+    running(scene, clock, timeout_s=0.1, at_once_max=1, failures_max=2)
 
 
 def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: ManualClock) -> None:
@@ -114,9 +113,7 @@ def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: Ma
         provider.open.clear()
         waiting = [asyncio.create_task(fetching.fetch(Wanted(f"{provider.base}/{n}"))) for n in range(3)]
         await until(lambda: len(provider.asked) == 2)
-        began = time.monotonic()
         assert "3 requests wait" in (await failing(fetching, Wanted(f"{provider.base}/x"))).problem
-        assert time.monotonic() - began < 2.0
         provider.open.set()
         await asyncio.gather(*waiting)
         assert (await fetching.fetch(Wanted(f"{provider.base}/x"))).status == 200
@@ -126,8 +123,9 @@ def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: Ma
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_host_that_keeps_failing_is_left_alone_and_asked_again_after_its_time(
-    provider: Provider, clock: ManualClock, status: int
+    provider: Provider, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
+    monkeypatch.setattr(pybreaker, "datetime", SimpleNamespace(now=lambda _: clock.now()))
     provider.status["*"] = status
 
     async def scene(fetching: HttpFetch) -> None:
@@ -136,7 +134,7 @@ def test_a_host_that_keeps_failing_is_left_alone_and_asked_again_after_its_time(
         assert len(provider.asked) == 3
         assert "isn't asked" in (await failing(fetching, Wanted(f"{provider.base}/p"))).problem
         provider.status.clear()
-        await asyncio.sleep(1.1)
+        clock.advance(1.1)
         for _ in range(3):
             assert (await fetching.fetch(Wanted(f"{provider.base}/p"))).status == 200
 

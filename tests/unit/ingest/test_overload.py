@@ -14,13 +14,14 @@ import pytest
 from core.clock import ManualClock
 from ingest.errors import Refused
 from ingest.overload import BURST_S, Load, RateLimits
+from tests import virtual_time
 from tests.unit.ingest.app_under_test import NOW, Bench
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*fixtures: Any, **named: Any) -> None:
-        asyncio.run(test(*fixtures, **named))
+        virtual_time.run(test(*fixtures, **named))
 
     return run
 

@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.clock import ManualClock, SystemClock
+from core.clock import ManualClock
 from core.event import Dedupe, Event
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol, Taken
+from tests import virtual_time
 from tests.unit.ingest.app_under_test import ListPublisher
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -47,7 +48,7 @@ class Ground:
         self.clock = ManualClock(NOW)
         self.claims = claims or MemoryClaims(self.clock, 30.0, 1e6)
         self.publisher = ListPublisher()
-        self.protocol = Protocol(self.claims, self.publisher, IngestMetrics(), SystemClock(), wait_s)
+        self.protocol = Protocol(self.claims, self.publisher, IngestMetrics(), virtual_time.LoopClock(), wait_s)
 
     async def take(self, *events: Event) -> Taken:
         return await self.protocol.take(events, NOW, None)
@@ -66,10 +67,10 @@ def outcomes(taken: Taken) -> list[str]:
 def test_one_key_with_two_contents_in_a_request_publishes_both_the_second_as_a_conflict() -> None:
     ground = Ground()
     first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
-    taken = asyncio.run(ground.take(first, second, first, second))
+    taken = virtual_time.run(ground.take(first, second, first, second))
     assert outcomes(taken) == ["claimed", "conflict"]
     assert ground.publisher.flags == ["claimed", "conflict"]
-    assert asyncio.run(ground.state(first)) is ClaimState.DUPLICATE
+    assert virtual_time.run(ground.state(first)) is ClaimState.DUPLICATE
 
 
 def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() -> None:
@@ -80,7 +81,7 @@ def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() 
         await ground.claims.claim([key(first)], OTHER_OWNER)
         return await ground.take(first, second)
 
-    taken = asyncio.run(meet())
+    taken = virtual_time.run(meet())
     assert (taken.in_flight, outcomes(taken)) == (True, ["in_flight", "in_flight"])
     assert ground.publisher.records == []
 
@@ -105,7 +106,7 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
     async def both() -> list[Taken]:
         return list(await asyncio.gather(ground.take(one, two), ground.take(two, one)))
 
-    for taken in asyncio.run(both()):
+    for taken in virtual_time.run(both()):
         assert (taken.failed, taken.in_flight) == (False, False)
     assert len(ground.publisher.records) == 2
 
@@ -121,7 +122,7 @@ def test_a_request_that_waited_asks_with_its_own_content_and_may_be_told_a_confl
         await ground.claims.confirm([key(theirs)], OTHER_OWNER)
         return await taking
 
-    assert outcomes(asyncio.run(meet())) == ["conflict"]
+    assert outcomes(virtual_time.run(meet())) == ["conflict"]
 
 
 def test_a_request_that_waited_takes_over_what_was_released() -> None:
@@ -134,7 +135,7 @@ def test_a_request_that_waited_takes_over_what_was_released() -> None:
         await ground.claims.release([key(event("evt_1"))], OTHER_OWNER)
         return await taking
 
-    assert outcomes(asyncio.run(meet())) == ["claimed"]
+    assert outcomes(virtual_time.run(meet())) == ["claimed"]
 
 
 def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
@@ -147,7 +148,7 @@ def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
         ground.clock.advance(31)
         return await taking
 
-    assert outcomes(asyncio.run(meet())) == ["reclaimed"]
+    assert outcomes(virtual_time.run(meet())) == ["reclaimed"]
     assert ground.publisher.flags == ["reclaimed"]
 
 
@@ -169,9 +170,9 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
     ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
     if not acknowledged:
         ground.publisher.fails.add(one.entity_key.encode())
-    taken = asyncio.run(ground.take(one))
+    taken = virtual_time.run(ground.take(one))
     assert (taken.failed, taken.takings[0].flag) == (not acknowledged, Dedupe.DEFERRED)
-    assert asyncio.run(ground.state(one)) is left
+    assert virtual_time.run(ground.state(one)) is left
 
 
 def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() -> None:
@@ -184,20 +185,20 @@ def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() ->
         await ground.claims.confirm([key(theirs)], OTHER_OWNER)
         return taken
 
-    assert outcomes(asyncio.run(meet())) == ["deferred"]
-    assert asyncio.run(ground.state(theirs)) is ClaimState.DUPLICATE
-    assert asyncio.run(ground.state(ours)) is ClaimState.CONFLICT
+    assert outcomes(virtual_time.run(meet())) == ["deferred"]
+    assert virtual_time.run(ground.state(theirs)) is ClaimState.DUPLICATE
+    assert virtual_time.run(ground.state(ours)) is ClaimState.CONFLICT
 
 
 def test_of_a_batch_each_event_is_settled_by_what_kafka_said_of_it() -> None:
     ground = Ground()
     taken_one, lost, known = event("evt_1"), event("evt_2", entity="stripe:acct:pi_2"), event("evt_3")
-    asyncio.run(ground.take(known))
+    virtual_time.run(ground.take(known))
     ground.publisher.fails.add(b"stripe:acct:pi_2")
-    taken = asyncio.run(ground.take(taken_one, lost, known))
+    taken = virtual_time.run(ground.take(taken_one, lost, known))
     assert (taken.failed, outcomes(taken)) == (True, ["claimed", "not_published", "duplicate"])
-    assert asyncio.run(ground.state(taken_one)) is ClaimState.DUPLICATE
-    assert asyncio.run(ground.state(lost)) is ClaimState.CLAIMED
+    assert virtual_time.run(ground.state(taken_one)) is ClaimState.DUPLICATE
+    assert virtual_time.run(ground.state(lost)) is ClaimState.CLAIMED
 
 
 def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
@@ -210,6 +211,6 @@ def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
         await ground.take(other)
         await ground.take(other)
 
-    asyncio.run(twice())
+    virtual_time.run(twice())
     assert ground.publisher.flags == ["claimed", "conflict", "conflict"]
-    assert asyncio.run(ground.state(known)) is ClaimState.DUPLICATE
+    assert virtual_time.run(ground.state(known)) is ClaimState.DUPLICATE

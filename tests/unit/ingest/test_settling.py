@@ -14,6 +14,7 @@ from ingest import redis_claims
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
+from tests import virtual_time
 
 ANN, BOB = b"a" * 16, b"b" * 16
 KEY, MORE = ClaimKey.of("key", "11" * 32), ClaimKey.of("more", "22" * 32)
@@ -74,7 +75,7 @@ def test_what_redis_was_not_told_is_told_again_when_it_is_back(how: str) -> None
         await all_told(claims, gate)
         assert await claims.claim([KEY, MORE], BOB) == [DUPLICATE, CLAIMED]
 
-    asyncio.run(history())
+    virtual_time.run(history())
 
 
 def test_told_late_it_leaves_alone_what_another_owner_took_over() -> None:
@@ -106,7 +107,7 @@ def test_after_the_lease_nothing_is_told_any_more() -> None:
         gate.down = False
         assert await claims.claim([KEY], BOB) == [CLAIMED]
 
-    asyncio.run(history())
+    virtual_time.run(history())
 
 
 def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +130,7 @@ def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: p
         assert gate.tries == tries + 3
         assert await claims.claim(keys, BOB) == [DUPLICATE] * 10 + [ClaimState.IN_FLIGHT] * 5
 
-    asyncio.run(history())
+    virtual_time.run(history())
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -147,4 +148,4 @@ def test_at_the_end_what_waits_is_told_once_more_and_nobody_waits_for_longer(bac
         gate.down = False
         assert await claims.claim([KEY], BOB) == [DUPLICATE if back else ClaimState.IN_FLIGHT]
 
-    asyncio.run(history())
+    virtual_time.run(history())
