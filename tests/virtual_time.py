@@ -1,6 +1,7 @@
 """An event loop whose time passes only while nothing can go on.
 
-A wait costs nothing, and no order depends on the machine. For what happens within one thread. Where sockets or other threads take part, time would pass before they answer.
+A wait costs nothing, and no order depends on the machine. For what happens within one thread: where sockets or other
+threads take part, time would pass before they answer.
 """
 
 from __future__ import annotations

@@ -22,10 +22,11 @@ from stack.ports import free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
 
-LEASE_S = 1.5
-KEPT_S = 4.0
+LASTS_S, BRIEF_S = 60.0, 0.05
+"""Leases and answers: those that a test outlives last briefly, the others outlive the test."""
+RENEWED_S = 2.0
 ANN, BOB = b"a" * 16, b"b" * 16
-GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0)
 ANSWER = KeptAnswer(201, ((b"content-type", b"text/plain"), (b"location", b"/a")), b"\x00\xffdone", 6)
 TOO_LARGE = KeptAnswer(200, (), None, 10**9)
 Result = TypeVar("Result")
@@ -35,7 +36,9 @@ _numbers = itertools.count()
 class Ground(Protocol):
     """Where the suite runs: a store, and time that passes."""
 
-    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result: ...
+    def run(
+        self, use: Callable[[AnswerStore], Awaitable[Result]], lease_s: float = LASTS_S, kept_s: float = LASTS_S
+    ) -> Result: ...
     def pass_time(self, seconds: float) -> None: ...
     def forget(self) -> None: ...
 
@@ -43,9 +46,13 @@ class Ground(Protocol):
 class MemoryGround:
     def __init__(self) -> None:
         self._clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-        self._store = MemoryAnswers(self._clock, LEASE_S, KEPT_S)
+        self._store = MemoryAnswers(self._clock, LASTS_S, LASTS_S)
 
-    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result:
+    def run(
+        self, use: Callable[[AnswerStore], Awaitable[Result]], lease_s: float = LASTS_S, kept_s: float = LASTS_S
+    ) -> Result:
+        self._store._lease_s, self._store._kept_s = lease_s, kept_s
+
         async def inside() -> Result:
             return await use(self._store)
 
@@ -64,11 +71,13 @@ class RedisGround:
     def __init__(self, open_client: Callable[[], Any]) -> None:
         self._open_client = open_client
 
-    def run(self, use: Callable[[AnswerStore], Awaitable[Result]]) -> Result:
+    def run(
+        self, use: Callable[[AnswerStore], Awaitable[Result]], lease_s: float = LASTS_S, kept_s: float = LASTS_S
+    ) -> Result:
         async def inside() -> Result:
             client = self._open_client()
             try:
-                return await use(RedisAnswers(client, GATE, LEASE_S, KEPT_S))
+                return await use(RedisAnswers(client, GATE, lease_s, kept_s))
             finally:
                 await client.aclose()
 
@@ -115,16 +124,18 @@ def other(key: RequestKey) -> RequestKey:
     return RequestKey(key.key32, bytes(32))
 
 
-def claim(ground: Ground, key: RequestKey, owner: bytes = ANN) -> Claimed:
-    return ground.run(lambda store: store.claim(key, owner))
+def claim(ground: Ground, key: RequestKey, owner: bytes = ANN, lease_s: float = LASTS_S) -> Claimed:
+    return ground.run(lambda store: store.claim(key, owner), lease_s)
 
 
 def state(ground: Ground, key: RequestKey, owner: bytes = ANN) -> ClaimState:
     return claim(ground, key, owner).state
 
 
-def confirm(ground: Ground, key: RequestKey, owner: bytes = ANN, answer: KeptAnswer = ANSWER) -> bool:
-    return ground.run(lambda store: store.confirm(key, owner, answer))
+def confirm(
+    ground: Ground, key: RequestKey, owner: bytes = ANN, answer: KeptAnswer = ANSWER, kept_s: float = LASTS_S
+) -> bool:
+    return ground.run(lambda store: store.confirm(key, owner, answer), kept_s=kept_s)
 
 
 def renew(ground: Ground, key: RequestKey, owner: bytes = ANN) -> bool:
@@ -152,9 +163,9 @@ def test_confirmed_a_copy_finds_the_answer_byte_for_byte(ground: Ground, key: Re
 
 
 def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Ground, key: RequestKey) -> None:
-    claim(ground, key)
+    claim(ground, key, lease_s=BRIEF_S)
     assert state(ground, other(key), BOB) is ClaimState.CONFLICT
-    ground.pass_time(LEASE_S + 0.1)
+    ground.pass_time(2 * BRIEF_S)
     assert state(ground, other(key), BOB) is ClaimState.CONFLICT, "its dead owner may have acted"
     claim(ground, key)
     confirm(ground, key)
@@ -162,23 +173,22 @@ def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Grou
 
 
 def test_a_key_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: RequestKey) -> None:
-    claim(ground, key)
-    ground.pass_time(LEASE_S + 0.1)
+    claim(ground, key, lease_s=BRIEF_S)
+    ground.pass_time(2 * BRIEF_S)
     assert state(ground, key, BOB) is ClaimState.RECLAIMED
     assert state(ground, key, ANN) is ClaimState.IN_FLIGHT
 
 
 def test_an_owner_that_renews_keeps_its_claim_beyond_the_lease(ground: Ground, key: RequestKey) -> None:
-    claim(ground, key)
-    for _ in range(3):
-        ground.pass_time(LEASE_S / 2)
-        assert renew(ground, key)
+    claim(ground, key, lease_s=RENEWED_S)
+    assert renew(ground, key)
+    ground.pass_time(RENEWED_S + 0.1)
     assert state(ground, key, BOB) is ClaimState.IN_FLIGHT
 
 
 def test_an_owner_that_lost_its_claim_can_do_nothing_with_it(ground: Ground, key: RequestKey) -> None:
-    claim(ground, key)
-    ground.pass_time(LEASE_S + 0.1)
+    claim(ground, key, lease_s=BRIEF_S)
+    ground.pass_time(2 * BRIEF_S)
     claim(ground, key, BOB)
     assert not renew(ground, key, ANN)
     assert not confirm(ground, key, ANN)
@@ -214,8 +224,8 @@ def test_lapsed_it_is_free_at_once_for_the_same_request_only(ground: Ground, key
 
 def test_after_its_time_a_key_is_new_again(ground: Ground, key: RequestKey) -> None:
     claim(ground, key)
-    confirm(ground, key)
-    ground.pass_time(KEPT_S + 0.1)
+    confirm(ground, key, kept_s=BRIEF_S)
+    ground.pass_time(2 * BRIEF_S)
     assert state(ground, other(key), BOB) is ClaimState.CLAIMED
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 
 import pytest
 
@@ -180,7 +179,7 @@ def test_a_name_that_isnt_known_is_a_failure_of_the_downstream(place: Place, rec
 
 
 def silent(receiver: Receiver) -> None:
-    receiver.ended.wait(20)
+    receiver.ended.wait()
 
 
 def dripping_head(receiver: Receiver, connection: socket.socket) -> None:
@@ -192,11 +191,9 @@ def dripping_head(receiver: Receiver, connection: socket.socket) -> None:
 def test_a_silent_receiver_costs_its_time_and_no_more(place: Place, receiver: Receiver) -> None:
     place.add("shop", receiver.port, "timeout_s = 0.3")
     receiver.answer = lambda _: silent(receiver)
-    began = time.monotonic()
     calls = Calls()
     with limited_by(calls), pytest.raises(Unreachable, match=r"no answer within 0.3 s"):
         place.handler()(item("shop"))
-    assert time.monotonic() - began < 10
     assert len(calls.failures) == 1
 
 
@@ -223,7 +220,7 @@ def test_a_resolver_that_hangs_costs_its_subscriber_alone(place: Place, receiver
         def addresses(self, host: str, port: int) -> list[str]:
             if host == HOST:
                 self.asked += 1
-                released.wait(20)
+                released.wait(60)
             return ["127.0.0.1"]
 
     place.add("shop", receiver.port, "timeout_s = 0.2")
@@ -245,20 +242,19 @@ def test_the_status_counts_although_the_body_never_ends(
     monkeypatch.setattr("notify.delivery.BODY_WAIT_S", 0.2)
 
     def drips(connection: socket.socket) -> None:
-        connection.sendall(f"HTTP/1.1 {code} said\r\ncontent-length: 1000\r\n\r\n".encode())
+        connection.sendall(f"HTTP/1.1 {code} said\r\ncontent-length: 1000000\r\n\r\nxx".encode())
         while not receiver.ended.wait(0.02):
             connection.sendall(b"x")
 
     place.add("shop", receiver.port)
     receiver.answer = drips
     handler = place.handler()
-    began = time.monotonic()
     if code == 500:
         with pytest.raises(NotTaken, match="it said 'xx"):
             handler(item("shop"))
     else:
         assert isinstance(handler(item("shop")), Applied if code == 200 else Ignored)
-    assert time.monotonic() - began < 10
+    assert not receiver.ended.is_set()
 
 
 def test_a_huge_answer_is_cut_and_not_held_in_memory(place: Place, receiver: Receiver) -> None:

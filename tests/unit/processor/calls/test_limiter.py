@@ -96,20 +96,21 @@ def test_retries_have_a_budget_of_their_own(attempt: int, again: bool) -> None:
     assert subject.reports()["merchants"].retries == 1
 
 
-def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
+def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = limiter(at_once=1)
     inside, leave = threading.Event(), threading.Event()
 
     def long_call() -> None:
         with limited_by(subject.trying(item(2), again=False)), calling("merchants"):
             inside.set()
-            leave.wait(10)
+            leave.wait(60)
 
     thread = threading.Thread(target=long_call)
     thread.start()
     inside.wait(10)
     assert subject.waits_for("key-2") == "merchants"
     assert call(subject) == TOO_MANY
+    monkeypatch.setattr("processor.calls.limiter.WAIT_S", 60.0)
     with ThreadPoolExecutor(1) as waiting:
         patient = limiter(at_once=1)
         holder = patient.trying(item(3), again=False).calling("merchants")
@@ -118,7 +119,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does() -> None:
         while not patient.queues("key-1"):
             pass
         holder.__exit__(None, None, None)
-        assert answer.result(10) == "good"
+        assert answer.result(60) == "good"
     leave.set()
     thread.join(10)
 
