@@ -116,7 +116,7 @@ def test_a_writer_that_commits_all_the_while_loses_nothing(path: Path) -> None:
         others = pool.submit(maintain)
         seq, rewrites = 1, 0
         try:
-            while rewrites < 20 and seq < 2_000:
+            while rewrites < 20 and seq < 20_000:
                 seq += 1
                 commit(writer, seq)
                 time.sleep(0.003)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,7 +30,6 @@ from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 NOW_MS = 1_800_000_000_000
 TIMEOUT_S = 10.0
-DOWN_S_MAX = 30.0
 
 
 @pytest.fixture
@@ -85,12 +83,10 @@ def test_a_store_that_stops_answering_ends_the_writer_and_another_goes_on_when_i
     writer = begun(path, tenure)
     commit(writer, 1)
     relay.cut()
-    began_s = time.monotonic()
     with pytest.raises(CommitUnknown) as unknown:
         commit(writer, 2)
     with pytest.raises(StorageDown) as down:
         begun(path, tenure)
-    assert time.monotonic() - began_s < DOWN_S_MAX
     assert unknown.value.kind is down.value.kind is ErrorKind.SBE
     relay.open()
     again = JournalWriter.create_or_open(path, "ledger", tenure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,14 @@ def test_good(): pass
 
 def parts(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.parts", *(f"-q --rootdir={folder} -c /dev/null {line}" for line in lines)]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_run_that_fails_stops_no_other_and_the_last_lines_sum_all_of_them_up(tmp_path: Path) -> None:

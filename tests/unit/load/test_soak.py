@@ -25,8 +25,10 @@ def test_of_a_heap_counts_what_a_collection_leaves():
 
 
 def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothing():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    waits = "print('runs', flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert child.stdout is not None and child.stdout.readline() == b"runs\n"
         below = psutil.Process(child.pid)
         assert below in family(os.getpid())
         assert 1 < own_mib(below) < 200

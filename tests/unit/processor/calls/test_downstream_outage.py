@@ -35,7 +35,7 @@ class Traffic:
 
     def __init__(self, engine: LimitedEngine, directory: HttpDirectory) -> None:
         self._engine = engine
-        self._directory = directory
+        self.directory = directory
         self.keys: list[str] = []
 
     def step(self) -> None:
@@ -47,7 +47,7 @@ class Traffic:
         self._engine.advance(STEP_S)
 
     def _handle(self, item: WorkItem) -> Outcome:
-        self._directory.lookup("stripe", item.event_key)
+        self.directory.lookup("stripe", item.event_key)
         return Applied()
 
 
@@ -56,14 +56,20 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
     service: MerchantService, tmp_path: Path, how: str
 ) -> None:
     engine = LimitedEngine(tmp_path, {DOWNSTREAM: SETTINGS})
-    settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=0.2)
-    traffic = Traffic(engine, HttpDirectory(settings, open_client(settings), engine.clock))
+
+    def directory(timeout_s: float) -> HttpDirectory:
+        settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=timeout_s)
+        return HttpDirectory(settings, open_client(settings), engine.clock)
+
+    patient = directory(timeout_s=30.0)
+    traffic = Traffic(engine, patient)
     for _ in range(4):
         traffic.step()
     before = len(service.asked)
     assert before == len(traffic.keys)
 
     service.answer, service.silent = ill, how == "silent"
+    traffic.directory = directory(timeout_s=0.1)
     for _ in range(int(OUTAGE_S / STEP_S)):
         traffic.step()
     calls = len(service.asked) - before
@@ -72,6 +78,7 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
 
     service.answer = found
     service.speak()
+    traffic.directory = patient
     for _ in range(20):
         engine.advance(STEP_S)
     assert engine.dead_letters.published == []
