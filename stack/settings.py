@@ -51,16 +51,16 @@ class KafkaSettings(BaseModel):
         "have a record; single: one broker is enough, and what it loses is lost. `payhook up` sets single unless it is "
         "set, for its own broker",
     )
-
-    @property
-    def embedded_durability(self) -> Durability:
-        """What `payhook up` asks of its own broker: it is all there is, unless somebody wants more."""
-        return self.durability if "durability" in self.model_fields_set else "single"
     transactional: tuple[str, ...] = Field(
         (),
         description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
         "markers, and not refused",
     )
+
+    @property
+    def embedded_durability(self) -> Durability:
+        """What `payhook up` asks of its own broker: it is all there is, unless somebody wants more."""
+        return self.durability if "durability" in self.model_fields_set else "single"
 
 
 class RedisSettings(BaseModel):

@@ -23,7 +23,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run"),
 )
-WAIT_MS_MAX = 15_000
+WAIT_MS_MAX = 60_000
 NO_BROWSER = "no Chromium is found: `apt-get install chromium`, or name one by PAYHOOK_CHROMIUM"
 _NAMED = os.environ.get("PAYHOOK_CHROMIUM")
 """Read here: tests themselves see no setting of the machine."""

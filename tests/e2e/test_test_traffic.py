@@ -234,7 +234,7 @@ def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_agai
     producer = Producer({"bootstrap.servers": world.endpoints["kafka"]})
     headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
     producer.produce(topics_of("test").events, event.body, key=event.entity_key, headers=headers)
-    producer.flush(10)
+    producer.flush(60)
 
     def died() -> bool:
         return any(row["decision"] == "dead" for row in world.test.rows(["decision"]))

@@ -17,7 +17,7 @@ def test_undecided_records_are_counted_over_all_partitions(
     producer = Producer({"bootstrap.servers": kafka_broker})
     for number in range(5):
         producer.produce(topic, b"x", partition=number % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     lag = KafkaLag(kafka_broker)
     try:
         assert lag.read({topic: {"0": 0, "1": 0}}) == {topic: 5}

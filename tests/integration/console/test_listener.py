@@ -60,7 +60,7 @@ def replay(port: int, token: str, key: str, item_seq: int = 1, headers: dict[str
     body = {"items": [{"item_seq": item_seq}], "reason": "mended"}
     url = f"http://{LOOPBACK}:{port}/api/dlq/replay"
     sent = {"authorization": f"Bearer {token}", "idempotency-key": f'"{key}"', **(headers or {})}
-    return httpx.post(url, json=body, headers=sent, trust_env=False, timeout=30)
+    return httpx.post(url, json=body, headers=sent, trust_env=False, timeout=60)
 
 
 def payhook(data_dir: Path, *words: str, stdin: str | None = None) -> str:
@@ -103,7 +103,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
     token = payhook(tmp_path, "users", "token", "ada")
     (port,) = free_ports(1)
     server = listener(port, tmp_path, empty_redis, kafka_broker)
-    browser = httpx.Client(base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=30)
+    browser = httpx.Client(base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60)
     with running(server) as process:
         assert "/dlq/replay" in get(port, "/openapi.json").json()["paths"]
         assert (get(port, "/metrics").status_code, get(port, "/").status_code) == (200, 303)

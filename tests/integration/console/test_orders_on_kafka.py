@@ -16,7 +16,7 @@ from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
-READ_S_MAX = 20.0
+READ_S_MAX = 60.0
 
 
 def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderDesk:

@@ -18,7 +18,7 @@ from stack.layout import Layout
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
-READ_S_MAX = 20.0
+READ_S_MAX = 60.0
 
 
 class Idle:

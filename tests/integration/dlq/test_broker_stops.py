@@ -51,7 +51,7 @@ class Broker:
         self._running.stop()
 
     def topics(self) -> set[str]:
-        return set(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=10).topics)
+        return set(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=WAIT_S_MAX).topics)
 
 
 @pytest.fixture(scope="module")

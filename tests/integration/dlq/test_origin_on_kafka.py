@@ -23,7 +23,7 @@ def written(kafka_broker: str, topics: Topics) -> list[bytes]:
     producer = Producer({"bootstrap.servers": kafka_broker, "acks": "all"})
     for body in bodies:
         producer.produce(topics.events, body, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return bodies
 
 
@@ -37,7 +37,7 @@ def test_what_the_topic_no_longer_holds_or_never_held_is_none(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka_broker})
     for deleted in admin.delete_records([TopicPartition(topics.events, 0, 1)]).values():
-        deleted.result(30)
+        deleted.result(60)
     read = kafka_origin(kafka_broker)
     assert [read(topics.events, 0, offset) for offset in (0, 1, 3, 99)] == [None, written[1], None, None]
 

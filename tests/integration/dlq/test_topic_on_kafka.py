@@ -32,7 +32,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
 
 
 def partitions(bootstrap: str, topic: str) -> int:
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics
     return len(found[topic].partitions) if topic in found else 0
 
 

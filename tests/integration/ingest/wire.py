@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import select
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlparse
 
-ANSWER_S = 8.0
-CLOSES_S = 2.0
-"""Well before a connection is closed because nothing happens on it."""
+ANSWER_S = 50.0
+CLOSES_S = 50.0
+"""Before a connection is closed because nothing happens on it."""
 STILL_OPEN_S = 0.4
 """A connection on which nothing comes for so long after its answer is one that stays open."""
 
@@ -58,6 +59,15 @@ class Wire:
             except (BrokenPipeError, ConnectionResetError):
                 return False
         return True
+
+    def trickle(self, *parts: bytes, pause_s: float) -> bool:
+        """Until something comes back; whether it did before all was sent."""
+        for part in parts:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._connection.sendall(part)
+            if select.select([self._connection], [], [], pause_s)[0]:
+                return True
+        return False
 
     def head(self, seconds: float = ANSWER_S) -> bytes:
         """All of an answer that has no body: to a HEAD request."""

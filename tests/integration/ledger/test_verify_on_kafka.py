@@ -19,7 +19,7 @@ def produce(kafka_broker: str) -> Callable[..., None]:
 
     def send(topic: str, partition: int, value: bytes | None, **headers: bytes) -> None:
         producer.produce(topic, value=value, partition=partition, headers=list(headers.items()))
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
     return send
 

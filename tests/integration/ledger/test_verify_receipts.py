@@ -89,13 +89,13 @@ def test_receipts_are_collected_from_a_real_topic(
     producer = Producer({"bootstrap.servers": kafka_broker, "acks": "all"})
     for number in range(1_000):
         producer.produce(topic, value=receipt(f"key-{number}", AT), partition=number % 2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     table = ReceiptsTable(str(world.lake.receipts))
     source = KafkaReceipts(kafka_broker, topic)
     try:
         assert collect(source, table, rows_per_commit=300).rows == 1_000
         producer.produce(topic, value=receipt("late", AT), partition=1)
-        producer.flush(10)
+        producer.flush(60)
         assert collect(source, table).rows == 1
         assert KafkaReceipts(kafka_broker, "no-such-topic").ends() == {}
     finally:

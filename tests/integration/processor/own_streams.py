@@ -140,7 +140,7 @@ class OwnStreams:
             )
             headers = to_headers(event, SystemClock().now(), Dedupe.CLAIMED)
             self._producer.produce(self.topic, body, key=event.entity_key, headers=dict(headers))
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
 
     @contextmanager
     def running(self, *names: str) -> Iterator[Callable[[Callable[[], Any], str], Any]]:

@@ -43,7 +43,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def task(stop_on_dead: bool = True, **changes: object) -> Task:
-    whole = Task("test", build, Classifier(), 0.4, 2, 1, stop_on_dead)
+    whole = Task("test", build, Classifier(), 2.0, 2, 1, stop_on_dead, batch_deadline_s=2.5)
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
@@ -100,7 +100,7 @@ def test_entities_behind_those_that_hang_are_handled_and_a_later_try_begins_no_s
 def test_a_batch_after_one_that_waited_hardly_waits(session: SparkSession) -> None:
     executor = Executor(session, task(deadline_s=60, stream="waits"), 1)
     waited = [executor.run([[item(seq, "hangs")]]).waited_s for seq in range(1_000, 1_004)]
-    assert [seconds > 0.2 for seconds in waited] == [True, False, True, False]
+    assert [seconds > 1.0 for seconds in waited] == [True, False, True, False]
 
 
 def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: SparkSession) -> None:
@@ -108,7 +108,7 @@ def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: Spar
     [(worker, hung)] = executor.run([[item(seq, "hangs")] for seq in range(2_000, 2_004)]).hung.items()
     assert hung >= 4
     pid = int(worker.rpartition(":")[2])
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while psutil.pid_exists(pid) and time.monotonic() < until:
         time.sleep(0.01)
     assert not psutil.pid_exists(pid)

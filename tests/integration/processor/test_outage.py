@@ -21,7 +21,7 @@ from processor.lasting import LastingStream, Outage
 from tests.integration.processor.stored import Loop, Stored
 
 CHECKOUT = Path(__file__).parents[3]
-GOES_ON_S = 20.0
+GOES_ON_S = 60.0
 
 
 class Running:

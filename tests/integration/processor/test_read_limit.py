@@ -33,7 +33,7 @@ def test_a_limit_set_between_two_batches_holds_from_the_next_one_on(
     producer = Producer({"bootstrap.servers": kafka_broker})
     for number in range(RECORDS):
         producer.produce(topic, str(number))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     taken: list[int] = []
     limits: list[ReadLimit] = []
 

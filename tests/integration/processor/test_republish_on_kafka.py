@@ -29,7 +29,7 @@ def test_an_event_that_is_published_anew_is_on_the_receivers_partition(
     receiver = Producer(producer_settings(kafka_broker, 10_000))
     for event in events:
         receiver.produce(topic, event.body, key=event.entity_key.encode(), headers=[("dedupe", b"claimed")])
-    assert receiver.flush(30) == 0
+    assert receiver.flush(60) == 0
     republish = Republisher(lambda: Producer(republish_settings(kafka_broker)), topic)
     assert republish([(event, to_headers(event, NOW, Dedupe.DEFERRED)) for event in events]) is None
     partitions: dict[bytes, list[int]] = {}
@@ -62,7 +62,7 @@ def _read(bootstrap: str, topic: str, count: int) -> list[Message]:
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found: list[Message] = []
     while len(found) < count:
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None and message.error() is None
         found.append(message)
     consumer.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from processor.tell.progress import Progress
 from stack.jars import spark_jars
 
 CHECKOUT = Path(__file__).parents[3]
-BATCH_S_MAX = 30.0
+BATCH_S_MAX = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +128,14 @@ def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> 
 
 
 def test_a_stop_lets_the_batch_under_way_finish_and_begins_no_other(session: SparkSession, tmp_path: Path) -> None:
-    batches = FakeBatches(lambda: time.sleep(1))
+    may_end = threading.Event()
+    batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type]
     stream = stream_on(session, batches, tmp_path / "checkpoint")
     thread = threading.Thread(target=stream.run)
     thread.start()
     assert batches.begun.wait(BATCH_S_MAX)
     stream.stop()
+    may_end.set()
     thread.join(BATCH_S_MAX)
     assert not thread.is_alive()
     assert batches.done == 1

@@ -102,7 +102,7 @@ def dead_letter(streams: OwnStreams) -> tuple[bytes | None, bytes | None, str]:
     """Key, value and error class of the one record on the stream's dead-letter topic."""
     consumer = Consumer({"bootstrap.servers": streams.bootstrap, "group.id": "t", "enable.auto.commit": False})
     consumer.assign([TopicPartition("dlq.greet", number, 0) for number in (0, 1)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     consumer.close()
     assert message is not None and message.error() is None
     error_class = dict(message.headers() or [])["payhook.error.class"]
