@@ -23,6 +23,7 @@ from stack.kafka import broker_answers
 from stack.ports import is_listening
 from stack.redis import redis_answers
 from tests.e2e.conftest import Stack
+from tests.processes import all_end, is_gone
 
 pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120.0
@@ -54,14 +55,6 @@ def children_of(one: psutil.Process) -> list[psutil.Process]:
     except psutil.NoSuchProcess:
         return []
     return found
-
-
-def is_gone(one: psutil.Process) -> bool:
-    """Ended, or waiting for its parent to take note: a Python worker of Spark's may be either at any moment."""
-    try:
-        return bool(one.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def port_of(url: str) -> int:
@@ -138,12 +131,11 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(fold
     assert any("java" in one.name() for one in all_of_it)
     supervisor.kill()
     if sys.platform == "linux":
-        _, alive = psutil.wait_procs(all_of_it, timeout=60)
-        assert alive == []
+        assert all_end(all_of_it)
     assert payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX).returncode == 0
     everything = processes_of(folder)
     down = payhook("down", "--data", str(folder))
     assert (down.returncode, down.stdout) == (0, "stopped\n")
-    assert [one for one in everything if one.is_running()] == []
+    assert [one for one in everything if not is_gone(one)] == []
     assert not (folder / "endpoints.json").exists()
     assert payhook("status", "--data", str(folder)).returncode == 1

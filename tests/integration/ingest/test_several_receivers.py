@@ -16,6 +16,7 @@ import pytest
 from load.client import wait_for
 from stack.children import answers_ok
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, metric, receiver_on
+from tests.processes import all_end
 
 pytestmark = pytest.mark.timeout(120)
 BACK_S = 60.0
@@ -122,5 +123,4 @@ def test_workers_end_when_their_parent_is_killed_so_that_another_one_can_have_th
         parent = orphans[0].parent()
         assert parent is not None
         parent.kill()
-        _, alive = psutil.wait_procs(orphans, timeout=BACK_S)
-        assert alive == []
+        assert all_end(orphans, BACK_S)
