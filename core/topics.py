@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability
 from core.errors import PayhookError
 
+ONE_BROKER = 'Where one broker is meant to be all there is, set kafka.durability to "single".'
+
 ASK_S_MAX = 15.0
 KNOWN_TRIES_MAX = 50
 KNOWN_WAIT_S = 0.1
@@ -35,7 +37,7 @@ class TopicsUnfit(PayhookError):
         self.durability = durability
         lines = [f"topic {one.topic}: {one.problem}. This mends it: {one.remedy}" for one in faults]
         if durability == "replicated":
-            lines.append('Where one broker is meant to be all there is, set kafka.durability to "single".')
+            lines.append(ONE_BROKER)
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[TopicsUnfit], tuple[tuple[TopicFault, ...], Durability]]:

@@ -13,7 +13,7 @@ from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import topics_of
-from core.topics import check_topics
+from core.topics import ONE_BROKER, check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
 from processor.streams import StreamConfig, load_streams, taking
@@ -87,8 +87,11 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
         try:
             future.result(MAKE_TIMEOUT_S)
         except KafkaException as refused:
-            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise TopicRefused(name, str(refused.args[0])) from refused
+            error = refused.args[0]
+            if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+                raise TopicRefused(name, f"{error.str()} {ONE_BROKER}") from refused
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopicRefused(name, str(error)) from refused
     dead_letters = DlqTopics(client, bootstrap)
     for name in made:
         if name.startswith(DLQ_PREFIX):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -19,9 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import RECORD_BYTES_MAX
 from core.topics import TopicsUnfit, check_topics
+from processor.opening import _check_topics
 from stack.ports import free_ports
 from stack.settings import TopicsSettings
-from stack.topics import Topic, make_topics, topics
+from stack.topics import Topic, TopicRefused, make_topics, topics
 from tests.integration.conftest import Topics
 
 CHECKOUT = Path(__file__).parents[3]
@@ -59,6 +62,11 @@ def test_one_broker_is_refused_unless_it_is_said_to_be_all_there_is(kafka_broker
     assert 'set kafka.durability to "single"' in str(refused.value)
 
 
+def test_more_replicas_than_brokers_are_refused_when_topics_are_made(kafka_broker: str) -> None:
+    with pytest.raises(TopicRefused, match='only 1 broker.* set kafka.durability to "single"'):
+        make_topics(kafka_broker, [Topic("unmade", 1, -1)], TopicsSettings().replicas("replicated"))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("cleanup.policy", "compact"), ("max.message.bytes", "1048588"), ("unclean.leader.election.enable", "true")],
@@ -93,3 +101,15 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
     said = ended.stdout + ended.stderr
     assert "topic payments.events: a partition has 1 replicas, 3 are the least" in said
     assert "topic payments.receipts" in said
+
+
+def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
+    make_topics(kafka_broker, topics(TopicsSettings()), replication=1)
+    config = SimpleNamespace(dlq_topic=lambda mode: f"dlq.ledger{'' if mode == 'live' else '-test'}")
+    wired: Any = SimpleNamespace(config=config, mode="live", rules=SimpleNamespace(events_topic="payments.events"))
+    shared: Any = SimpleNamespace(bootstrap=kafka_broker, durability="single")
+    _check_topics(wired, shared)
+    shared.durability = "replicated"
+    with pytest.raises(TopicsUnfit) as refused:
+        _check_topics(wired, shared)
+    assert {fault.topic for fault in refused.value.faults} == {"payments.events", "payments.control", "dlq.ledger"}
