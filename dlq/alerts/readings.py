@@ -63,6 +63,8 @@ class Readings:
         for stream, status in seen.statuses.items():
             well = status is not None and bool(status.get("ready")) and status.get("blocked") is None
             yield Reading("not_ready", stream, float(not well))
+            refused = None if status is None else float(status.get("state") == "refused")
+            yield Reading("refused", stream, refused)
 
     def _streams(self, seen: Seen) -> Iterator[Reading]:
         for stream, status in seen.statuses.items():

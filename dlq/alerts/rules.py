@@ -61,6 +61,7 @@ PROMETHEUS: Mapping[str, str] = {
     "dlq_escalation": "PayhookDlqEscalation",
     "dlq_publish": "PayhookDlqPublishFailing",
     "not_ready": "PayhookNotReady",
+    "refused": "PayhookStreamRefused",
     "lag": "PayhookLagGrowing",
     "retry_rate": "PayhookRetryRate",
     "redis_slow": "PayhookRedisSlow",
@@ -104,6 +105,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             lambda of, s: f"a dead letter of {of} has waited {s:,.0f} s for its topic; the journal holds it meanwhile",
         ),
         age("not_ready", critical, 0.0, lambda of, _: f"{of} is down, blocked or not ready", settings.not_ready_s_max),
+        age("refused", critical, 0.0, lambda of, _: f"{of} decides nothing until a person does: see payhook recover"),
         amount(
             "lag",
             warning,

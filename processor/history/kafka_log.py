@@ -118,7 +118,7 @@ class KafkaLog:
                 if topic not in known or known[topic].error is not None:
                     raise TopicMissing(topic)
                 held[topic] = {
-                    number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_S_MAX)
+                    number: _watermarks(consumer, TopicPartition(topic, number))
                     for number in sorted(known[topic].partitions)
                 }
         return held
@@ -194,6 +194,18 @@ class KafkaLog:
         return self._consumers[fetch_bytes]
 
 
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """First offset held and next offset to come. A broker that has just started leads nothing for a moment."""
+    until = time.monotonic() + READ_S_MAX
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)
+        except KafkaException as failed:
+            if failed.args[0].code() not in _LEADERLESS or time.monotonic() > until:
+                raise
+            time.sleep(POLL_S)
+
+
 def _messages(consumer: Consumer) -> Iterator[Message]:
     """Records as they come; a message with an error says that its partition has no more of them.
 
@@ -218,7 +230,13 @@ _NOTHING_THERE = {
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
     KafkaError.OFFSET_OUT_OF_RANGE,
 }
-_PASSES = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}  # noqa: SLF001
+_LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_PASSES = {
+    *_LEADERLESS,
+    KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+}
 
 
 def _offset(message: Message) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,10 @@ def test_an_epoch_is_begun_beside_a_writer_that_goes_on_committing(path: str, mo
     live, other = begun(path), JournalWriter.create_or_open(path, "ledger")
     next_epoch, committed = JournalWriter._next_epoch, [0]
 
-    def overtaken(writer: JournalWriter, version: int, starts: Marks, tenure: Tenure | None) -> JournalState:
-        state = next_epoch(writer, version, starts, tenure)
+    def overtaken(
+        writer: JournalWriter, version: int, starts: Marks, tenure: Tenure | None, topic_ids: Mapping[str, str]
+    ) -> JournalState:
+        state = next_epoch(writer, version, starts, tenure, topic_ids)
         if len(committed) <= OVERTAKEN:
             seq = committed[-1] + 1
             live.commit([row(seq)], marks(seq), 0)

@@ -54,6 +54,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "dlq_escalation": (48 * HOUR_S, 48 * HOUR_S + 1),
     "dlq_publish": (60, 61),
     "not_ready": (0, 1),
+    "refused": (0, 1),
     "lag": (10_000, 10_001),
     "retry_rate": (0.05, 0.051),
     "redis_slow": (0.01, 0.011),

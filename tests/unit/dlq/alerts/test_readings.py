@@ -82,6 +82,11 @@ def test_a_stream_is_not_ready_when_it_is_silent_blocked_or_says_so(status: Any,
     assert found["not_ready", RECEIVER] == 1
 
 
+@pytest.mark.parametrize(("status", "refused"), [(WELL, 0), ({"ready": False, "state": "refused"}, 1), (None, None)])
+def test_a_stream_that_waits_for_a_persons_decision_says_so(status: Any, refused: float | None) -> None:
+    assert Looks().of(Seen(statuses={"ledger": status}))["refused", "ledger"] == refused
+
+
 def test_what_only_a_stream_knows_is_unknown_while_it_is_silent() -> None:
     found = Looks().of(Seen(statuses={"ledger": None}))
     for rule in ("dlq_publish", "lag", "retry_rate", "slo_burn"):
