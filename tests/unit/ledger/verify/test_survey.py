@@ -73,7 +73,7 @@ def _other_than(value: Any, name: str) -> Any:
         return value + 1
     if name.endswith("_at"):
         return (value or AT) + timedelta(microseconds=1)
-    if name in {"content_version", "cause_seq"}:
+    if name in {"content_version", "cause_seq", "history", "offset_until"}:
         return 7
     return f"{value or ''}x"
 
