@@ -23,8 +23,9 @@ from processor.run.execute import Executor, Results
 from processor.run.worker import Task
 from processor.spark import open_session
 from stack.jars import spark_jars
-from tests.integration.processor import calling_handler
+from tests.integration.processor import calling_handler, hostile_handler
 from tests.integration.processor.killing_handler import build
+from tests.unit.processor.harness import Engine
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -136,3 +137,30 @@ def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session:
     clock.advance(5)
     assert run("fine") == (3, {Applied, Held})
     assert run("fine") == (200, {Applied})
+
+
+def test_whatever_handlers_do_the_stream_goes_on(session: SparkSession, tmp_path: Path) -> None:
+    """Each odd answer and error, a hanging call and a killed worker, each its own entity's; the engine decides what
+    Spark's workers made of them."""
+    engine = Engine(tmp_path)
+    hostile = task(build_handler=hostile_handler.build, stream="hostile", concurrency=4)
+    engine.batches._executor = Executor(session, hostile, 2)
+    odd = [f"answer_{number}" for number in range(len(hostile_handler.ANSWERS))]
+    odd += [f"error_{number}" for number in range(len(hostile_handler.ERRORS))]
+    fine = [engine.post(f"fine_{number}", entity=f"fine-{number}") for number in range(20)]
+    keys = {name: engine.post(name, entity=name) for name in [*odd, "hangs_1"]}
+    engine.batch()
+    assert {decision for key in fine for decision in engine.decisions(key)} == {"applied"}
+    assert all(engine.decisions(keys[name]) for name in keys)
+    after = engine.post("fine_after", entity="fine-after")
+    killer = engine.post("kills_1", entity="kills")
+    engine.command(item_seq=1, seen_seq=1)
+    rows = engine.batch()
+    assert engine.decisions(after) == ["applied"]
+    assert [row.decision.value for row in rows if row.provider == "payhook"] == ["ignored"], "item 1 isn't dead"
+    assert [row.error_class for row in rows if row.event_key == killer] == ["WorkerLost"]
+    for _ in range(3):
+        engine.advance(100_000)
+    last = {row.event_key: row for row in engine.journal.rows}
+    assert {last[keys[name]].decision.value for name in odd} <= {"dead", "applied", "ignored", "parked"}
+    assert last[keys["hangs_1"]].error_class == "HandlerTimeout"

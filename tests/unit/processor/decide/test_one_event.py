@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.event import Dedupe, Event, poison_event, to_headers
-from core.money import Money, MoneyFact, Movement
+from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
 from dlq.commands import Target
 from journal.schema import JournalRow
 from processor.run.execute import Results
 from processor.settings import DeadHead
-from providers.fields import ContentVersionUnknown
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Same, ignored
-from tests.unit.processor.hostile import HALF, HUGE, MADE_SAFE, NAN, ODD_ANSWERS, ODD_ERRORS, Awkward
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
+from tests.unit.processor.hostile import HALF, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
+from tests.unit.processor.hostile_records import (
+    ODD_COMMANDS,
+    ODD_EVENTS,
+    ODD_FACTS,
+    ODD_HASHES,
+    ODD_HEADERS,
+    OddAdapter,
+    odd_event,
+)
 from tests.unit.processor.ordering import command, decided, order
 
 
@@ -83,44 +88,6 @@ def test_whatever_a_handler_raises_its_event_is_decided(tmp_path: Path, policy: 
         assert len((text or "").encode("utf-8")) <= 20_000
 
 
-class OddAdapter(Same):
-    """Does what the test says of any body."""
-
-    def __init__(self, act: Callable[[], Any]) -> None:
-        super().__init__()
-        self.act = act
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return self.act()  # type: ignore[no-any-return]
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self.act()  # type: ignore[no-any-return]
-
-    def events(self, request: object, mode: str) -> list[Event]:
-        return self.act()  # type: ignore[no-any-return]
-
-
-def failing(error: BaseException) -> Callable[[], Any]:
-    def act() -> Any:
-        raise error
-
-    return act
-
-
-ODD_HASHES: dict[str, Callable[[], Any]] = {
-    "a newer version": failing(ContentVersionUnknown("stripe", 9)),
-    "a bug": failing(KeyError("data")),
-    "the end of the process": failing(SystemExit(1)),
-    "half a pair": failing(ValueError(HALF)),
-    "a huge text": failing(ValueError(HUGE)),
-    "nothing": lambda: None,
-    "a number": lambda: 7,
-    "no hex": lambda: "zz" * 32,
-    "a hash of half pairs": lambda: HALF * 64,
-    "something awkward": Awkward,
-}
-
-
 @pytest.mark.parametrize("name", ODD_HASHES)
 def test_content_that_cannot_be_compared_ends_the_copy_and_holds_no_key(engine: Engine, name: str) -> None:
     """The copy comes from a receiver whose adapter leaves other fields out, and this one's can't tell what it did."""
@@ -150,40 +117,6 @@ def decided_beside_the_copy(engine: Engine) -> list[str]:
     return engine.decisions(beside)
 
 
-def _named(**changes: Any) -> Callable[[], Any]:
-    """What an adapter makes of a poison: one event, with something odd in it."""
-    event = Event(
-        provider="stripe",
-        event_id="evt_9",
-        event_type="charge.captured",
-        event_key="stripe:evt_9:charge.captured",
-        entity_key="stripe:acct_1:pi_9",
-        content_sha256="ab" * 32,
-        content_version=1,
-        body=b"{}",
-        mode="live",
-        account="acct_1",
-    )
-    return lambda: [replace(event, **changes)]
-
-
-ODD_EVENTS: dict[str, Callable[[], Any]] = {
-    "a bug": failing(KeyError("data")),
-    "the end of the process": failing(SystemExit(1)),
-    "half a pair": failing(ValueError(HALF)),
-    "nothing": lambda: None,
-    "events that are none": lambda: [None],
-    "something awkward": Awkward,
-    "a key that is half a pair": _named(event_key=HALF),
-    "an entity that is half a pair": _named(entity_key=HALF),
-    "an account of another type": _named(account=7),
-    "a huge key": _named(event_key=HUGE),
-    "a hash that is none": _named(content_sha256="zz"),
-    "a body that is a text": _named(body="{}"),
-    "a version beyond a byte": _named(content_version=1_000),
-}
-
-
 @pytest.mark.parametrize("name", ODD_EVENTS)
 def test_poison_that_its_adapter_makes_something_odd_of_stays_dead(engine: Engine, name: str) -> None:
     poison = poison_event("stripe", b"{", "live", "no JSON")
@@ -197,27 +130,6 @@ def test_poison_that_its_adapter_makes_something_odd_of_stays_dead(engine: Engin
     assert (row.decision.value, row.blocking) == ("dead", False)
     assert row.error_stack
     assert order(engine, "purge", poison.event_key).decision.value == "purged"
-
-
-def _fact(**changes: Any) -> Callable[[], Any]:
-    fact = MoneyFact("stripe:re_1:refund", next(iter(Movement)), "acct_1", "pi_1", Money(5, "EUR"))
-    for name, value in changes.items():
-        object.__setattr__(fact, name, value)
-    return lambda: fact
-
-
-ODD_FACTS: dict[str, Callable[[], Any]] = {
-    "a bug": failing(KeyError("data")),
-    "the end of the process": failing(SystemExit(1)),
-    "half a pair": failing(ValueError(HALF)),
-    "a number": lambda: 7,
-    "something awkward": Awkward,
-    "a key that is half a pair": _fact(fact_key=HALF),
-    "a key of another type": _fact(fact_key=7),
-    "money that is none": _fact(money=None),
-    "money of NaN": _fact(money=NAN),
-    "awkward money": _fact(money=Awkward()),
-}
 
 
 @pytest.mark.parametrize("name", ODD_FACTS)
@@ -242,26 +154,6 @@ def test_a_person_can_close_what_its_adapter_fails_on(engine: Engine, name: str)
     assert engine.decisions(key) == ["dead", "purged"]
 
 
-ODD_COMMANDS: dict[str, bytes] = {
-    "no JSON": b"\xff{",
-    "nested too deeply": b"[" * 200_000,
-    "a number beyond all": b'{"command_id": ' + b"9" * 10_000 + b"}",
-    "a field that is half a pair": b'{"\\ud800": 1}',
-    "an action that is half a pair": b'{"action": "\\ud800"}',
-    "a time before all others": json.dumps(
-        {
-            "command_id": "c-odd",
-            "stream": "ledger",
-            "action": "purge",
-            "targets": [[1, 1]],
-            "actor": "ada",
-            "reason": "mended",
-            "at": "0001-01-01T00:00:00+23:59",
-        }
-    ).encode(),
-}
-
-
 @pytest.mark.parametrize("name", ODD_COMMANDS)
 def test_a_command_that_is_none_ends_alone(engine: Engine, name: str) -> None:
     engine.send(CONTROL, ODD_COMMANDS[name], [])
@@ -270,21 +162,10 @@ def test_a_command_that_is_none_ends_alone(engine: Engine, name: str) -> None:
     assert (row.decision.value, row.blocking, row.event_key) == ("dead", False, None)
 
 
-ODD_HEADERS: dict[str, tuple[str, bytes]] = {
-    "a huge key": ("event_key", HUGE.encode()),
-    "a huge entity": ("entity_key", HUGE.encode()),
-    "a huge mode": ("mode", HUGE.encode()),
-    "a time before all others": ("received_at", b"0001-01-01T00:00:00+23:59"),
-    "a time in words": ("ce_time", HUGE.encode()),
-    "a hash that is none": ("original_sha256", b"\xff"),
-    "a version in other digits": ("content_version", "٣".encode()),
-}
-
-
 @pytest.mark.parametrize("name", ODD_HEADERS)
 def test_a_record_with_odd_headers_ends_alone(engine: Engine, name: str) -> None:
     header, value = ODD_HEADERS[name]
-    event = _named()()[0]
+    event = odd_event()()[0]
     headers = [one for one in to_headers(event, NOW, Dedupe.CLAIMED) if one[0] != header]
     engine.send(EVENTS, event.body, [*headers, (header, value)])
     assert decided_beside_the_copy(engine) == ["applied"]
