@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from prometheus_client import start_http_server
 from pydantic import BaseModel
 
 from core.clock import SystemClock
@@ -28,7 +27,7 @@ from processor.opening import Shared, Starter
 from processor.run.collector import calm
 from processor.spark import open_session, with_slots
 from processor.streams import StreamConfig, taking
-from processor.tell.exposition import by_stream
+from processor.tell.exposition import by_stream, serve
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
@@ -61,7 +60,9 @@ def main() -> int:
     port = metrics_port(settings, mode, names)
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
-        start_http_server(port, settings.processor.metrics_host, registry)
+        serve(
+            port, settings.processor.metrics_host, registry, lambda: {name: one.said for name, one in statuses.items()}
+        )
     telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
     shared = _shared(settings, configs, clock, anchor_keys)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]

@@ -1,14 +1,20 @@
-"""The metrics of every work stream of a process on one page, each sample labelled with its stream."""
+"""The metrics of every work stream of a process on one page, and whether its streams are ready."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 LABEL = "stream"
+READY_PATH = "/readyz"
+
+Said = Callable[[], Mapping[str, Mapping[str, Any]]]
+"""What each stream last said of itself (`processor.tell.status.StatusFile`)."""
 
 
 class _Labelled(Collector):
@@ -30,3 +36,35 @@ def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
     whole = CollectorRegistry()
     whole.register(_Labelled(registries))
     return whole
+
+
+def serve(port: int, host: str, registry: CollectorRegistry, said: Said) -> None:
+    """Answers ``/metrics`` and `READY_PATH` on a thread of its own: 200 where every stream is ready, else 503; the body
+    says each stream's state, and why it isn't ready.
+    """
+    server, _ = start_http_server(port, host, registry)
+    server.set_app(_with_readiness(make_wsgi_app(registry), said))
+
+
+def _with_readiness(metrics: Any, said: Said) -> Any:
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:
+        if environ.get("PATH_INFO") != READY_PATH:
+            return metrics(environ, start_response)
+        ready, body = readiness(said())
+        start_response("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "application/json")])
+        return [json.dumps(body).encode()]
+
+    return answer
+
+
+def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, Any]]:
+    """Whether every stream is ready, and of each its state and what holds it up."""
+    streams = {
+        name: {
+            "ready": bool(one.get("ready")),
+            "state": one.get("state", "starting"),
+            "why": one.get("why") or one.get("blocked") or one.get("last_failure"),
+        }
+        for name, one in said.items()
+    }
+    return all(one["ready"] for one in streams.values()), {"streams": streams}

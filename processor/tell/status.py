@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ class StatusFile:
         self._written_at = -WRITE_EVERY_S
         self._said: dict[str, Any] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What was last written; nothing before that."""
+        return self._said
 
     def due(self) -> bool:
         """Whether the last writing is long enough ago."""
