@@ -163,8 +163,11 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
     """Single items in one command, as it was always done: it needs no listener."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
     with on_record(place, "replay", f"{place.looked_at.stream} items {', '.join(map(str, ids))}", reason) as act:
-        targets = as_seen([Wanted(item_id, None) for item_id in ids], view.last_rows(ids))
-        command = commands.replay(place.looked_at.stream, targets, getpass.getuser(), reason, SystemClock().now())
+        lineage = view.lineage()
+        targets = as_seen([Wanted(item_id) for item_id in ids], view.last_rows(ids))
+        command = commands.replay(
+            place.looked_at.stream, lineage, targets, getpass.getuser(), reason, SystemClock().now()
+        )
         # Any: the client's stubs and the port agree only on arguments given by name.
         producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
         commands.send(producer, command, topics_of(place.mode).control)

@@ -58,16 +58,17 @@ def run(place: Place, books: Sequence[Forecast], reason: str, per_s: float | Non
     clock, ran = SystemClock(), Ran(waited=wait)
     topic = topics_of(place.mode).control
     view = DeltaView(place.ledger.journal, topic)
+    lineage = view.lineage()
     interval_us = 0 if per_s is None else round(1_000_000 / per_s)
     # Any: the client's stubs and the port agree only on arguments given by name.
     producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
     with on_record(place, "reprocess", f"{place.mode} {told}", reason) as act, looking("the processor decides"):
-        wanted = [Target(one.row.item_seq, one.row.seq) for one in books]
+        wanted = [Target.of(one.row) for one in books]
         for number, targets in enumerate(commands_of(wanted, interval_us)):
             if number:
                 time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
             command = reprocess(
-                place.ledger.stream, targets, getpass.getuser(), reason, clock.now(), interval_us=interval_us
+                place.ledger.stream, lineage, targets, getpass.getuser(), reason, clock.now(), interval_us=interval_us
             )
             send(producer, command, topic)
             decided = _decided(view, command.command_id, clock) if wait else None

@@ -19,6 +19,7 @@ from core.clock import SystemClock
 from core.routing import topics_of
 from core.work import Posting
 from dlq.commands import REVERSALS_MAX, Command, approve, propose_reversal, send
+from journal.reader import lineage_of
 from ledger.reversals import Booking, Proposed, bookings_of, proposal
 from ledger.reversals import proposals as read_proposals
 
@@ -38,13 +39,14 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     """
     if len(keys) > REVERSALS_MAX:
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
-    bookings = bookings_of(str(place.ledger.journal), keys)
+    journal = str(place.ledger.journal)
+    lineage, bookings = lineage_of(journal), bookings_of(journal, keys)
     _print_bookings(bookings)
     if dry_run:
         click.echo("nothing was sent")
         return
     targets = [booking.target for booking in bookings]
-    command = propose_reversal(place.ledger.stream, targets, getpass.getuser(), reason, SystemClock().now())
+    command = propose_reversal(place.ledger.stream, lineage, targets, getpass.getuser(), reason, SystemClock().now())
     with on_record(place, "propose_reversal", f"{place.mode} {', '.join(keys)}", reason) as act:
         _send(place, command)
         act.after = f"proposal {command.command_id}"
@@ -68,12 +70,12 @@ def approve_command(place: Place, proposal_id: str, reason: str) -> None:
 
 
 @click.command()
-@click.option("--all", "every", is_flag=True, help="Approved ones too.")
+@click.option("--all", "every", is_flag=True, help="Also those that were approved, or proposed before a restore.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
     """List the reversals that wait for another person, newest first."""
-    found = [one for one in read_proposals(*_journal(place)) if every or not one.approved]
+    found = [one for one in read_proposals(*_journal(place)) if every or one.waits]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1, default=str))
     elif not found:
@@ -110,8 +112,7 @@ def _print_proposals(found: list[Proposed]) -> None:
     for one in found:
         items = ", ".join(str(target.item_seq) for target in one.command.targets)
         when = one.command.at.isoformat(" ", "seconds")
-        state = "approved" if one.approved else "waits"
-        row(table, one.command.command_id, when, one.command.actor, items, one.command.reason, state)
+        row(table, one.command.command_id, when, one.command.actor, items, one.command.reason, one.state)
     Console(soft_wrap=True).print(table)
 
 
@@ -123,4 +124,5 @@ def _as_dict(one: Proposed) -> dict[str, Any]:
         "reason": one.command.reason,
         "items": [target.item_seq for target in one.command.targets],
         "approved": one.approved,
+        "outdated": one.outdated,
     }

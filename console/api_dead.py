@@ -71,6 +71,7 @@ class ItemTold(BaseModel):
 
     item_seq: int
     seen_seq: int = Field(description="seq of its last row: what an order names with it")
+    seen_hash: str = Field(description="the beginning of that row's hash: an order names that too")
     state: ItemState
     decision: str
     attempts: int

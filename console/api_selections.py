@@ -155,7 +155,7 @@ def acting(streams: Streams) -> APIRouter:
         """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
 
         def act(selections: Selections, actor: str) -> Kept:
-            return Kept(selections.freeze(asked.filter.filter(), actor, asked.note), None)
+            return Kept(selections.freeze(asked.wanted(), actor, asked.note, asked.seen()), None)
 
         told: SelectionTold = await change(request, stream, act, SelectionTold.of)
         return told

@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from core.event import Mode
 from core.kept_text import KEPT_CHARS_MAX, is_kept_text
-from dlq.commands import SEQ_MAX, TARGETS_MAX
+from dlq.command_fields import HASH_PATTERN
+from dlq.commands import SEQ_MAX, TARGETS_MAX, Target
 from dlq.orders import Given, Order, Wanted
 from journal.schema import JournalRow
 
@@ -30,10 +31,17 @@ class ItemAsked(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     item_seq: Seq = Field(description="the item's number: ID in `payhook dlq list`")
-    seen_seq: Seq | None = Field(
-        None,
-        description="seq of the item's last row as you saw it; if that isn't the last one any more, nothing is sent",
+    seen_seq: Seq = Field(
+        description="seq of the item's last row as you saw it; if that isn't the last one any more, nothing is done"
     )
+    seen_hash: str = Field(
+        pattern=f"^{HASH_PATTERN}$",
+        description="the beginning of that row's hash: after a restore of the journal a seq names another row",
+    )
+
+    @property
+    def target(self) -> Target:
+        return Target(self.item_seq, self.seen_seq, self.seen_hash)
 
 
 class OrderAsked(BaseModel):
@@ -52,7 +60,7 @@ class OrderAsked(BaseModel):
         return self
 
     def order(self, action: str, command_id: str, actor: str) -> Order:
-        items = tuple(Wanted(item.item_seq, item.seen_seq) for item in self.items)
+        items = tuple(Wanted(item.item_seq, item.target) for item in self.items)
         return Order(command_id, action, items, actor, self.reason)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.api_dead import FilterAsked
-from console.orders import Text
-from dlq.commands import ReplayMode
+from console.orders import ItemAsked, Text
+from dlq.board import ITEMS_MAX, Filter
+from dlq.commands import ReplayMode, Target
 from dlq.selection import (
     DryRun,
     Forecast,
@@ -27,7 +29,8 @@ from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 
 
 class SelectionAsked(BaseModel):
-    """What is to be frozen: everything dead that matches now, each item as it is now."""
+    """What is to be frozen: everything dead that matches now, each item as it is now; or single items as they were
+    seen."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -37,7 +40,26 @@ class SelectionAsked(BaseModel):
     )
 
     filter: FilterAsked = Field(default_factory=FilterAsked, description="`states` is always open here")
+    items: list[ItemAsked] = Field(
+        [],
+        max_length=ITEMS_MAX,
+        description="only these, as you saw them; one that has moved on since is refused later",
+    )
     note: str = Field("", max_length=500, description="for whoever reads the list of selections")
+
+    @model_validator(mode="after")
+    def _as_seen(self) -> Self:
+        if self.filter.items:
+            raise ValueError("name single items in `items`, each with its row that you saw")
+        if len({item.item_seq for item in self.items}) != len(self.items):
+            raise ValueError("an item is named twice")
+        return self
+
+    def wanted(self) -> Filter:
+        return replace(self.filter.filter(), items=tuple(item.item_seq for item in self.items))
+
+    def seen(self) -> list[Target]:
+        return [item.target for item in self.items]
 
 
 class ReplayAsked(BaseModel):
@@ -204,6 +226,7 @@ class SelectedItem(BaseModel):
     place: int
     item_seq: int
     seen_seq: int
+    seen_hash: str
     state: RunItemState
     row_seq: int | None
     reason: str | None
@@ -214,6 +237,7 @@ class SelectedItem(BaseModel):
             place=item.place,
             item_seq=item.target.item_seq,
             seen_seq=item.target.seen_seq,
+            seen_hash=item.target.seen_hash,
             state=item.state,
             row_seq=item.row_seq,
             reason=item.reason,
@@ -232,6 +256,7 @@ class ForecastTold(BaseModel):
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
     verdict: Verdict
     why: str
     followers: int
@@ -241,6 +266,7 @@ class ForecastTold(BaseModel):
         return cls(
             item_seq=one.target.item_seq,
             seen_seq=one.target.seen_seq,
+            seen_hash=one.target.seen_hash,
             verdict=one.verdict,
             why=one.why,
             followers=one.followers,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from core.decision import Decision
 from dlq.command import Command, Place, ReplayMode, Target
-from dlq.refusals import Ground, Refusal, worn_out
+from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
 from journal.index_changes import Line
 from journal.open_item import OpenItem, is_conflict, is_other_content
@@ -142,7 +142,7 @@ def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -
         return Refusal(Ground.NOT_OPEN, f"item {number} is not open")
     if number in meanwhile.moved or found.last_seq != target.seen_seq:
         return Refusal(Ground.MOVED, f"item {number} has moved on since row {target.seen_seq}; look again")
-    return None
+    return None if target.is_row(found.row) else restored(target)
 
 
 @dataclass(slots=True)

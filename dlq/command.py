@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from journal.schema import JournalRow
 
 CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
@@ -34,19 +38,43 @@ REPROCESS_MAX = 100
 """Events of one command: their rows and bodies are read again from their tables while the stream waits."""
 
 COMMAND_BYTES_MAX = 900_000
-"""Below Kafka's default of 1 MiB a record; 5,000 targets take 300 KB."""
+"""Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
 
 SPREAD_S_MAX = 60.0
 """From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
 events of that entity wait for it. Whoever replays more slowly sends less in one command."""
 
 
+HASH_CHARS = 16
+"""Of a row's hash, in hex: after a restore a seq names another row, and 64 bits tell the two apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One item, and the seq of its last row that the operator saw."""
+    """One item, and its last row that the operator saw: its seq and the first `HASH_CHARS` of its hash."""
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
+
+    @classmethod
+    def of(cls, row: JournalRow) -> Target:
+        """The row's item, as it is after the row."""
+        return cls(row.item_seq, row.seq, hash_head(row.row_hash))
+
+    @property
+    def text(self) -> str:
+        """In one word, for a form's field; `dlq.command_fields.target_of_text` reads it."""
+        return f"{self.item_seq}.{self.seen_seq}.{self.seen_hash}"
+
+    def is_row(self, row: JournalRow) -> bool:
+        """Whether the row of the seen seq is the one that was seen."""
+        return hash_head(row.row_hash) == self.seen_hash
+
+
+def hash_head(row_hash: str) -> str:
+    """What a target holds of a row's hash."""
+    return row_hash[:HASH_CHARS]
 
 
 class ReplayMode(StrEnum):
@@ -81,6 +109,8 @@ class Proposal:
 class Command:
     """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless.
 
+    ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
+    is carried out. An approval has its proposal's.
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. The rest is a replay's
     alone. ``mode``: see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the
@@ -89,6 +119,7 @@ class Command:
 
     command_id: str
     stream: str
+    lineage: str
     action: str
     targets: tuple[Target, ...]
     actor: str
@@ -105,4 +136,6 @@ class Command:
         """The command that this one approves, as it was given."""
         assert self.proposal is not None
         first, action = self.proposal, APPROVES[self.action]
-        return Command(first.command_id, self.stream, action, self.targets, first.actor, first.reason, first.at)
+        return Command(
+            first.command_id, self.stream, self.lineage, action, self.targets, first.actor, first.reason, first.at
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -10,8 +11,12 @@ from typing import Any, TypeVar
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from dlq.command import HASH_CHARS, Target
 
 SEQ_MAX = 2**63 - 1
+HASH_PATTERN = f"[0-9a-f]{{{HASH_CHARS}}}"
+_HASH = re.compile(HASH_PATTERN)
+_TEXT = re.compile(f"([1-9][0-9]{{0,18}})[.]([1-9][0-9]{{0,18}})[.]({HASH_PATTERN})")
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -64,19 +69,35 @@ def flag_of(tree: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def pairs_of(tree: Mapping[str, Any], name: str, most: int) -> list[tuple[int, int]]:
-    """Items, each named once with the seq of its row that was seen."""
+def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[Target, ...]:
+    """Items, each named once with its row that was seen."""
     value = tree[name]
     if not isinstance(value, list) or not 0 < len(value) <= most:
-        raise CommandInvalid(f"{name}: a list of 1 to {most} pairs is wanted")
-    pairs = [_pair(pair, name) for pair in value]
-    if len({item_seq for item_seq, _ in pairs}) != len(pairs):
+        raise CommandInvalid(f"{name}: a list of 1 to {most} targets is wanted")
+    targets = tuple(_target(one, name) for one in value)
+    if len({target.item_seq for target in targets}) != len(targets):
         raise CommandInvalid(f"{name}: an item is named twice")
-    return pairs
+    return targets
 
 
-def _pair(pair: object, name: str) -> tuple[int, int]:
-    match pair:
-        case [int() as item_seq, int() as seen_seq] if 0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int:
-            return item_seq, seen_seq
-    raise CommandInvalid(f"{name}: each is [item_seq, seen_seq], the first not above the second")
+def _target(one: object, name: str) -> Target:
+    match one:
+        case [int() as item_seq, int() as seen_seq, str() as seen_hash] if (
+            0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int and _HASH.fullmatch(seen_hash)
+        ):
+            return Target(item_seq, seen_seq, seen_hash)
+    raise CommandInvalid(
+        f"{name}: each is [item_seq, seen_seq, seen_hash], the first not above the second, the third the first "
+        f"{HASH_CHARS} hex digits of that row's hash; look again, and order what you then see"
+    )
+
+
+def target_of_text(text: str) -> Target:
+    """The inverse of `Target.text`.
+
+    :raises CommandInvalid: it isn't one
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; look again")
+    return _target([int(found[1]), int(found[2]), found[3]], "item")

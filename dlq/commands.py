@@ -43,7 +43,7 @@ from dlq.command_fields import (
     SEQ_MAX,
     CommandInvalid,
     flag_of,
-    pairs_of,
+    targets_of,
     text_of,
     time_of,
     whole_of,
@@ -126,6 +126,7 @@ class Producer(Protocol):
 
 def replay(
     stream: str,
+    lineage: str,
     targets: Sequence[Target],
     actor: str,
     reason: str,
@@ -139,41 +140,59 @@ def replay(
     """A new replay command."""
     number = uuid.uuid4().hex
     return Command(
-        number, stream, REPLAY, tuple(targets), actor, reason, at, None, mode, interval_us, expects, force=force
+        number,
+        stream,
+        lineage,
+        REPLAY,
+        tuple(targets),
+        actor,
+        reason,
+        at,
+        None,
+        mode,
+        interval_us,
+        expects,
+        force=force,
     )
 
 
-def purge(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def purge(stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
     """A new command that closes items for good: none of them takes effect any more."""
-    return Command(uuid.uuid4().hex, stream, PURGE, tuple(targets), actor, reason, at)
+    return Command(uuid.uuid4().hex, stream, lineage, PURGE, tuple(targets), actor, reason, at)
 
 
-def resolve(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def resolve(stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
     """A new command that closes items whose effect was brought about elsewhere."""
-    return Command(uuid.uuid4().hex, stream, RESOLVE, tuple(targets), actor, reason, at)
+    return Command(uuid.uuid4().hex, stream, lineage, RESOLVE, tuple(targets), actor, reason, at)
 
 
 def reprocess(
-    stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
+    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
 ) -> Command:
     """A new command that takes ignored events up again: whoever handles them now decides."""
     number = uuid.uuid4().hex
-    return Command(number, stream, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
+    return Command(number, stream, lineage, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
 
 
-def propose_purge(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def propose_purge(
+    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
+) -> Command:
     """A new command that asks for a purge; nothing is closed before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, PROPOSE_PURGE, tuple(targets), actor, reason, at)
+    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_PURGE, tuple(targets), actor, reason, at)
 
 
-def propose_resolve(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def propose_resolve(
+    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
+) -> Command:
     """A new command that asks for a resolve; nothing is closed before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, PROPOSE_RESOLVE, tuple(targets), actor, reason, at)
+    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_RESOLVE, tuple(targets), actor, reason, at)
 
 
-def propose_reversal(stream: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
+def propose_reversal(
+    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
+) -> Command:
     """A new command that asks for bookings to be reversed; nothing is booked before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
+    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
 
 
 def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
@@ -185,7 +204,8 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
     if action is None:
         raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
     proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
-    return Command(uuid.uuid4().hex, proposed.stream, action, proposed.targets, actor, reason, at, proposal)
+    number = uuid.uuid4().hex
+    return Command(number, proposed.stream, proposed.lineage, action, proposed.targets, actor, reason, at, proposal)
 
 
 def encode(command: Command) -> bytes:
@@ -196,8 +216,9 @@ def encode(command: Command) -> bytes:
     tree: dict[str, Any] = {
         "command_id": command.command_id,
         "stream": command.stream,
+        "lineage": command.lineage,
         "action": command.action,
-        "targets": [[target.item_seq, target.seen_seq] for target in command.targets],
+        "targets": [[target.item_seq, target.seen_seq, target.seen_hash] for target in command.targets],
         "actor": command.actor,
         "reason": command.reason,
         "at": to_rfc3339(command.at),
@@ -217,7 +238,7 @@ def encode(command: Command) -> bytes:
     return raw
 
 
-_FIELDS = frozenset({"command_id", "stream", "action", "targets", "actor", "reason", "at"})
+_FIELDS = frozenset({"command_id", "stream", "lineage", "action", "targets", "actor", "reason", "at"})
 _OWN_FIELDS = {REPLAY: frozenset({"mode", "interval_us", "expects", "force"}), REPROCESS: frozenset({"interval_us"})}
 _TARGETS_MAX = {**dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX), REPROCESS: REPROCESS_MAX}
 _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
@@ -235,8 +256,9 @@ def decode(raw: bytes) -> Command:
     command = Command(
         command_id=text_of(tree, "command_id"),
         stream=text_of(tree, "stream"),
+        lineage=text_of(tree, "lineage"),
         action=action,
-        targets=tuple(Target(*pair) for pair in pairs_of(tree, "targets", targets_max)),
+        targets=targets_of(tree, "targets", targets_max),
         actor=text_of(tree, "actor"),
         reason=text_of(tree, "reason"),
         at=time_of(tree, "at"),
@@ -292,6 +314,8 @@ def _tree(raw: bytes) -> dict[str, Any]:
 def _check_fields(tree: dict[str, Any], action: str) -> None:
     """Each action has its own: what an action doesn't know is refused, never passed over."""
     wanted = _FIELDS | ({"proposal"} if action == REVERSE else set())
+    if wanted - tree.keys() == {"lineage"}:
+        raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))

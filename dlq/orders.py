@@ -14,8 +14,10 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from dlq.commands import Command, Producer, Sent, Target, send
+from dlq.refusals import restored
 from journal.dataset import dataset_of
 from journal.place import Place
+from journal.reader import lineage_of
 from journal.schema import JournalRow, from_arrow
 
 
@@ -33,10 +35,10 @@ class OrderRefused(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One item. ``seen_seq``: the seq of its last row that the operator saw; None: whatever it is now."""
+    """One item. ``seen``: with its last row that the operator saw; None: whatever it is now."""
 
     item_seq: int
-    seen_seq: int | None
+    seen: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ class Given:
 class JournalView(Protocol):
     """What giving an order asks of a stream's journal."""
 
+    def lineage(self) -> str:
+        """The journal's; empty where none was begun."""
+
     def last_rows(self, item_seqs: Collection[int]) -> Mapping[int, JournalRow]:
         """The last row of each item that is there."""
 
@@ -74,6 +79,9 @@ class DeltaView:
     def __init__(self, journal: Place, control_topic: str) -> None:
         self._path = str(journal)
         self._control_topic = control_topic
+
+    def lineage(self) -> str:
+        return lineage_of(self._path)
 
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
         rows = self._rows(pc.field("item_seq").isin(sorted(item_seqs)))
@@ -109,10 +117,18 @@ class OrderDesk:
         """
         if (decided := self.decision(order.command_id)) is not None:
             return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
-        last = self._journal.last_rows({wanted.item_seq for wanted in order.items})
-        targets = as_seen(order.items, last)
-        now = self._clock.now()
-        command = Command(order.command_id, self._stream, order.action, targets, order.actor, order.reason, now)
+        lineage = self._journal.lineage()
+        targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
+        command = Command(
+            order.command_id,
+            self._stream,
+            lineage,
+            order.action,
+            targets,
+            order.actor,
+            order.reason,
+            self._clock.now(),
+        )
         return Given(send(self._producer, command, self._control_topic), None)
 
     def decision(self, command_id: str) -> JournalRow | None:
@@ -132,11 +148,13 @@ def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Ta
             unknown[number] = f"there is no item {number}"
         elif row.decision is not Decision.DEAD:
             moved[number] = f"item {number} isn't dead: its last decision is {row.decision.value}"
-        elif wanted.seen_seq not in (None, row.seq):
-            moved[number] = f"item {number} has moved on since row {wanted.seen_seq} to row {row.seq}; look again"
+        elif wanted.seen is not None and wanted.seen.seen_seq != row.seq:
+            moved[number] = f"item {number} has moved on since row {wanted.seen.seen_seq} to row {row.seq}; look again"
+        elif wanted.seen is not None and not wanted.seen.is_row(row):
+            moved[number] = restored(wanted.seen).why
     if unknown or moved:
         raise OrderRefused(unknown, moved)
-    return tuple(Target(wanted.item_seq, last[wanted.item_seq].seq) for wanted in items)
+    return tuple(Target.of(last[wanted.item_seq]) for wanted in items)
 
 
 def command_entity(command_id: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dlq.command import Target
+
 
 class Ground(StrEnum):
     """What stands against an item."""
@@ -12,6 +14,8 @@ class Ground(StrEnum):
     NOT_OPEN = "not_open"
     MOVED = "moved"
     """It has another row than the one that was seen."""
+    RESTORED = "restored"
+    """The row of the seq that was seen is another one by now: an older copy of the journal was put back."""
     NOT_DEAD = "not_dead"
     HEAD_DEAD = "head_dead"
     """It would die again with an earlier event of its entity."""
@@ -32,6 +36,20 @@ class Refusal:
 
     ground: Ground
     why: str
+
+
+def restored(target: Target) -> Refusal:
+    """Of a target whose row isn't the one that was seen."""
+    item, row = target.item_seq, target.seen_seq
+    why = f"item {item} has another row {row} than the one that was seen: the journal was restored since; look again"
+    return Refusal(Ground.RESTORED, why)
+
+
+def older_than_restore(seen: str, now: str) -> str | None:
+    """Why nothing of a command is done that was given to a journal of the lineage ``seen``; None: it is this one's."""
+    if seen == now:
+        return None
+    return f"the journal was restored since it was given (lineage {seen}, now {now}); look again"
 
 
 def worn_out(item_seq: int, replays: int, replays_max: int) -> Refusal | None:

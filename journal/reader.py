@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from journal.lake import open_table
+from journal.lake import has_table, open_table
 from journal.scan import applied_after, last_seq, offsets_of, pick, scan, seqs_of_offsets
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
 from journal.state import JournalState, read_state
@@ -18,6 +18,14 @@ ROWS_PER_WIDE_WINDOW = 250_000
 """About 60 MB of rows with the few columns that the index wants."""
 
 ROWS_PER_TABLE = 50_000
+
+
+def lineage_of(path: str) -> str:
+    """The lineage of the journal as it is now; empty where none was begun.
+
+    :raises JournalBroken: the log or the rows contradict themselves
+    """
+    return JournalReader(path).state().lineage if has_table(path) else ""
 
 
 class JournalReader:

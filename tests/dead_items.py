@@ -15,6 +15,7 @@ from core.decision import Decision, ErrorKind
 from core.money import Movement
 from dlq.board import Amounts, Board, BoardSettings, Filter
 from dlq.board.payload import Fates, Origin
+from journal.reader import JournalReader
 from journal.schema import JournalRow
 from stack.layout import Layout, StreamLayout
 from tests.small_ledger import START, SmallLedger
@@ -80,6 +81,10 @@ class DeadItems:
             cleared = dict.fromkeys(("error_class", "error_message", "error_stack", "error_kind", "log_lines"))
             of = self.ledger.later(of, decision, **({} if failed else cleared) | changes)
         return of
+
+    def row_at(self, seq: int) -> JournalRow:
+        """The journal's row."""
+        return JournalReader(str(self.layout.journal)).rows_of([seq])[0]
 
     def commit(self, *, with_bodies: bool = False) -> None:
         self.ledger.commit(with_bodies=with_bodies, with_postings=False)

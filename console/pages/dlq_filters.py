@@ -11,12 +11,13 @@ from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from dlq.board import Filter, FilterInvalid, ItemState, Mark, Sort
 from dlq.board.filter import TEXT_CHARS_MAX
+from dlq.command_fields import CommandInvalid, target_of_text
+from dlq.commands import Target
 
 KINDS = tuple(kind.value for kind in ErrorKind)
 STATES = tuple(state.value for state in ItemState if state is not ItemState.SETTLED)
 MARKS = tuple(mark.value for mark in Mark)
 SORTS = tuple(sort.value for sort in Sort)
-ITEM_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,15 @@ def read(fields: Fields) -> Looked:
     return Looked(wanted, Sort(fields.choice("sort", SORTS) or Sort.OLDEST), fields.text("after", 100))
 
 
-def items(fields: Fields) -> Filter | None:
-    """The items that were marked one by one; None: none was."""
-    numbers = []
-    for text in fields.listed("item"):
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= ITEM_MAX):
-            fields.wrong("item", "items are whole numbers above zero")
-            return None
-        numbers.append(int(text))
+def items(fields: Fields) -> list[Target]:
+    """The items that were marked one by one, each as its page showed it."""
     try:
-        return Filter(items=tuple(dict.fromkeys(numbers))) if numbers else None
-    except FilterInvalid as wrong:
+        seen = {target.item_seq: target for target in map(target_of_text, fields.listed("item"))}
+        Filter(items=tuple(seen))
+    except (CommandInvalid, FilterInvalid) as wrong:
         fields.wrong("item", str(wrong))
-        return None
+        return []
+    return list(seen.values())
 
 
 def query(wanted: Filter) -> Mapping[str, object]:

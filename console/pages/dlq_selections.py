@@ -15,6 +15,7 @@ from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.fields import Fields
 from core.errors import PayhookError
 from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from dlq.board import Filter
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
 from dlq.selection.selections import PER_S_MAX, PER_S_MIN
@@ -51,12 +52,13 @@ class Pages:
         """From the list's form: the items that are marked, or all that match its filter."""
         stream, fields = self.place.stream(request), Fields(await request.form())
         marked = fields.choice("what", ("marked", "all")) != "all"
-        wanted = dlq_filters.items(fields) if marked else dlq_filters.read(fields).wanted
+        seen = dlq_filters.items(fields) if marked else []
+        wanted = Filter(items=tuple(one.item_seq for one in seen)) if marked else dlq_filters.read(fields).wanted
         note = printable(fields, "note") or ""
-        if fields.problems or wanted is None:
+        if fields.problems or (marked and not seen):
             told = next(iter(fields.problems.values()), "mark items first; nothing was selected")
             return self.place.show(request, "dlq/refused.html", 422, problem=told)
-        frozen = await self.place.asking.ask(stream.selections.freeze, wanted, user.name, note)
+        frozen = await self.place.asking.ask(stream.selections.freeze, wanted, user.name, note, seen)
         return RedirectResponse(self._at(request, frozen.number), 303)
 
     async def one(self, request: Request, number: int) -> Response:

@@ -18,7 +18,7 @@ from dlq.board.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 
-LAYOUT = 2
+LAYOUT = 3
 """Of the tables and of what is written to them, fingerprints too: a file of an older one is made anew."""
 
 BUSY_S = 30.0
@@ -39,7 +39,7 @@ _ITEMS = ", ".join(
     f"{name} {'INTEGER PRIMARY KEY' if name == 'item_seq' else 'TEXT' if name in _TEXT else 'INTEGER'}"
     for name in COLUMNS
 )
-_SMALL = "kind, error_class, provider, event_type, fingerprint, mark, seen_seq, amount_minor, currency"
+_SMALL = "kind, error_class, provider, event_type, fingerprint, mark, seen_seq, seen_hash, amount_minor, currency"
 TABLES = (
     "CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), table_id TEXT, seq INTEGER, row_hash TEXT)",
     f"CREATE TABLE items ({_ITEMS})",

@@ -11,6 +11,7 @@ from core.event import POISON_TYPE
 from core.work import postings_from_json
 from dlq.board.fingerprint import Cause, cause_of
 from dlq.board.item import OPEN_STATES, Entry, ItemState, Mark, values
+from dlq.command import hash_head
 from journal.open_item import CONFLICT_CLASSES
 
 MESSAGE_CHARS_MAX = 300
@@ -20,7 +21,7 @@ ROW_COLUMNS = (
     *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "entity_key", "provider", "account"),
     *("event_type", "tenant", "decision", "attempt", "due_at", "reason", "blocking", "cause_seq", "actor"),
     *("received_at", "decided_at", "body_sha256", "error_class", "error_code", "error_message", "error_stack"),
-    *("error_kind", "handler_version", "postings"),
+    *("error_kind", "handler_version", "postings", "row_hash"),
 )
 """Columns of the journal that are read; a `Row` has them as attributes, times in microseconds."""
 
@@ -51,7 +52,8 @@ def fold(before: Entry | None, row: Row) -> Folded:
     """The item after ``row``; ``before`` is None where nothing is known of it. Rows come in the order of their seq."""
     entry = _begun(row) if before is None else Entry(*values(before))
     decision = Decision(row.decision)
-    entry.seen_seq, entry.decision, entry.last_at = row.seq, decision.value, row.decided_at
+    entry.seen_seq, entry.seen_hash = row.seq, hash_head(row.row_hash)
+    entry.decision, entry.last_at = decision.value, row.decided_at
     entry.due_at, entry.cause_seq, entry.actor = row.due_at, row.cause_seq, row.actor
     _name(entry, row)
     entry.reason = _cut(row.reason, REASON_CHARS_MAX)
@@ -74,6 +76,7 @@ def _begun(row: Row) -> Entry:
     return Entry(
         item_seq=row.item_seq,
         seen_seq=row.seq,
+        seen_hash=hash_head(row.row_hash),
         state=ItemState.WAITING,
         decision=row.decision,
         attempts=0,

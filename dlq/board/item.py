@@ -48,6 +48,7 @@ class Entry:
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
     state: str
     decision: str
     attempts: int
@@ -92,7 +93,8 @@ values: Callable[[Entry], tuple[Any, ...]] = attrgetter(*COLUMNS)
 class Item:
     """One item. Times are UTC.
 
-    ``seen_seq`` is the seq of its last row: what a command names with it. ``attempts``: tries in its latest round.
+    ``seen_seq`` is the seq of its last row and ``seen_hash`` the head of that row's hash: what a command names with
+    it. ``attempts``: tries in its latest round.
     ``since``: when it died first; while it never died, when it was first decided. ``error_class``, ``message``,
     ``kind`` and ``fingerprint`` are those of its latest error. ``amount`` is None where nobody could tell.
     ``cause_seq``: the row that caused its last one.
@@ -100,6 +102,7 @@ class Item:
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
     state: ItemState
     decision: Decision
     attempts: int
@@ -134,7 +137,7 @@ class Item:
     @property
     def target(self) -> Target:
         """The item as it was seen: what a command names."""
-        return Target(self.item_seq, self.seen_seq)
+        return Target(self.item_seq, self.seen_seq, self.seen_hash)
 
     @property
     def is_open(self) -> bool:
@@ -146,6 +149,7 @@ class Seen(NamedTuple):
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
     amount_minor: int | None
     currency: str | None
 
@@ -156,6 +160,7 @@ def item_of(entry: Entry) -> Item:
     return Item(
         item_seq=entry.item_seq,
         seen_seq=entry.seen_seq,
+        seen_hash=entry.seen_hash,
         state=ItemState(entry.state),
         decision=Decision(entry.decision),
         attempts=entry.attempts,

@@ -12,6 +12,7 @@ from dlq.acceptance import Meanwhile
 from dlq.board import Board
 from dlq.commands import ReplayMode, Target
 from dlq.selection import store
+from dlq.selection.errors import check_lineage
 from dlq.selection.facts import FactFinder
 from dlq.selection.file import SelectionFile
 from dlq.selection.forecast import RUNS, Asked, Forecast, Verdict, forecast
@@ -50,9 +51,12 @@ class DryRuns:
         """Looks at every item as it is now; nothing is sent.
 
         :raises SelectionUnknown: it isn't there
+        :raises RunRefused: the journal was restored since it was frozen
         """
         with self._file.reading() as db:
-            targets = store.targets(db, number, 0, store.read(db, number).count)
+            selection = store.read(db, number)
+            targets = store.targets(db, number, 0, selection.count)
+        check_lineage(selection, self._finder.lineage())
         upto, meanwhile = self._board.follow().seq, Meanwhile()
         for some in self._looks(targets, asked):
             told = forecast(some, self._finder.facts(some), asked, meanwhile)
@@ -104,12 +108,12 @@ class DryRuns:
         with self._file.reading() as db:
             store.read(db, number)
             rows = db.execute(
-                "SELECT item_seq, seen_seq, forecast, forecast_why, followers FROM items"
+                "SELECT item_seq, seen_seq, seen_hash, forecast, forecast_why, followers FROM items"
                 " WHERE number = ? AND item_seq > ? AND forecast IS NOT NULL"
                 " AND (? IS NULL OR forecast IN (SELECT value FROM json_each(?))) ORDER BY item_seq LIMIT ?",
                 (number, after_seq, wanted, wanted, limit),
             ).fetchall()
-        return [Forecast(Target(row[0], row[1]), Verdict(row[2]), row[3], row[4]) for row in rows]
+        return [Forecast(Target(*row[:3]), Verdict(row[3]), row[4], row[5]) for row in rows]
 
     def each(self, number: int) -> Iterator[Forecast]:
         """All of them, page by page."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.errors import PayhookError
+from dlq.selection.model import Selection
 
 
 class SelectionUnknown(PayhookError):
@@ -71,3 +72,21 @@ class SecondPersonWanted(RunRefused):
 
     def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str, str | None]]:
         return SecondPersonWanted, (self.number, self.actor, self.like)
+
+
+def restored_since(selection: Selection, lineage: str) -> str | None:
+    """Why nothing is done with a selection: it was frozen before the journal was restored. None: it wasn't.
+
+    ``lineage``: the journal's; empty where it isn't known, and then the processor decides.
+    """
+    if lineage in ("", selection.lineage):
+        return None
+    return "the journal was restored since it was frozen: freeze again what you then see"
+
+
+def check_lineage(selection: Selection, lineage: str) -> None:
+    """
+    :raises RunRefused: it was frozen before the journal was restored
+    """
+    if (why := restored_since(selection, lineage)) is not None:
+        raise RunRefused(selection.number, why)

@@ -23,6 +23,7 @@ from journal.dataset import dataset_of
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256
 from journal.place import Place
+from journal.reader import lineage_of
 from journal.schema import from_arrow
 
 HOLDER_COLUMNS = [
@@ -56,6 +57,10 @@ class FactFinder:
         self._board = BoardFile(board)
         self._journal = str(journal)
         self._bodies = str(bodies)
+
+    def lineage(self) -> str:
+        """The journal's as it is now; empty where none was begun."""
+        return lineage_of(self._journal)
 
     def facts(self, targets: Sequence[Target]) -> Facts:
         """Of these items, and of what is open of their entities."""
@@ -101,7 +106,8 @@ class FactFinder:
 def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
     """Every open item of the entities."""
     rows = connection.execute(
-        "SELECT item_seq, seen_seq, decision, attempts, replays, blocking, mark, error_class, event_key, entity_key"
+        "SELECT item_seq, seen_seq, seen_hash, decision, attempts, replays, blocking, mark, error_class, event_key,"
+        " entity_key"
         " FROM items WHERE state IN ('open', 'waiting') AND entity_key IN (SELECT value FROM json_each(?))",
         (json.dumps(keys),),
     )

@@ -10,7 +10,12 @@ from pathlib import Path
 BUSY_S_MAX = 10.0
 """A freeze of a million items holds the file for about that long; whoever else writes waits."""
 
-VERSION = 1
+VERSION = 2
+_SINCE_2 = (
+    "ALTER TABLE selections ADD COLUMN lineage TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE items ADD COLUMN seen_hash TEXT NOT NULL DEFAULT ''",
+)
+"""What was frozen before has neither: it can be read, and no run of it is begun or goes on."""
 
 _SCHEMA = """
 CREATE TABLE selections (
@@ -22,6 +27,7 @@ CREATE TABLE selections (
     filter TEXT NOT NULL,
     count INTEGER NOT NULL,
     journal_seq INTEGER NOT NULL,
+    lineage TEXT NOT NULL,
     amounts TEXT NOT NULL,
     unknown_amounts INTEGER NOT NULL
 );
@@ -32,6 +38,7 @@ CREATE TABLE items (
     line INTEGER NOT NULL,
     item_seq INTEGER NOT NULL,
     seen_seq INTEGER NOT NULL,
+    seen_hash TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'unsent',
     row_seq INTEGER,
     reason TEXT,
@@ -145,8 +152,9 @@ class SelectionFile:
 def _make(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        for statement in _SCHEMA.split(";\n"):
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version < VERSION:
+        for statement in _SINCE_2 if version else _SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -26,7 +26,7 @@ class Verdict(StrEnum):
     HELD = "held"
     """Another dead event of its entity stands before it and isn't replayed with it."""
     MOVED = "moved"
-    """It has another row since it was frozen: refused."""
+    """It has another row than when it was frozen: refused."""
     DONE = "done"
     """It ended since it was frozen: nothing is to be done."""
     CONFLICT = "conflict"
@@ -43,6 +43,7 @@ RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
 _REFUSED = {
     Ground.NOT_OPEN: Verdict.DONE,
     Ground.MOVED: Verdict.MOVED,
+    Ground.RESTORED: Verdict.MOVED,
     Ground.NOT_DEAD: Verdict.REFUSED,
     Ground.HEAD_DEAD: Verdict.HELD,
     Ground.KEY_HELD: Verdict.CONFLICT,

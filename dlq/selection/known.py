@@ -24,6 +24,7 @@ class Standing(NamedTuple):
 
     item_seq: int
     seen_seq: int
+    seen_hash: str
     decision: str
     attempts: int
     replays: int
@@ -50,6 +51,7 @@ class Standing(NamedTuple):
             event_key=self.event_key,
             entity_key=self.entity_key,
             error_class=self.error_class,
+            row_hash=self.seen_hash,
             # The engine's own errors come without one: that alone tells a conflict from a handler's error of its name.
             handler_version=None if self.mark == Mark.CONFLICT else "",
         )

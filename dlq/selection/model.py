@@ -68,7 +68,8 @@ class Selection:
     """A frozen set of dead items. ``digest``: hex SHA-256 over its pairs in their order, and what it is called.
 
     ``amounts``: minor units by currency, of the items whose money is known; ``unknown_amounts`` counts the others.
-    ``journal_seq``: how much of the journal was known when it was frozen. ``filter`` is its JSON, for people.
+    ``journal_seq``: how much of the journal was known when it was frozen, ``lineage``: the journal's then; after a
+    restore nothing is done with it any more. ``filter`` is its JSON, for people.
     """
 
     number: int
@@ -79,6 +80,7 @@ class Selection:
     filter: str
     count: int
     journal_seq: int
+    lineage: str
     amounts: Mapping[str, int] = field(default_factory=dict)
     unknown_amounts: int = 0
 

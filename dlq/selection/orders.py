@@ -19,12 +19,15 @@ def command_of(
     run = kept.run
     if chunk.part is runs.Part.PROPOSE:
         action = PROPOSES[run.action]
-        return Command(chunk.command_id, stream, action, tuple(targets), kept.actor, run.reason, kept.started_at)
+        return Command(
+            chunk.command_id, stream, selection.lineage, action, tuple(targets), kept.actor, run.reason, kept.started_at
+        )
     if run.action in PROPOSES:
         return _closing(stream, selection, kept, chunk, targets)
     return Command(
         chunk.command_id,
         stream,
+        selection.lineage,
         run.action,
         tuple(targets),
         kept.actor,
@@ -41,9 +44,26 @@ def _closing(stream: str, selection: Selection, kept: RunKept, chunk: runs.Chunk
     """A purge or a resolve: of one person, or approved by a second one, whose name it then bears."""
     run, approval = kept.run, kept.approval
     if approval is None:
-        return Command(chunk.command_id, stream, run.action, tuple(targets), kept.actor, run.reason, kept.started_at)
+        return Command(
+            chunk.command_id,
+            stream,
+            selection.lineage,
+            run.action,
+            tuple(targets),
+            kept.actor,
+            run.reason,
+            kept.started_at,
+        )
     proposed_as = runs.command_id(stream, selection, run, runs.Part.PROPOSE, chunk.chunk)
     proposal = Proposal(proposed_as, kept.actor, run.reason, kept.started_at)
     return Command(
-        chunk.command_id, stream, run.action, tuple(targets), approval.actor, approval.reason, approval.at, proposal
+        chunk.command_id,
+        stream,
+        selection.lineage,
+        run.action,
+        tuple(targets),
+        approval.actor,
+        approval.reason,
+        approval.at,
+        proposal,
     )

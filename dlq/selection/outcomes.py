@@ -16,12 +16,13 @@ from deltalake import DeltaTable
 from core.clock import to_rfc3339
 from core.decision import Decision
 from dlq.orders import command_entity
-from dlq.selection import runs
+from dlq.selection import runs, store
+from dlq.selection.errors import restored_since
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
 from journal.dataset import dataset_of
 from journal.place import Place
-from journal.reader import JournalReader
+from journal.reader import JournalReader, lineage_of
 
 COLUMNS = ("item_seq", "first", "topic", "offset", "decision", "cause_seq", "reason", "entity_key")
 ACCEPTING = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED})
@@ -60,14 +61,22 @@ class Outcomes:
         """Of the journal as it is now; 0 where nobody has begun one."""
         return JournalReader(self._journal).last_seq if DeltaTable.is_deltatable(self._journal) else 0
 
+    def lineage(self) -> str:
+        """The journal's as it is now; empty where none was begun."""
+        return lineage_of(self._journal)
+
     def follow(self, number: int, now: datetime) -> None:
         """Brings a run up to the journal's end. Whatever part of it is seen, at a commit's end or within one, each row
-        counts once."""
+        counts once. A run of before a restore is ended: its rows are gone, or others by now."""
         if not DeltaTable.is_deltatable(self._journal):
             return
         reader = JournalReader(self._journal)
         with self._file.reading() as db:
-            upto = _upto(db, number) or 0
+            upto, selection = _upto(db, number) or 0, store.read(db, number)
+        if (why := restored_since(selection, reader.state().lineage)) is not None:
+            with self._file.writing() as db:
+                runs.give_up(db, number, why, now)
+            return
         for table in reader.tables_after(upto, COLUMNS):
             rows = _of_interest(table, self._control_topic)
             with self._file.writing() as db:

@@ -183,6 +183,23 @@ def needless(db: sqlite3.Connection, command_id: str) -> None:
     db.execute("UPDATE commands SET offset = -1, decided_seq = 0 WHERE command_id = ?", (command_id,))
 
 
+def give_up(db: sqlite3.Connection, number: int, why: str, at: datetime) -> None:
+    """Ends a run of which nothing more can be known: what is on its way counts as refused, and nothing is sent."""
+    db.execute(
+        "UPDATE items SET state = 'refused', reason = ? WHERE number = ?"
+        " AND state IN ('sent', 'replayed', 'retry', 'parked')",
+        (why, number),
+    )
+    db.execute(
+        "UPDATE commands SET offset = coalesce(offset, -1), decided_seq = 0 WHERE number = ? AND decided_seq IS NULL",
+        (number,),
+    )
+    db.execute(
+        "UPDATE runs SET state = 'cancelled', problem = ?, finished_at = ? WHERE number = ?",
+        (why, to_rfc3339(at), number),
+    )
+
+
 def unacknowledged(db: sqlite3.Connection, number: int) -> Chunk | None:
     """The command that was written down, and of which nobody knows whether Kafka has it."""
     row = db.execute(f"{_CHUNKS} AND offset IS NULL AND decided_seq IS NULL LIMIT 1", (number,)).fetchone()
@@ -197,7 +214,7 @@ def undecided(db: sqlite3.Connection, number: int) -> list[Chunk]:
 def targets(db: sqlite3.Connection, chunk: Chunk) -> list[Target]:
     """What a command names: of an act, what hasn't moved by another command of the run."""
     rows = db.execute(
-        "SELECT item_seq, seen_seq FROM items WHERE number = ? AND turn >= ? AND turn < ?"
+        "SELECT item_seq, seen_seq, seen_hash FROM items WHERE number = ? AND turn >= ? AND turn < ?"
         " AND (state = 'sent' OR ?) ORDER BY turn",
         (chunk.number, chunk.first_turn, chunk.first_turn + chunk.count, chunk.part is Part.PROPOSE),
     )

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
-from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.limits import AloneLimits
 from dlq.selection import runs, store
-from dlq.selection.errors import RunRefused, SecondPersonWanted
+from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
 from dlq.selection.file import SelectionFile
 from dlq.selection.freeze import Frozen, filter_text, freeze, gather
 from dlq.selection.lines import lined_up
@@ -83,8 +83,11 @@ class Selections:
         self._clock = clock
         self._on_record = OnRecord(acts or Unrecorded(), channel, clock)
 
-    def freeze(self, wanted: Filter, actor: str, note: str = "") -> Selection:
+    def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
         """What is dead and matches now, under a new number: from here on nothing changes it.
+
+        ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
+        order is refused.
 
         :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
         :raises SelectionsFull: there is no room
@@ -92,9 +95,10 @@ class Selections:
         wanted = replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
         with self._on_record.act(actor, "select", f"{self._stream} {text}", note) as done:
-            upto = self._board.follow().seq
-            gathered = gather(self._board.seen(wanted), self._settings.items_max)
-            frozen = Frozen(self._stream, self._clock.now(), actor, note, text, upto)
+            lineage, upto = self._outcomes.lineage(), self._board.follow().seq
+            as_seen = {target.item_seq: target for target in seen}
+            gathered = gather(self._board.seen(wanted), self._settings.items_max, as_seen)
+            frozen = Frozen(self._stream, self._clock.now(), actor, note, text, upto, lineage)
 
             def on_frozen(made: Selection) -> None:
                 done(f"{self._stream} {made.name}", f"{made.count} items, {text}, digest {made.digest}")
@@ -138,7 +142,7 @@ class Selections:
         """
         with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
             _check(number, run)
-            upto, lines = self._outcomes.last_seq(), self._lines(number, run)
+            upto, lines, lineage = self._outcomes.last_seq(), self._lines(number, run), self._outcomes.lineage()
             with self._file.writing() as db:
                 selection, before = store.read(db, number), runs.find(db, number)
                 if before is not None:
@@ -146,6 +150,7 @@ class Selections:
                         raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
                     done(self._name(number), f"it was begun before: {_told(before)}")
                     return Started(before, again=True)
+                check_lineage(selection, lineage)
                 kept = self._new(selection, run, actor)
                 runs.insert(db, kept, upto)
                 runs.line_up(db, number, lines)
@@ -178,11 +183,12 @@ class Selections:
         """Lets a proposed run begin.
 
         :raises SecondPersonWanted: it is one's own, or of somebody who could be oneself
-        :raises RunRefused: nothing is proposed
+        :raises RunRefused: nothing is proposed, or the journal was restored since
         """
+        lineage = self._outcomes.lineage()
         with self._on_record.act(actor, "approve", self._name(number), reason) as done, self._file.writing() as db:
-            store.read(db, number)
-            run = runs.read(db, number)
+            selection, run = store.read(db, number), runs.read(db, number)
+            check_lineage(selection, lineage)
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
             if run.actor.casefold().strip() == actor.casefold().strip():

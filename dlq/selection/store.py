@@ -1,4 +1,4 @@
-"""Selections as they are kept: pairs that never change, with a digest that shows it."""
+"""Selections as they are kept: targets that never change, with a digest that shows it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from dlq.selection.errors import SelectionBroken, SelectionsFull, SelectionUnkno
 from dlq.selection.model import ItemShown, RunItemState, Selection
 from dlq.settings import SelectionSettings
 
-_PAIR = struct.Struct(">QQ")
+_SEQS = struct.Struct(">QQ")
 
 
 class Digest:
-    """SHA-256 over a selection's name and its pairs, fed pair by pair in their order."""
+    """SHA-256 over a selection's name and its targets, fed one by one in their order."""
 
-    def __init__(self, stream: str, frozen_at: datetime, actor: str) -> None:
-        self._hash = hashlib.sha256(f"{stream}\x1f{to_rfc3339(frozen_at)}\x1f{actor}\x1f".encode())
+    def __init__(self, stream: str, lineage: str, frozen_at: datetime, actor: str) -> None:
+        self._hash = hashlib.sha256(f"{stream}\x1f{lineage}\x1f{to_rfc3339(frozen_at)}\x1f{actor}\x1f".encode())
 
     def feed(self, targets: Iterable[Target]) -> None:
         for target in targets:
-            self._hash.update(_PAIR.pack(target.item_seq, target.seen_seq))
+            self._hash.update(_SEQS.pack(target.item_seq, target.seen_seq) + bytes.fromhex(target.seen_hash))
 
     def hex(self) -> str:
         return self._hash.hexdigest()
 
 
-def insert(db: sqlite3.Connection, frozen_at: datetime, actor: str, note: str, filter_json: str, upto: int) -> int:
+def insert(
+    db: sqlite3.Connection, frozen_at: datetime, actor: str, note: str, filter_json: str, upto: int, lineage: str
+) -> int:
     """The number of a new selection that has no items yet."""
     at = to_rfc3339(frozen_at)
     made = db.execute(
-        "INSERT INTO selections (digest, frozen_at, actor, note, filter, count, journal_seq, amounts, unknown_amounts)"
-        " VALUES ('', ?, ?, ?, ?, 0, ?, '{}', 0)",
-        (at, actor, note, filter_json, upto),
+        "INSERT INTO selections"
+        " (digest, frozen_at, actor, note, filter, count, journal_seq, lineage, amounts, unknown_amounts)"
+        " VALUES ('', ?, ?, ?, ?, 0, ?, ?, '{}', 0)",
+        (at, actor, note, filter_json, upto, lineage),
     )
     assert made.lastrowid is not None
     return made.lastrowid
@@ -46,8 +49,14 @@ def insert(db: sqlite3.Connection, frozen_at: datetime, actor: str, note: str, f
 
 def add(db: sqlite3.Connection, number: int, place: int, targets: Sequence[Target]) -> None:
     """Items from ``place`` on; a run takes them in this order, each by itself, unless it is told another one."""
-    rows = ((number, at, at, at, target.item_seq, target.seen_seq) for at, target in enumerate(targets, place))
-    db.executemany("INSERT INTO items (number, place, turn, line, item_seq, seen_seq) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    rows = (
+        (number, at, at, at, target.item_seq, target.seen_seq, target.seen_hash)
+        for at, target in enumerate(targets, place)
+    )
+    db.executemany(
+        "INSERT INTO items (number, place, turn, line, item_seq, seen_seq, seen_hash) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
 
 
 def seal(
@@ -79,7 +88,7 @@ def newest(db: sqlite3.Connection, before: int, limit: int) -> list[Selection]:
 def targets(db: sqlite3.Connection, number: int, first_place: int, count: int) -> list[Target]:
     """``count`` items at most, from ``first_place`` on."""
     rows = db.execute(
-        "SELECT item_seq, seen_seq FROM items WHERE number = ? AND place >= ? ORDER BY place LIMIT ?",
+        "SELECT item_seq, seen_seq, seen_hash FROM items WHERE number = ? AND place >= ? ORDER BY place LIMIT ?",
         (number, first_place, count),
     )
     return [Target(*row) for row in rows]
@@ -87,11 +96,13 @@ def targets(db: sqlite3.Connection, number: int, first_place: int, count: int) -
 
 def check(db: sqlite3.Connection, stream: str, selection: Selection) -> None:
     """
-    :raises SelectionBroken: its pairs aren't those that were frozen
+    :raises SelectionBroken: its targets aren't those that were frozen
     """
-    digest = Digest(stream, selection.frozen_at, selection.actor)
-    pairs = db.execute("SELECT item_seq, seen_seq FROM items WHERE number = ? ORDER BY place", (selection.number,))
-    digest.feed(Target(*pair) for pair in pairs)
+    digest = Digest(stream, selection.lineage, selection.frozen_at, selection.actor)
+    rows = db.execute(
+        "SELECT item_seq, seen_seq, seen_hash FROM items WHERE number = ? ORDER BY place", (selection.number,)
+    )
+    digest.feed(Target(*row) for row in rows)
     if digest.hex() != selection.digest:
         raise SelectionBroken(selection.number)
 
@@ -102,12 +113,12 @@ def shown(
     """Items behind ``after_place``, in their order; of some states alone."""
     wanted = None if states is None else json.dumps([state.value for state in states])
     rows = db.execute(
-        "SELECT place, item_seq, seen_seq, state, row_seq, reason FROM items WHERE number = ? AND place > ?"
+        "SELECT item_seq, seen_seq, seen_hash, place, state, row_seq, reason FROM items WHERE number = ? AND place > ?"
         " AND (? IS NULL OR state IN (SELECT value FROM json_each(?))) ORDER BY place LIMIT ?",
         (number, after_place, wanted, wanted, limit),
     )
     return [
-        ItemShown(row["place"], Target(row["item_seq"], row["seen_seq"]), RunItemState(row["state"]), *row[4:6])
+        ItemShown(row["place"], Target(*row[:3]), RunItemState(row["state"]), row["row_seq"], row["reason"])
         for row in rows
     ]
 

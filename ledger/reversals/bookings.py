@@ -34,7 +34,7 @@ class Booking:
 
     @property
     def target(self) -> Target:
-        return Target(self.row.item_seq, self.row.seq)
+        return Target.of(self.row)
 
     @property
     def would_book(self) -> tuple[Posting, ...]:

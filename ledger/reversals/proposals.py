@@ -13,6 +13,7 @@ from core.errors import PayhookError
 from dlq.commands import PROPOSE_REVERSAL, REVERSE, Command, CommandInvalid, decode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
+from journal.reader import lineage_of
 from journal.schema import JournalRow
 from ledger.reversals.bookings import rows_where
 
@@ -31,11 +32,23 @@ class ProposalUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal as the journal holds it. ``approved``: a reversal that names it was decided."""
+    """A proposal as the journal holds it. ``approved``: a reversal that names it was decided. ``outdated``: the journal
+    was restored since, so that an approval would be refused."""
 
     row: JournalRow
     command: Command
     approved: bool
+    outdated: bool
+
+    @property
+    def waits(self) -> bool:
+        """Whether another person can approve it."""
+        return not (self.approved or self.outdated)
+
+    @property
+    def state(self) -> str:
+        """For people."""
+        return "approved" if self.approved else "older than a restore" if self.outdated else "waits"
 
 
 def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
@@ -46,14 +59,14 @@ def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
     taken = [row for row in rows if row.event_type == PROPOSE_REVERSAL and row.decision is Decision.RESOLVED]
     newest = taken[: -PROPOSALS_MAX - 1 : -1]
     approvals = [row for row in rows if row.decision is Decision.REVERSED]
-    found = _commands(bodies, [*newest, *approvals])
+    found, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
     approved = {
         command.proposal.command_id
         for row in approvals
         if (command := found.get(row.seq)) is not None and command.proposal is not None
     }
     return [
-        Proposed(row, command, command.command_id in approved)
+        Proposed(row, command, command.command_id in approved, outdated=command.lineage != lineage)
         for row in newest
         if (command := found.get(row.seq)) is not None
     ]
@@ -74,8 +87,10 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
         if found.command.command_id == command_id:
             if found.approved:
                 raise ProposalUnknown(command_id, "it was approved before")
+            if found.outdated:
+                raise ProposalUnknown(command_id, "the journal was restored since: propose it again")
             return found
-    raise ProposalUnknown(command_id, "its bytes aren't kept any more: propose it anew")
+    raise ProposalUnknown(command_id, "its bytes aren't kept any more, or older code wrote them: propose it again")
 
 
 def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:

@@ -110,8 +110,10 @@ def _freeze(board: Board, file: Path, count: int) -> None:
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
     connection = sqlite3.connect(file)
     with connection:
-        connection.execute("CREATE TABLE frozen (item_seq INTEGER PRIMARY KEY, seen_seq, amount_minor, currency)")
-        connection.executemany("INSERT INTO frozen VALUES (?, ?, ?, ?)", board.seen(wanted))
+        connection.execute(
+            "CREATE TABLE frozen (item_seq INTEGER PRIMARY KEY, seen_seq, seen_hash, amount_minor, currency)"
+        )
+        connection.executemany("INSERT INTO frozen VALUES (?, ?, ?, ?, ?)", board.seen(wanted))
     frozen = connection.execute("SELECT count(*) FROM frozen").fetchone()[0]
     connection.close()
     assert frozen >= min(FROZEN, count) - 1

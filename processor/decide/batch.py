@@ -282,6 +282,7 @@ class Batches:
         rules, index, meanwhile = self._rules, self._index, Meanwhile()
         desk = CommandDesk(
             rules.name,
+            self._state.lineage,
             rules.mode,
             index,
             now,

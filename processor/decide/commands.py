@@ -21,6 +21,7 @@ from dlq.commands import (
     Command,
     decode,
 )
+from dlq.refusals import older_than_restore
 from journal.open_item import is_conflict
 from journal.schema import JournalRow
 from processor.decide.admission import again
@@ -40,10 +41,12 @@ class CommandDesk:
     """Decides the control records of one batch, after its events (`saw`).
 
     ``meanwhile`` is what the batch did to items already: a command that was given before is refused for these.
-    ``history`` is that of the control topic's offsets. ``rows`` are the items' rows, ``decided`` the commands' own.
+    ``lineage``: the journal's; a command of another one is refused whole. ``history`` is that of the control topic's
+    offsets. ``rows`` are the items' rows, ``decided`` the commands' own.
     """
 
     stream: str
+    lineage: str
     mode: Mode
     index: Lookup
     now: datetime
@@ -89,6 +92,8 @@ class CommandDesk:
         self._seen.add(row.event_key)
         if command.stream != self.stream:
             row.decision, row.reason = Decision.IGNORED, f"for the stream {command.stream}"
+        elif (why := older_than_restore(command.lineage, self.lineage)) is not None:
+            row.decision, row.reason = Decision.IGNORED, why
         else:
             self._act(item, command)
 

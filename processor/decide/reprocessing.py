@@ -12,6 +12,7 @@ from core.errors import Unparseable
 from core.event import Mode
 from dlq.acceptance import Lookup, Meanwhile
 from dlq.commands import Command, Target
+from dlq.refusals import restored
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
@@ -108,6 +109,8 @@ class Reprocessing:
         number = target.item_seq
         if row is None or row.item_seq != number:
             return f"there is no row {target.seen_seq} of item {number}"
+        if not target.is_row(row):
+            return restored(target).why
         if row.topic == self.rules.control_topic or row.event_key is None:
             return f"item {number} is a command, not an event"
         if row.decision is not Decision.IGNORED:

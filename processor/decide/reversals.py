@@ -11,6 +11,7 @@ from typing import Protocol
 from core.decision import Decision
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from dlq.commands import Command, Target
+from dlq.refusals import restored
 from journal.index import KnownEvent
 from journal.schema import JournalRow
 from processor.decide.approvals import not_approved
@@ -72,6 +73,8 @@ class Reversals:
         number = target.item_seq
         if row is None or row.item_seq != number:
             return f"there is no row {target.seen_seq} of item {number}"
+        if not target.is_row(row):
+            return restored(target).why
         if row.decision is not Decision.APPLIED or row.postings is None:
             return f"row {target.seen_seq} booked nothing: it is {row.decision.value}"
         if number in self._done or self.index.is_reversed(number):

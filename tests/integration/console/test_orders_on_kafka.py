@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from core.clock import SystemClock
 from dlq.commands import CommandNotSent, Sent, Target, decode
 from dlq.orders import DeltaView, Order, OrderDesk, Wanted
+from journal.reader import JournalReader
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
@@ -26,7 +27,7 @@ def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> 
 
 
 def order(item_seq: int) -> Order:
-    return Order(f"{item_seq:032x}", "replay", (Wanted(item_seq, None),), "ada", "mended")
+    return Order(f"{item_seq:032x}", "replay", (Wanted(item_seq),), "ada", "mended")
 
 
 def read(bootstrap: str, at: Sent) -> bytes:
@@ -59,7 +60,8 @@ def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
     assert {sent.offset for sent in given.values()} == set(range(DEAD_ITEMS))
     for item_seq, sent in given.items():
         command = decode(read(kafka_broker, sent))
-        assert (command.command_id, command.targets) == (f"{item_seq:032x}", (Target(item_seq, item_seq),))
+        [row] = JournalReader(str(journal)).rows_of([item_seq])
+        assert (command.command_id, command.targets) == (f"{item_seq:032x}", (Target.of(row),))
 
 
 def test_without_a_broker_the_order_is_not_given(journal: Path) -> None:

@@ -14,6 +14,7 @@ from dlq.commands import Target, decode
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Run, Runner, SelectionFile, Selections, SelectionSettings
 from dlq.selection.live import Load
+from journal.reader import JournalReader
 from stack.layout import Layout
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
@@ -39,7 +40,9 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     for _ in range(3):
         runner.step()
     commands = [decode(value) for value in _read(kafka_broker, topics.control, 1)]
-    assert [command.targets for command in commands] == [(Target(1, 1), Target(2, 2))]
+    assert [command.targets for command in commands] == [
+        tuple(map(Target.of, JournalReader(str(journal)).rows_of([1, 2])))
+    ]
     assert (commands[0].stream, commands[0].actor, commands[0].reason) == ("ledger", "ada", "mended")
     assert [one.state.value for one in selections.items(1)] == ["sent", "sent", "unsent"]
 

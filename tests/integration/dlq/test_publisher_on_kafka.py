@@ -134,7 +134,7 @@ def test_a_command_is_on_the_control_topic_when_send_returns(
     kafka_broker: str, make_topic: Callable[[str, int], str]
 ) -> None:
     topic = make_topic("payments.control", 1)
-    command = replay("ledger", [Target(7, 9)], "ada", "directory mended", AT)
+    command = replay("ledger", "1" * 32, [Target(7, 9, "0" * 16)], "ada", "directory mended", AT)
     send(producer(kafka_broker)(), command, topic)
     (message,) = read(kafka_broker, topic, partitions=1)
     assert decode(message.value() or b"") == command

@@ -96,11 +96,10 @@ def test_a_list_goes_on_where_a_page_ended(items: DeadItems) -> None:
 def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
     """Others' tools read them: they are added to, never renamed."""
     item = told(items, "list")["items"][1]
-    expected = (
-        "item_seq seen_seq state decision attempts times_died replays kind error_class error_code message fingerprint"
-    )
-    expected += " mark provider account tenant event_type event_key entity_key topic partition offset received_at since"
-    expected += " first_dead_at last_decided_at due_at closed_at cause_seq actor reason amount_minor currency decimals"
+    expected = "item_seq seen_seq seen_hash state decision attempts times_died replays kind error_class error_code"
+    expected += " message fingerprint mark provider account tenant event_type event_key entity_key topic partition"
+    expected += " offset received_at since first_dead_at last_decided_at due_at closed_at cause_seq actor reason"
+    expected += " amount_minor currency decimals"
     assert list(item) == expected.split()
     assert (item["state"], item["since"], item["times_died"]) == ("open", "2026-01-31T12:02:00.000000Z", 1)
 

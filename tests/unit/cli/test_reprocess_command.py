@@ -101,13 +101,13 @@ def test_without_a_stack_nothing_is_sent(ledger: IgnoredEvents) -> None:
 
 
 def test_commands_are_of_neighbours_and_of_what_is_due_within_their_time() -> None:
-    near = [Target(seq, seq) for seq in range(1, REPROCESS_MAX + 51)]
-    far = Target(SPAN_SEQS_MAX + 200, SPAN_SEQS_MAX + 200)
+    near = [Target(seq, seq, "0" * 16) for seq in range(1, REPROCESS_MAX + 51)]
+    far = Target(SPAN_SEQS_MAX + 200, SPAN_SEQS_MAX + 200, "0" * 16)
     found = list(commands_of([far, *reversed(near)], 0))
     assert [len(targets) for targets in found] == [REPROCESS_MAX, 50, 1]
     assert [target for targets in found for target in targets] == [*near, far]
     slow = list(commands_of(near, 2_000_000))
     assert {len(targets) for targets in slow[:-1]} == {31}
     for targets in slow:
-        command = reprocess("ledger", targets, "ada", "known now", START, interval_us=2_000_000)
+        command = reprocess("ledger", "1" * 32, targets, "ada", "known now", START, interval_us=2_000_000)
         assert decode(encode(command)) == command

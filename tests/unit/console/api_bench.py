@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ class EngineView:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def lineage(self) -> str:
+        return self._engine.lineage
+
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
         return {row.item_seq: row for row in self._engine.journal.rows if row.item_seq in item_seqs}
 
@@ -100,9 +104,13 @@ class ApiBench:
 
     def replay(self, key: str | None = None, item_seq: int = 1, **more: Any) -> httpx.Response:
         """Orders a replay as a client would; ``more`` goes over the body's fields."""
-        body = {"items": [{"item_seq": item_seq}], "reason": "mended", **more}
+        body = {"items": [self.item(item_seq)], "reason": "mended", **more}
         headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
         return self.request("POST", "/api/dlq/replay", json=body, headers=headers)
+
+    def item(self, item_seq: int) -> dict[str, object]:
+        """An item as the API listed it first: with its first row."""
+        return asdict(self.engine.target(item_seq, item_seq))
 
     def decided(self) -> list[str]:
         """What became of the dead item."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from dlq.commands import Target
 from tests.unit.console.api_bench import ApiBench, EngineView, problem
 from tests.unit.console.listening import BOB, EVE, ORIGIN
 from tests.unit.ingest.idempotency.guarded_app import KEPT_S, LEASE_S
+
+ITEM = {"item_seq": 1, "seen_seq": 1, "seen_hash": "0" * 16}
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_a_replay_is_ordered_and_what_became_of_it_can_be_asked(api: ApiBench) -
     assert (told["action"], told["mode"], told["items"], told["decided"]) == ("replay", "live", [1], None)
     assert re.fullmatch("[0-9a-f]{32}", told["command_id"])
     [command] = api.kafka.sent
-    assert (command.command_id, command.targets) == (told["command_id"], (Target(1, 1),))
+    assert (command.command_id, command.targets) == (told["command_id"], (api.engine.target(1, 1),))
     assert (command.stream, command.actor, command.reason) == ("ledger", BOB, "mended")
     assert problem(api.request("GET", answer.headers["location"])) == "command-unknown"
     assert api.decided() == ["dead", "replayed", "applied"]
@@ -123,14 +124,14 @@ def test_while_keys_cannot_be_looked_up_no_order_is_given(api: ApiBench) -> None
 
 
 def test_an_item_that_is_not_there_is_a_404_and_nothing_is_sent_of_the_others(api: ApiBench) -> None:
-    answer = api.replay(items=[{"item_seq": 1}, {"item_seq": 99}])
+    answer = api.replay(items=[api.item(1), api.item(99)])
     assert (answer.status_code, problem(answer)) == (404, "item-unknown")
     assert answer.json()["items"] == {"99": "there is no item 99"}
     assert api.kafka.sent == []
 
 
 def test_an_item_that_is_not_as_it_was_seen_is_a_409(api: ApiBench) -> None:
-    answer = api.replay(items=[{"item_seq": 1, "seen_seq": 3}, {"item_seq": 2}])
+    answer = api.replay(items=[{**api.item(1), "seen_seq": 3}, api.item(2)])
     assert (answer.status_code, problem(answer)) == (409, "item-moved")
     assert answer.json()["items"] == {
         "1": "item 1 has moved on since row 3 to row 1; look again",
@@ -151,14 +152,17 @@ def test_a_refused_order_leaves_its_key_to_the_corrected_one(api: ApiBench) -> N
     ("wrong", "at"),
     [
         ({"items": []}, "/body/items"),
-        ({"items": [{"item_seq": 0}]}, "/body/items/0/item_seq"),
-        ({"items": [{"item_seq": 2**63}]}, "/body/items/0/item_seq"),
-        ({"items": [{"item_seq": "1"}]}, "/body/items/0/item_seq"),
-        ({"items": [{"item_seq": True}]}, "/body/items/0/item_seq"),
-        ({"items": [{"item_seq": 1.0}]}, "/body/items/0/item_seq"),
-        ({"items": [{"item_seq": 1, "force": True}]}, "/body/items/0/force"),
-        ({"items": [{"item_seq": 1}, {"item_seq": 1}]}, "/body"),
-        ({"items": [{"item_seq": 1}] * 5_001}, "/body/items"),
+        ({"items": [ITEM | {"item_seq": 0}]}, "/body/items/0/item_seq"),
+        ({"items": [ITEM | {"item_seq": 2**63}]}, "/body/items/0/item_seq"),
+        ({"items": [ITEM | {"item_seq": "1"}]}, "/body/items/0/item_seq"),
+        ({"items": [ITEM | {"item_seq": True}]}, "/body/items/0/item_seq"),
+        ({"items": [ITEM | {"item_seq": 1.0}]}, "/body/items/0/item_seq"),
+        ({"items": [ITEM | {"force": True}]}, "/body/items/0/force"),
+        ({"items": [ITEM, ITEM]}, "/body"),
+        ({"items": [ITEM] * 5_001}, "/body/items"),
+        ({"items": [{"item_seq": 1}]}, "/body/items/0/seen_seq"),
+        ({"items": [{"item_seq": 1, "seen_seq": 1}]}, "/body/items/0/seen_hash"),
+        ({"items": [ITEM | {"seen_hash": "0123"}]}, "/body/items/0/seen_hash"),
         ({"reason": ""}, "/body/reason"),
         ({"reason": "x" * 501}, "/body/reason"),
         ({"reason": "a\nb"}, "/body/reason"),
@@ -213,7 +217,7 @@ def test_a_page_from_elsewhere_is_refused_before_its_key_is_looked_at(api: ApiBe
 @pytest.mark.parametrize("origin", [ORIGIN, "http://localhost:8081", "http://[::1]:8081"])
 def test_the_listeners_own_pages_may_order(api: ApiBench, origin: str) -> None:
     headers = {"origin": origin, "sec-fetch-site": "same-origin", "idempotency-key": "k"}
-    body = {"items": [{"item_seq": 1, "seen_seq": 1}], "reason": "mended"}
+    body = {"items": [api.item(1)], "reason": "mended"}
     assert api.request("POST", "/api/dlq/replay", json=body, headers=headers).status_code == 202
 
 

@@ -25,7 +25,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiBench]:
 @pytest.mark.parametrize(
     ("path", "method", "mode", "reached"),
     [
-        ("/dlq/replay", "POST", GenerationMode.POSITIVE, 202),
+        ("/dlq/replay", "POST", GenerationMode.POSITIVE, 409),
         ("/dlq/replay", "POST", GenerationMode.NEGATIVE, 422),
         ("/dlq/commands/{command_id}", "GET", GenerationMode.POSITIVE, 404),
         ("/dlq/commands/{command_id}", "GET", GenerationMode.NEGATIVE, 422),

@@ -49,6 +49,9 @@ class Api:
         return [(one.actor, one.action, one.outcome.value, one.what) for one in reversed(self.listener.acts.read(100))]
 
 
+SEEN = ("item_seq", "seen_seq", "seen_hash")
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
     yield Api(tmp_path)
@@ -80,6 +83,22 @@ def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
     page = api.get("/selections/1/items", states="applied", after=2).json()
     assert [one["item_seq"] for one in page["items"]] == [4, 5]
     assert api.acts() == [(BOB, "select", "done", "ledger s1"), (BOB, "replay", "done", "ledger s1")]
+
+
+def test_single_items_are_frozen_as_they_were_listed(api: Api) -> None:
+    api.bench.dead(3)
+    listed = [{name: one[name] for name in SEEN} for one in api.get("/items").json()["items"]]
+    of_before = listed[1] | {"seen_hash": "0" * 16}
+    assert api.post("/selections", {"items": [listed[0], of_before]}).json()["count"] == 2
+    assert [{name: one[name] for name in SEEN} for one in api.get("/selections/1/items").json()["items"]] == [
+        listed[0],
+        of_before,
+    ]
+    told = api.get("/selections/1/dry-run").json()["items"]
+    assert [one["verdict"] for one in told] == ["in_place", "moved"]
+    assert "the journal was restored since" in told[1]["why"]
+    for wrong in ({"filter": {"items": [1]}}, {"items": [{"item_seq": 1}]}, {"items": [listed[0], listed[0]]}):
+        assert api.post("/selections", wrong).status_code == 422
 
 
 def test_a_second_start_says_so_and_another_one_is_refused_and_on_record(api: Api) -> None:

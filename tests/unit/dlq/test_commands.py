@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dlq.command_fields import target_of_text
 from dlq.commands import (
     COMMAND_BYTES_MAX,
     REVERSALS_MAX,
@@ -36,8 +37,15 @@ from dlq.commands import (
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
+LINEAGE, HASH = "1" * 32, "0123456789abcdef"
+
+
+def seen(item_seq: int, seen_seq: int) -> Target:
+    return Target(item_seq, seen_seq, HASH)
+
+
 def command() -> Command:
-    return Command("c1", "ledger", "replay", (Target(7, 9), Target(8, 8)), "ada", "directory mended", AT)
+    return Command("c1", "ledger", LINEAGE, "replay", (seen(7, 9), seen(8, 8)), "ada", "directory mended", AT)
 
 
 def test_a_command_survives_the_topic() -> None:
@@ -45,12 +53,12 @@ def test_a_command_survives_the_topic() -> None:
 
 
 def test_the_largest_command_fits_into_a_kafka_record() -> None:
-    targets = [Target(2**62 + number, 2**63 - 1) for number in range(TARGETS_MAX)]
-    assert len(encode(replay("ledger", targets, "a" * 500, "r" * 500, AT))) < COMMAND_BYTES_MAX
+    targets = [seen(2**62 + number, 2**63 - 1) for number in range(TARGETS_MAX)]
+    assert len(encode(replay("ledger", LINEAGE, targets, "a" * 500, "r" * 500, AT))) < COMMAND_BYTES_MAX
 
 
 def test_each_new_command_has_an_id_of_its_own() -> None:
-    ids = {replay("ledger", [Target(1, 1)], "ada", "again", AT).command_id for _ in range(3)}
+    ids = {replay("ledger", LINEAGE, [seen(1, 1)], "ada", "again", AT).command_id for _ in range(3)}
     assert len(ids) == 3
 
 
@@ -66,14 +74,21 @@ def test_each_new_command_has_an_id_of_its_own() -> None:
         ("at", "noon"),
         ("targets", []),
         ("targets", "7"),
-        ("targets", [[9, 7]]),
-        ("targets", [[0, 7]]),
-        ("targets", [[True, 7]]),
-        ("targets", [[1.0, 7]]),
+        ("targets", [[9, 7, HASH]]),
+        ("targets", [[0, 7, HASH]]),
+        ("targets", [[True, 7, HASH]]),
+        ("targets", [[1.0, 7, HASH]]),
+        ("targets", [[1, 7]]),
         ("targets", [[1, 7, 8]]),
-        ("targets", [[1, 7], [1, 8]]),
-        ("targets", [[1, 2**63]]),
-        ("targets", [[number, number] for number in range(1, TARGETS_MAX + 2)]),
+        ("targets", [[1, 7, HASH[1:]]]),
+        ("targets", [[1, 7, HASH.upper()]]),
+        ("targets", [[1, 7, HASH + "\n"]]),
+        ("targets", [[1, 7, HASH, 8]]),
+        ("targets", [[1, 7, HASH], [1, 8, HASH]]),
+        ("targets", [[1, 2**63, HASH]]),
+        ("targets", [[number, number, HASH] for number in range(1, TARGETS_MAX + 2)]),
+        ("lineage", ""),
+        ("lineage", None),
         ("extra", 1),
     ],
 )
@@ -130,7 +145,7 @@ def test_a_command_without_an_acknowledgement_is_an_error(deliver: Callable[[Any
 
 
 def proposed() -> Command:
-    return propose_reversal("ledger", [Target(7, 9)], "ada", "captured twice", AT)
+    return propose_reversal("ledger", LINEAGE, [seen(7, 9)], "ada", "captured twice", AT)
 
 
 def test_an_approval_carries_the_proposal_whole() -> None:
@@ -169,21 +184,35 @@ def test_only_an_approval_has_a_proposal() -> None:
 
 
 def test_a_reversal_of_too_many_bookings_is_refused() -> None:
-    targets = [Target(number, number) for number in range(1, REVERSALS_MAX + 2)]
-    with pytest.raises(CommandInvalid, match=f"1 to {REVERSALS_MAX} pairs"):
-        encode(propose_reversal("ledger", targets, "ada", "all of them", AT))
+    targets = [seen(number, number) for number in range(1, REVERSALS_MAX + 2)]
+    with pytest.raises(CommandInvalid, match=f"1 to {REVERSALS_MAX} targets"):
+        encode(propose_reversal("ledger", LINEAGE, targets, "ada", "all of them", AT))
 
 
-OLD_REPLAY = (
+SHORTEST_REPLAY = (
     b'{"action":"replay","actor":"ada","at":"2026-01-31T12:00:00.000000Z","command_id":"c1",'
-    b'"reason":"directory mended",'
-    b'"stream":"ledger","targets":[[7,9],[8,8]]}'
-)
+    b'"lineage":"%s","reason":"directory mended",'
+    b'"stream":"ledger","targets":[[7,9,"%s"],[8,8,"%s"]]}'
+) % (LINEAGE.encode(), HASH.encode(), HASH.encode())
 
 
-def test_a_command_that_says_nothing_new_has_the_bytes_that_it_always_had() -> None:
-    assert encode(command()) == OLD_REPLAY
-    assert decode(OLD_REPLAY) == command()
+def test_what_a_command_does_not_say_is_not_in_its_bytes() -> None:
+    assert encode(command()) == SHORTEST_REPLAY
+    assert decode(SHORTEST_REPLAY) == command()
+
+
+@pytest.mark.parametrize("older", [{"lineage": None}, {"targets": [[7, 9], [8, 8]]}])
+def test_a_command_of_older_code_is_told_to_look_again(older: dict[str, Any]) -> None:
+    tree: dict[str, Any] = {name: value for name, value in (json.loads(encode(command())) | older).items() if value}
+    with pytest.raises(CommandInvalid, match="look again"):
+        decode(json.dumps(tree).encode())
+
+
+def test_a_target_is_read_back_from_its_word() -> None:
+    assert target_of_text(seen(7, 9).text) == seen(7, 9)
+    for text in ("", "7", "7.9", f"9.7.{HASH}", f"0.7.{HASH}", f"07.9.{HASH}", f"7.9.{HASH}\n", f"7.{2**63}.{HASH}"):
+        with pytest.raises(CommandInvalid):
+            target_of_text(text)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +224,7 @@ def test_a_command_that_says_nothing_new_has_the_bytes_that_it_always_had() -> N
     ],
 )
 def test_a_replay_says_how(options: dict[str, Any]) -> None:
-    given = replay("ledger", [Target(7, 9), Target(8, 8)], "ada", "mended", AT, **options)
+    given = replay("ledger", LINEAGE, [seen(7, 9), seen(8, 8)], "ada", "mended", AT, **options)
     told = decode(encode(given))
     assert told == given
     assert {name: getattr(told, name) for name in options} == options
@@ -222,19 +251,21 @@ def test_a_replay_that_says_it_wrongly_is_refused(field: str, value: object) -> 
 
 
 def test_a_replay_that_would_hold_places_for_too_long_says_how_many_targets_to_send() -> None:
-    targets = [Target(number, number) for number in range(1, 63)]
+    targets = [seen(number, number) for number in range(1, 63)]
     with pytest.raises(CommandInvalid, match="send 61 of them at a time"):
-        encode(replay("ledger", targets, "ada", "slowly", AT, interval_us=1_000_000))
+        encode(replay("ledger", LINEAGE, targets, "ada", "slowly", AT, interval_us=1_000_000))
 
 
 def test_what_is_superseded_expects_no_place() -> None:
     with pytest.raises(CommandInvalid, match="no place of its own"):
-        encode(replay("l", [Target(1, 1)], "ada", "late", AT, mode=ReplayMode.SUPERSEDED, expects=Place.IN_PLACE))
+        encode(
+            replay("l", LINEAGE, [seen(1, 1)], "ada", "late", AT, mode=ReplayMode.SUPERSEDED, expects=Place.IN_PLACE)
+        )
 
 
 @pytest.mark.parametrize("field", ["mode", "interval_us", "expects", "force"])
 def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
-    tree: dict[str, Any] = json.loads(encode(purge("ledger", [Target(1, 1)], "ada", "garbage", AT)))
+    tree: dict[str, Any] = json.loads(encode(purge("ledger", LINEAGE, [seen(1, 1)], "ada", "garbage", AT)))
     value = {"mode": "alone", "interval_us": 0, "expects": "in_place", "force": False}[field]
     with pytest.raises(CommandInvalid, match="fields"):
         decode(json.dumps(tree | {field: value}).encode())
@@ -246,7 +277,7 @@ def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
 def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(
     proposes: Callable[..., Command], act: str
 ) -> None:
-    first = proposes("ledger", [Target(7, 9)], "ada", "a test that went live", AT)
+    first = proposes("ledger", LINEAGE, [seen(7, 9)], "ada", "a test that went live", AT)
     approval = decode(encode(approve(first, "bob", "checked", AT)))
     assert approval.action == act
     assert encode(approval.proposed) == encode(first)
@@ -259,6 +290,6 @@ def test_only_a_proposal_is_approved() -> None:
 
 @pytest.mark.parametrize("act", [purge, resolve])
 def test_one_person_alone_closes_few_items_without_a_proposal(act: Callable[..., Command]) -> None:
-    given = act("ledger", [Target(7, 9)], "ada", "booked by hand", AT)
+    given = act("ledger", LINEAGE, [seen(7, 9)], "ada", "booked by hand", AT)
     assert decode(encode(given)) == given
     assert given.proposal is None

@@ -14,6 +14,7 @@ from core.clock import ManualClock
 from core.decision import Decision
 from dlq.commands import Command, Sent, Target, decode
 from dlq.orders import DeltaView, Order, OrderDesk, OrderRefused, Wanted, command_entity
+from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 
@@ -79,20 +80,37 @@ def desk(journal: Path, kafka: Kafka) -> OrderDesk:
     return OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, ManualClock(AT))
 
 
+def seen(journal: Path, seq: int) -> Target:
+    """The item as it was after the row."""
+    [row] = JournalReader(str(journal)).rows_of([seq])
+    return Target.of(row)
+
+
 def order(*items: Wanted, command_id: str = "c2") -> Order:
     return Order(command_id, "replay", items, "ada", "mended")
 
 
 def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:
     kafka = Kafka()
-    given = desk(journal, kafka).give(order(Wanted(1, None), Wanted(2, 5)))
+    given = desk(journal, kafka).give(order(Wanted(1), Wanted(2, seen(journal, 5))))
     assert (given.control, given.decided) == (Sent(CONTROL, 0, 7), None)
-    assert kafka.sent == [Command("c2", "ledger", "replay", (Target(1, 1), Target(2, 5)), "ada", "mended", AT)]
+    assert kafka.sent == [
+        Command(
+            "c2",
+            "ledger",
+            lineage_of(str(journal)),
+            "replay",
+            (seen(journal, 1), seen(journal, 5)),
+            "ada",
+            "mended",
+            AT,
+        )
+    ]
 
 
 def test_an_order_that_was_decided_is_told_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
     kafka = Kafka()
-    given = desk(journal, kafka).give(order(Wanted(3, None), command_id="c1"))
+    given = desk(journal, kafka).give(order(Wanted(3), command_id="c1"))
     assert given.control == Sent(CONTROL, 0, 0)
     assert given.decided is not None and given.decided.decision is Decision.REPLAYED
     assert kafka.sent == []
@@ -101,12 +119,20 @@ def test_an_order_that_was_decided_is_told_as_its_first_copy_was_and_not_sent(jo
 def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> None:
     kafka = Kafka()
     with pytest.raises(OrderRefused) as refused:
-        desk(journal, kafka).give(order(Wanted(1, 1), Wanted(2, 2), Wanted(3, None), Wanted(9, None)))
+        desk(journal, kafka).give(order(Wanted(1, seen(journal, 1)), Wanted(2, seen(journal, 2)), Wanted(3), Wanted(9)))
     assert refused.value.unknown == {9: "there is no item 9"}
     assert refused.value.moved == {
         2: "item 2 has moved on since row 2 to row 5; look again",
         3: "item 3 isn't dead: its last decision is applied",
     }
+    assert kafka.sent == []
+
+
+def test_an_item_that_is_another_row_since_a_restore_stops_the_whole_order(journal: Path) -> None:
+    kafka, other = Kafka(), Target(1, 1, "0" * 16)
+    with pytest.raises(OrderRefused) as refused:
+        desk(journal, kafka).give(order(Wanted(1, other), Wanted(2, seen(journal, 5))))
+    assert list(refused.value.moved) == [1] and "the journal was restored since" in refused.value.moved[1]
     assert kafka.sent == []
 
 
@@ -116,4 +142,4 @@ def test_an_event_of_the_same_entity_key_on_another_topic_is_no_command(journal:
 
 def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
     view = DeltaView(tmp_path / "none", CONTROL)
-    assert (view.last_rows({1}), view.command_row("c1")) == ({}, None)
+    assert (view.lineage(), view.last_rows({1}), view.command_row("c1")) == ("", {}, None)

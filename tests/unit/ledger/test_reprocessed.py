@@ -92,7 +92,7 @@ class TwoVersions(Engine):
 
     def ignored(self) -> list[Target]:
         last = {row.item_seq: row for row in self.journal.rows if row.topic == EVENTS}
-        return [Target(item, row.seq) for item, row in last.items() if row.decision is Decision.IGNORED]
+        return [Target.of(row) for row in last.values() if row.decision is Decision.IGNORED]
 
     def reprocess(self, actor: str, targets: list[Target]) -> None:
         if targets:

@@ -14,6 +14,7 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from dlq.commands import Command, Target, approve, encode, propose_reversal
 from journal.bodies import BodyStore
+from journal.reader import lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.reversals import NotReversible, ProposalUnknown, bookings_of, proposal, proposals
@@ -85,15 +86,15 @@ def books(tmp_path: Path) -> Books:
     return Books(tmp_path)
 
 
-def wanted(row: JournalRow) -> Command:
-    return propose_reversal("ledger", [Target(row.item_seq, row.seq)], "ada", "twice", AT)
+def wanted(books: Books, row: JournalRow) -> Command:
+    return propose_reversal("ledger", lineage_of(books.journal), [Target.of(row)], "ada", "twice", AT)
 
 
 @pytest.mark.parametrize("key", ["stripe:evt:charge", "stripe:evt"])
 def test_a_booking_is_found_by_its_event_and_by_its_fact(books: Books, key: str) -> None:
     row = books.booked("evt")
     (found,) = bookings_of(books.journal, [key])
-    assert found.target == Target(row.item_seq, row.seq)
+    assert found.target == Target.of(row)
     assert [(line.account, line.side) for line in found.would_book] == [("a", "credit"), ("b", "debit")]
 
 
@@ -122,7 +123,7 @@ def test_what_was_reversed_cannot_be_reversed_again(books: Books) -> None:
 
 
 def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books) -> None:
-    first, second, refused = (wanted(books.booked(name)) for name in ("one", "two", "three"))
+    first, second, refused = (wanted(books, books.booked(name)) for name in ("one", "two", "three"))
     books.given(first, Decision.RESOLVED)
     books.given(second, Decision.RESOLVED)
     books.given(refused, Decision.IGNORED)
@@ -132,13 +133,13 @@ def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books
 
 
 def test_a_proposal_that_waits_is_found_as_it_was_given(books: Books) -> None:
-    command = wanted(books.booked("evt"))
+    command = wanted(books, books.booked("evt"))
     books.given(command, Decision.RESOLVED)
     assert books.one(command.command_id) == command
 
 
 def test_what_cannot_be_approved_says_why(books: Books) -> None:
-    approved, refused, bodiless = (wanted(books.booked(name)) for name in ("one", "two", "three"))
+    approved, refused, bodiless = (wanted(books, books.booked(name)) for name in ("one", "two", "three"))
     books.given(approved, Decision.RESOLVED)
     books.given(approve(approved, "bob", "checked", AT), Decision.REVERSED)
     books.given(refused, Decision.IGNORED)
@@ -153,10 +154,20 @@ def test_what_cannot_be_approved_says_why(books: Books) -> None:
         (approved, "it was approved before"),
         (refused, "it was refused"),
         (bodiless, "its bytes aren't kept any more"),
-        (wanted(books.booked("four")), "there is none"),
+        (wanted(books, books.booked("four")), "there is none"),
     ):
         with pytest.raises(ProposalUnknown, match=why):
             books.one(command.command_id)
+
+
+def test_a_proposal_of_before_a_restore_is_listed_as_such_and_cannot_be_approved(books: Books) -> None:
+    row = books.booked("evt")
+    older = propose_reversal("ledger", "0" * 32, [Target.of(row)], "ada", "twice", AT)
+    books.given(older, Decision.RESOLVED)
+    (found,) = proposals(books.journal, books.bodies, CONTROL)
+    assert (found.approved, found.outdated, found.waits, found.state) == (False, True, False, "older than a restore")
+    with pytest.raises(ProposalUnknown, match="the journal was restored since: propose it again"):
+        books.one(older.command_id)
 
 
 def test_a_ledger_that_has_not_begun_has_no_proposals(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
+from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
 from dlq.record import build_record
 from journal.index import Index
 from journal.marks import Marks
-from journal.schema import JournalRow, to_arrow
+from journal.schema import JournalRow, stamped, to_arrow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
@@ -32,6 +33,7 @@ from processor.settings import DeadHead
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+LINEAGE = "1" * 32
 POLICY = "exponential(1s, x2, max 16s, 5 tries, jitter 50%)"
 
 
@@ -128,11 +130,12 @@ class InlineExecutor:
 class ListJournal:
     """What was committed. Checks what the real writer checks of seq, marks and texts.
 
-    ``crash``: the process ends "before" or "after" the next commit.
+    ``marks_after``: by the last seq of each commit. ``crash``: the process ends "before" or "after" the next commit.
     """
 
     rows: list[JournalRow] = field(default_factory=list)
     marks: Marks = field(default_factory=dict)
+    marks_after: dict[int, Marks] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     commits: int = 0
     crash: str = ""
@@ -146,8 +149,9 @@ class ListJournal:
         crash, self.crash = self.crash, ""
         if crash == "before":
             raise Crash
+        stamped(rows, 1, rows[0].seq)
         self.rows += rows
-        self.marks = marks
+        self.marks = self.marks_after[rows[-1].seq] = marks
         self.notes |= notes
         self.commits += 1
         if crash == "after":
@@ -209,7 +213,14 @@ class Same:
 class Engine:
     """One stream: `post` events, `batch` to decide them, `advance` the clock."""
 
-    def __init__(self, folder: Path, *, dead_head: DeadHead = DeadHead.WAIT, drain_per_entity_max: int = 100) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        dead_head: DeadHead = DeadHead.WAIT,
+        drain_per_entity_max: int = 100,
+        lineage: str = LINEAGE,
+    ) -> None:
         self.folder = folder
         self.clock = ManualClock(NOW)
         self.handler = Handler()
@@ -222,6 +233,7 @@ class Engine:
         self.adapter = Same()
         self.adapters: dict[str, object] = {"stripe": self.adapter}
         self.kafka_is_down = ""
+        self.lineage = lineage
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
@@ -240,7 +252,7 @@ class Engine:
         if not keeps_index:
             self._index_root = self.folder / f"index-{self._epoch}"
         self.index: Index = Index.open(self._index_root, self._epoch)
-        self.index.apply(self.journal.rows, self.bodies.by_hash)
+        self.fill_index()
         state = JournalState(
             epoch=self._epoch,
             version=self.journal.commits,
@@ -250,6 +262,7 @@ class Engine:
             published_upto=0,
             chain="",
             notes=self.journal.notes,
+            lineage=self.lineage,
         )
         self.batches = Batches(
             self.rules,
@@ -268,6 +281,21 @@ class Engine:
             applied_upto=self._applied_upto,
             republish=self._republish,
         )
+
+    def fill_index(self) -> None:
+        """Brings a new process's index up to the journal's end."""
+        self.index.apply(self.journal.rows, self.bodies.by_hash)
+
+    def copy(self) -> ListJournal:
+        """The journal as it is now, for `restore`."""
+        return replace(self.journal, rows=list(self.journal.rows), notes=dict(self.journal.notes))
+
+    def restore(self, older: ListJournal, lineage: str) -> None:
+        """An older copy takes the journal's place, and Kafka goes on from its marks."""
+        self.journal, self.lineage = older, lineage
+        self._offsets = {topic: partitions[0] for topic, partitions in older.marks.items()}
+        self._pending.clear()
+        self.start()
 
     def post(
         self,
@@ -306,9 +334,14 @@ class Engine:
 
     def replay(self, targets: Sequence[tuple[int, int]], command_id: str) -> None:
         """A replay command of several items, each with the seq of its last row as it was seen."""
-        named = tuple(Target(item_seq, seen_seq) for item_seq, seen_seq in targets)
-        command = Command(command_id, "ledger", "replay", named, "ada", "mended", NOW)
+        named = tuple(self.target(item_seq, seen_seq) for item_seq, seen_seq in targets)
+        command = Command(command_id, "ledger", self.lineage, "replay", named, "ada", "mended", NOW)
         self.send(CONTROL, encode(command), [])
+
+    def target(self, item_seq: int, seen_seq: int) -> Target:
+        """As a command names it; of a row that isn't there with a hash that none has."""
+        there = 0 < seen_seq <= len(self.journal.rows)
+        return Target(item_seq, seen_seq, hash_head(self.journal.rows[seen_seq - 1].row_hash if there else "0" * 64))
 
     def send(self, topic: str, value: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
         self._pending.append(

@@ -16,16 +16,20 @@ def last(engine: Engine, key: str) -> JournalRow:
 
 
 def target(engine: Engine, key: str) -> Target:
-    row = last(engine, key)
-    return Target(row.item_seq, row.seq)
+    return Target.of(last(engine, key))
+
+
+def given(engine: Engine, action: str, *targets: Target, actor: str = "ada", **options: Any) -> Command:
+    """An order, not sent yet."""
+    number = f"{action}-{len(engine.journal.rows)}-{actor}-{targets[0].item_seq}"
+    return Command(number, "ledger", engine.lineage, action, targets, actor, "garbage", NOW, **options)
 
 
 def command(engine: Engine, action: str, *targets: Target, actor: str = "ada", **options: Any) -> Command:
     """Sends it; nothing is decided yet."""
-    number = f"{action}-{len(engine.journal.rows)}-{actor}-{targets[0].item_seq}"
-    given = Command(number, "ledger", action, targets, actor, "garbage", NOW, **options)
-    engine.send(CONTROL, encode(given), [])
-    return given
+    told = given(engine, action, *targets, actor=actor, **options)
+    engine.send(CONTROL, encode(told), [])
+    return told
 
 
 def order(engine: Engine, action: str, *keys: str, **options: Any) -> JournalRow:

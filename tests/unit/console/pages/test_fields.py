@@ -12,6 +12,7 @@ from console.pages.fields import Fields
 from core import moments
 from core.decision import ErrorKind
 from dlq.board import Filter, ItemState, Mark, Sort
+from dlq.commands import Target
 
 
 def fields(query: str) -> Fields:
@@ -76,14 +77,18 @@ def test_a_list_has_an_order_and_a_place() -> None:
     assert dlq_filters.read(fields("")).sort is Sort.OLDEST
 
 
-@pytest.mark.parametrize("value", ["0", "-5", "x", "9" * 19, "9" * 25])
-def test_marked_items_are_numbers(value: str) -> None:
-    read = fields(f"item=3&item={value}")
-    assert dlq_filters.items(read) is None and "item" in read.problems
+HASH = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("value", ["3", "0.1." + HASH, "5.4." + HASH, "5.5.x", f"5.{'9' * 19}.{HASH}", ""])
+def test_marked_items_are_named_as_they_were_seen(value: str) -> None:
+    read = fields(f"item=3.4.{HASH}&item={value}")
+    assert dlq_filters.items(read) == [] and "item" in read.problems
 
 
 def test_marked_items_count_once_and_more_than_a_command_takes_is_said() -> None:
-    assert dlq_filters.items(fields("item=3&item=5&item=3")) == Filter(items=(3, 5))
-    assert dlq_filters.items(fields("")) is None
-    many = fields("&".join(f"item={number}" for number in range(1, 5_002)))
-    assert dlq_filters.items(many) is None and "5000 at most" in many.problems["item"]
+    seen = [Target(3, 4, HASH), Target(5, 5, HASH)]
+    assert dlq_filters.items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
+    assert dlq_filters.items(fields("")) == []
+    many = fields("&".join(f"item={number}.{number}.{HASH}" for number in range(1, 5_002)))
+    assert dlq_filters.items(many) == [] and "5000 at most" in many.problems["item"]

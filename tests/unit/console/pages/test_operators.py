@@ -22,6 +22,11 @@ def listed(page: str) -> list[int]:
     return [int(number) for number in re.findall(r'<td data-label="item"><a href="/dlq/items/(\d+)"', page)]
 
 
+def marks(page: str) -> list[str]:
+    """What its forms say of each item."""
+    return re.findall(r'name="item"(?: form="picked")? value="([^"]+)"', page)
+
+
 class Forms:
     """Posts forms of pages as their reader."""
 
@@ -114,8 +119,8 @@ def test_an_item_page_has_the_whole_context(desk: Desk) -> None:
 def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_desk: Desk) -> None:
     browser = own_desk.browser("bob")
     forms = Forms(browser)
-    some = listed(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[:1]
-    status, where = forms.post("/dlq/selections", what="marked", item=str(some[0]), note="mended")
+    shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
+    status, where = forms.post("/dlq/selections", what="marked", item=shown, note="mended")
     assert (status, where) == (303, "/dlq/selections/1")
     assert "1 of 1 items would run" in text(browser.get("/dlq/selections/1/dry-run").text)
     assert forms.post("/dlq/selections/1/replay", reason="")[0] == 422
@@ -131,6 +136,17 @@ def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_de
     done = [(act.actor, act.action, act.outcome.value) for act in own_desk.listener.acts.read(20)]
     assert ("bob", "resume", "refused") in done and ("bob", "replay", "done") in done
     assert "mended" in browser.get("/dlq/audit").text
+
+
+def test_what_is_frozen_is_what_the_page_showed(own_desk: Desk) -> None:
+    """The journal was restored between the page and its form: the number names another event by now."""
+    browser = own_desk.browser("bob")
+    shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
+    of_before = f"{shown.rpartition('.')[0]}.{'0' * 16}"
+    assert Forms(browser).post("/dlq/selections", what="marked", item=of_before)[0] == 303
+    told = text(browser.get("/dlq/selections/1/dry-run").text)
+    assert "0 of 1 items would run" in told and "the journal was restored since" in told
+    assert marks(browser.get(f"/dlq/items/{shown.partition('.')[0]}").text) == [shown]
 
 
 def test_nothing_marked_selects_nothing(desk: Desk) -> None:

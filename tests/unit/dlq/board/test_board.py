@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_an_item_is_open_waits_and_closes(items: DeadItems) -> None:
         board.follow()
     [item] = board.page(ALL).items
     assert [*states, item.state] == ["open", "waiting", "open", "waiting", "replayed"]
-    assert (item.times_died, item.replays, item.decision, item.target) == (2, 2, Decision.APPLIED, Target(1, 5))
+    assert (item.times_died, item.replays, item.decision) == (2, 2, Decision.APPLIED)
+    assert item.target == Target.of(items.row_at(5))
     assert board.page(Filter()).items == ()
 
 
@@ -252,7 +254,7 @@ def test_items_are_looked_up_by_number(items: DeadItems) -> None:
     items.commit()
     found = items.followed().look_up([3, 1, 77])
     assert sorted(found) == [1, 3]
-    assert found[3].target == Target(3, 3)
+    assert found[3].target == Target.of(items.row_at(3))
 
 
 def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,5 +269,7 @@ def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.
         items.then(row, Decision.PURGED)
     items.commit()
     board.follow()
-    assert [(one.item_seq, one.seen_seq) for one in [*found, *seen]] == [(seq, seq) for seq in (1, 2, 3, 4)]
+    assert [tuple(one[:3]) for one in [*found, *seen]] == [
+        astuple(Target.of(items.row_at(seq))) for seq in (1, 2, 3, 4)
+    ]
     assert list(board.seen(Filter())) == []

@@ -101,6 +101,7 @@ class Expected:
     """What plain Python makes of one item's rows."""
 
     seen_seq: int
+    seen_hash: str
     state: str
     decision: Decision
     died: int
@@ -131,6 +132,7 @@ def _item(rows: list[JournalRow]) -> Expected | None:
         return None
     return Expected(
         seen_seq=rows[-1].seq,
+        seen_hash=rows[-1].row_hash[:16],
         state=state,
         decision=rows[-1].decision,
         died=len(deaths),
@@ -161,8 +163,16 @@ def agrees(board: Board, rows: Sequence[JournalRow], now: datetime) -> None:
     assert items.keys() == wanted.keys()
     for seq, one in wanted.items():
         item = items[seq]
-        told = (item.seen_seq, item.state, item.decision, item.times_died, item.error_class, item.provider)
-        assert told == (one.seen_seq, one.state, one.decision, one.died, one.error_class, one.provider)
+        told = (
+            item.seen_seq,
+            item.seen_hash,
+            item.state,
+            item.decision,
+            item.times_died,
+            item.error_class,
+            item.provider,
+        )
+        assert told == (one.seen_seq, one.seen_hash, one.state, one.decision, one.died, one.error_class, one.provider)
         assert (item.since, item.closed_at) == (one.since, one.closed_at)
     by_age = sorted(wanted, key=lambda seq: (wanted[seq].since, seq))
     assert [item.item_seq for item in listed(board, ALL)] == by_age

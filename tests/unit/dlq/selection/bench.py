@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from processor.settings import DeadHead
 from stack.layout import Layout
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal
 
 SETTINGS = SelectionSettings(command_items_max=3)
 ALONE = AloneLimits(items_max=4)
@@ -105,13 +107,10 @@ class SelectionBench:
         dead_head: DeadHead = DeadHead.WAIT,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.engine = Engine(folder, dead_head=dead_head)
         self.folder, self.settings, self.alone = folder, settings, alone
         places = Layout(folder).ledger()
         self.journal = places.journal
-        self._writer = JournalWriter.create_or_open(str(self.journal), "ledger")
-        self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
-        self._written = 0
+        self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
         self.finder = FactFinder(places.board, places.journal, places.bodies)
         self.bodies = Bodies(Path(places.bodies), self.engine)
         self.kafka = EngineKafka(self.engine)
@@ -129,6 +128,18 @@ class SelectionBench:
             self.engine.clock,
         )
         self.runner = self.another("console-1")
+
+    def _begin(self) -> str:
+        """A journal without rows; its lineage."""
+        self._writer = JournalWriter.create_or_open(str(self.journal), "ledger")
+        self._written = 0
+        return self._writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}}).lineage
+
+    def restore(self, older: ListJournal) -> None:
+        """An older copy takes the journal's place, under a lineage of its own."""
+        shutil.rmtree(str(self.journal))
+        self.engine.restore(older, self._begin())
+        self.commit()
 
     def another(self, owner: str, producer: Any = None) -> Runner:
         """Another process's runner on the same file; ``producer``: to a Kafka of its own."""
@@ -158,10 +169,16 @@ class SelectionBench:
     def decide(self) -> None:
         """One batch, and its rows in the journal."""
         self.engine.batch()
+        self.commit()
+
+    def commit(self) -> None:
+        """What the engine decided since, each batch in a commit of its own."""
         rows = self.engine.journal.rows[self._written :]
         if rows:
             self.bodies.write()
-            self._writer.commit(rows, self.engine.journal.marks, 0)
+            for _, batch in groupby(rows, key=lambda row: row.batch_seq):
+                commit = list(batch)
+                self._writer.commit(commit, self.engine.journal.marks_after[commit[-1].seq], 0)
         self._written = len(self.engine.journal.rows)
 
     def round(self, times: int = 1, seconds: float = 1.0, runner: Runner | None = None) -> None:

@@ -83,7 +83,7 @@ class History:
         if items:
             row = items[which % len(items)]
             options = {"mode": mode} if action == "replay" else {}
-            self.order(action, [Target(row.item_seq, row.seq)], **options)
+            self.order(action, [Target.of(row)], **options)
 
     def passes(self, seconds: float) -> None:
         self.bench.engine.advance(seconds)
@@ -91,7 +91,11 @@ class History:
     def order(self, action: str, targets: Sequence[Target], **options: Any) -> list[JournalRow]:
         engine = self.bench.engine
         name = f"{action}-{len(engine.journal.rows)}"
-        engine.send(CONTROL, encode(Command(name, "ledger", action, tuple(targets), "ada", "why", NOW, **options)), [])
+        engine.send(
+            CONTROL,
+            encode(Command(name, "ledger", engine.lineage, action, tuple(targets), "ada", "why", NOW, **options)),
+            [],
+        )
         return engine.batch()
 
     def rest(self) -> None:

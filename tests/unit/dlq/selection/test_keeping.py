@@ -22,7 +22,7 @@ from dlq.selection import (
 )
 from dlq.selection.lines import lined_up
 from tests.unit.dlq.selection.bench import SelectionBench
-from tests.unit.processor.harness import NOW
+from tests.unit.processor.harness import LINEAGE, NOW
 
 
 def test_a_selection_is_what_was_dead_then_and_nothing_that_died_later(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_commands_are_cut_between_lines_and_no_line_makes_one_too_large(tmp_path
     items = range(1, TARGETS_MAX + 11)
     entities = {seq: "short" if seq <= 5 else "long" for seq in items}
     with file.writing() as db:
-        number = store.insert(db, NOW, "ada", "", "{}", 0)
-        store.add(db, number, 0, [Target(seq, seq) for seq in items])
+        number = store.insert(db, NOW, "ada", "", "{}", 0, LINEAGE)
+        store.add(db, number, 0, [Target(seq, seq, "0" * 16) for seq in items])
         assert runs.whole_lines(db, number, 0, 3) == 3
         runs.line_up(db, number, lined_up(items, entities))
         assert runs.whole_lines(db, number, 0, 3) == 5

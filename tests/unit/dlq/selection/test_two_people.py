@@ -89,7 +89,14 @@ def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> 
 
 def test_money_above_the_limit_needs_a_second_person_too() -> None:
     limits = AloneLimits(100, {"*": 1_000, "EUR": 5_000})
-    some: dict[str, object] = {"note": "", "filter": "{}", "journal_seq": 1, "digest": "", "actor": "ada"}
+    some: dict[str, object] = {
+        "note": "",
+        "filter": "{}",
+        "journal_seq": 1,
+        "lineage": "",
+        "digest": "",
+        "actor": "ada",
+    }
 
     def why(run: Run = PURGE, **amounts: int) -> str | None:
         selection = Selection(number=1, frozen_at=None, count=3, amounts=amounts, **some)  # type: ignore[arg-type]

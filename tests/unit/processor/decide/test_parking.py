@@ -192,12 +192,12 @@ class Parking(RuleBasedStateMachine):
         return event.is_dead or (action != "replay" and event.is_open)
 
     def _send_order(self, how: Order) -> None:
-        targets = tuple(Target(self._last(event).item_seq, self._last(event).seq) for event, _ in how.targets)
+        targets = tuple(Target.of(self._last(event)) for event, _ in how.targets)
         number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
         expects = Place.IN_PLACE if how.in_place else None
         paced = how.action in ("replay", "reprocess")
         replay = (None, how.mode, how.interval_s * 1_000_000, expects, how.force) if paced else ()
-        command = Command(number, "ledger", how.action, targets, "ada", "mended", NOW, *replay)
+        command = Command(number, "ledger", self.engine.lineage, how.action, targets, "ada", "mended", NOW, *replay)
         self.engine.send(CONTROL, encode(command), [])
         self.commands.append(how)
 

@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import Decision
 from dlq import acceptance
-from dlq.commands import Place, ReplayMode, Target
+from dlq.commands import Place, ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.dying import dying, mended, passing
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
@@ -80,7 +80,7 @@ def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
     dying(engine, "evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
-    command(engine, "replay", Target(1, 1), mode=ReplayMode.WITH_FOLLOWERS)
+    command(engine, "replay", engine.target(1, 1), mode=ReplayMode.WITH_FOLLOWERS)
     assert decided(engine).reason == "1 of 1 accepted"
 
 
@@ -101,7 +101,7 @@ def test_what_waits_or_was_never_there_is_not_replayed(tmp_path: Path) -> None:
     [head] = dying(engine, "evt_1")
     behind = engine.post("evt_2")
     engine.batch()
-    command(engine, "replay", target(engine, behind), Target(4_000, 4_000))
+    command(engine, "replay", target(engine, behind), engine.target(4_000, 4_000))
     number = last(engine, behind).item_seq
     row = decided(engine)
     assert row.reason == f"0 of 2 accepted; refused: item {number} is parked, not dead; item 4000 is not open"
@@ -149,7 +149,7 @@ def test_a_large_command_leaves_room_for_live_events_in_each_batch(tmp_path: Pat
         engine.handler.script[key] = lambda _: [][0]
     engine.batch()
     engine.handler.script.clear()
-    command(engine, "replay", *(Target(number, number) for number in range(1, 101)))
+    command(engine, "replay", *(engine.target(number, number) for number in range(1, 101)))
     assert len(engine.batch()) == 101
     for taken, left in ((40, 60), (40, 20), (20, 0)):
         live = engine.post(f"live_{left}", "live")

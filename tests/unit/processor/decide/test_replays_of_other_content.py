@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.commands import Target
 from tests.unit.processor.dying import dying, mended
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
@@ -32,7 +31,7 @@ def test_other_content_is_applied_once_the_first_is_purged(tmp_path: Path, resta
         "replay this"
     )
     mended(engine)
-    command(engine, "purge", Target(1, 1))
+    command(engine, "purge", engine.target(1, 1))
     assert decided(engine).reason == "1 of 1 purged"
     if restart:
         engine.start(keeps_index=restart == "index kept")
@@ -53,7 +52,7 @@ def test_purge_and_replay_of_the_other_content_in_one_batch(tmp_path: Path) -> N
     key = conflict(engine)
     better = target(engine, key)
     mended(engine)
-    command(engine, "purge", Target(1, 1))
+    command(engine, "purge", engine.target(1, 1))
     command(engine, "replay", better)
     assert decided(engine).reason == "1 of 1 accepted"
     engine.start(keeps_index=False)
@@ -69,7 +68,7 @@ def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
     engine.batch()
     third = target(engine, key)
     mended(engine)
-    command(engine, "purge", Target(1, 1))
+    command(engine, "purge", engine.target(1, 1))
     command(engine, "replay", second, third)
     row = decided(engine)
     assert row.reason == (
@@ -85,7 +84,7 @@ def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
 def test_what_was_resolved_by_hand_keeps_its_key(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     key = conflict(engine)
-    command(engine, "resolve", Target(1, 1))
+    command(engine, "resolve", engine.target(1, 1))
     decided(engine)
     assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
 

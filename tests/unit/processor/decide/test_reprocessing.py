@@ -13,7 +13,7 @@ from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
-from dlq.commands import REPROCESS_MAX, CommandInvalid, Target
+from dlq.commands import REPROCESS_MAX, CommandInvalid
 from journal.schema import JournalRow
 from load.webhooks import stripe_event
 from processor.settings import DeadHead
@@ -354,9 +354,9 @@ def test_what_is_no_ignored_event_is_refused(engine: Engine, item_seq: int, seen
     engine.post("evt_1")
     engine.batch()
     passed_over(engine, "evt_2")
-    command(engine, "replay", Target(2, 2))
+    command(engine, "replay", engine.target(2, 2))
     assert decided(engine).seq == 3
-    command(engine, "reprocess", Target(item_seq, seen_seq))
+    command(engine, "reprocess", engine.target(item_seq, seen_seq))
     row = decided(engine)
     assert (row.decision, row.reason) == (Decision.IGNORED, f"0 of 1 taken up again; refused: {why}")
 
@@ -372,15 +372,15 @@ def test_one_at_a_time_at_a_rate(engine: Engine) -> None:
 
 
 def test_a_command_has_no_more_events_than_are_read_while_the_stream_waits(engine: Engine) -> None:
-    with pytest.raises(CommandInvalid, match=f"1 to {REPROCESS_MAX} pairs"):
-        command(engine, "reprocess", *(Target(seq, seq) for seq in range(1, REPROCESS_MAX + 2)))
+    with pytest.raises(CommandInvalid, match=f"1 to {REPROCESS_MAX} targets"):
+        command(engine, "reprocess", *(engine.target(seq, seq) for seq in range(1, REPROCESS_MAX + 2)))
 
 
 @pytest.mark.parametrize("option", ["force", "mode"])
 def test_a_reprocess_knows_no_replays_option(engine: Engine, option: str) -> None:
     engine.send(
         CONTROL,
-        b'{"command_id":"c","stream":"ledger","action":"reprocess","targets":[[1,1]],"actor":"a","reason":"r",'
+        b'{"command_id":"c","stream":"ledger","lineage":"l","action":"reprocess","targets":[],"actor":"a","reason":"r",'
         b'"at":"2026-01-31T12:00:00Z","' + option.encode() + b'":true}',
         [],
     )

@@ -10,7 +10,7 @@ from core.decision import Decision
 from core.work import postings_from_json, reversed_postings
 from dlq.commands import Command, Target, approve, encode, propose_reversal
 from journal.schema import JournalRow
-from tests.unit.processor.harness import CONTROL, NOW, Engine
+from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> Targe
     key = engine.post(event_id, entity, fact=f"stripe:{event_id}")
     engine.batch()
     row = next(row for row in engine.journal.rows if row.event_key == key and row.decision is Decision.APPLIED)
-    return Target(row.item_seq, row.seq)
+    return Target.of(row)
 
 
 def proposal(*targets: Target, actor: str = "ada") -> Command:
-    return propose_reversal("ledger", targets, actor, "captured twice by hand", NOW)
+    return propose_reversal("ledger", LINEAGE, targets, actor, "captured twice by hand", NOW)
 
 
 def give(engine: Engine, *commands: Command) -> list[JournalRow]:
@@ -99,7 +99,9 @@ def test_an_approval_of_other_bookings_than_were_proposed_is_refused(engine: Eng
     first, second = booked(engine, "evt_1"), booked(engine, "evt_2")
     wanted = proposal(first)
     give(engine, wanted)
-    forged = Command(wanted.command_id, "ledger", wanted.action, (second,), wanted.actor, wanted.reason, wanted.at)
+    forged = Command(
+        wanted.command_id, "ledger", LINEAGE, wanted.action, (second,), wanted.actor, wanted.reason, wanted.at
+    )
     (row,) = give(engine, approve(forged, "bob", "checked", NOW))
     assert row.decision is Decision.IGNORED
     assert "with these items" in str(row.reason)
@@ -109,7 +111,9 @@ def test_an_approval_that_names_another_proposer_is_refused(engine: Engine) -> N
     """Else whoever proposed could approve by saying that somebody else had proposed."""
     wanted = proposal(booked(engine))
     give(engine, wanted)
-    forged = Command(wanted.command_id, "ledger", wanted.action, wanted.targets, "eve", wanted.reason, wanted.at)
+    forged = Command(
+        wanted.command_id, "ledger", LINEAGE, wanted.action, wanted.targets, "eve", wanted.reason, wanted.at
+    )
     assert not reversals(give(engine, approve(forged, "ada", "checked", NOW)))
 
 
@@ -161,7 +165,11 @@ def test_what_booked_nothing_cannot_be_proposed(engine: Engine) -> None:
     target = booked(engine)
     engine.post("evt_1")
     (copy,) = engine.batch()
-    wanted = [Target(copy.item_seq, copy.seq), Target(target.item_seq, 4_000), Target(copy.item_seq, target.seen_seq)]
+    wanted = [
+        Target.of(copy),
+        engine.target(target.item_seq, 4_000),
+        engine.target(copy.item_seq, target.seen_seq),
+    ]
     rows = [row for one in wanted[:1] for row in give(engine, proposal(one))]
     assert [row.decision for row in rows] == [Decision.IGNORED]
     assert "booked nothing: it is duplicate" in str(rows[0].reason)
