@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from core.decision import Decision
-from journal.schema import JournalRow
+from dlq.commands import Target
+from journal.schema import JournalRow, stamped
 from journal.writer import JournalWriter
 from stack.layout import Layout
 
@@ -22,7 +24,20 @@ def journal(tmp_path: Path) -> Path:
     path = Layout(tmp_path).ledger().journal
     writer = JournalWriter.create_or_open(str(path), "ledger")
     writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
-    rows = [
+    writer.commit(dead_rows(), {EVENTS: {0: DEAD_ITEMS}, CONTROL: {0: 0}}, 0)
+    return Path(path)
+
+
+def seen(item_seq: int) -> dict[str, object]:
+    """The item as the API lists it; of one that isn't there with a hash that no row has."""
+    rows = dead_rows()
+    stamped(rows, epoch=1, batch_seq=1)
+    found = next((Target.of(row) for row in rows if row.item_seq == item_seq), Target(item_seq, item_seq, "0" * 16))
+    return asdict(found)
+
+
+def dead_rows() -> list[JournalRow]:
+    return [
         JournalRow(
             seq=seq,
             item_seq=seq,
@@ -35,5 +50,3 @@ def journal(tmp_path: Path) -> Path:
         )
         for seq in range(1, DEAD_ITEMS + 1)
     ]
-    writer.commit(rows, {EVENTS: {0: DEAD_ITEMS}, CONTROL: {0: 0}}, 0)
-    return Path(path)

@@ -30,7 +30,7 @@ from stack.ports import free_ports
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
 from stack.server import running
-from tests.integration.console.conftest import CONTROL
+from tests.integration.console.conftest import CONTROL, seen
 
 LEASE_S, WAIT_S, LOOK_S = 10.0, 60.0, 0.1
 
@@ -86,7 +86,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
 
 
 async def replay(client: httpx.AsyncClient, key: str = "k", item_seq: int = 1) -> httpx.Response:
-    body = {"items": [{"item_seq": item_seq}], "reason": "mended"}
+    body = {"items": [seen(item_seq)], "reason": "mended"}
     return await client.post("/api/dlq/replay", json=body, headers={"idempotency-key": f'"{key}"'})
 
 

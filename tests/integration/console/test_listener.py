@@ -22,6 +22,7 @@ from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 from stack.topics import Topic, make_topics
+from tests.integration.console.conftest import seen
 
 ONE_DAY_MS = 86_400_000
 ANCHORS = topics_of("live").anchors
@@ -57,7 +58,7 @@ def get(port: int, path: str) -> httpx.Response:
 
 
 def replay(port: int, token: str, key: str, item_seq: int = 1, headers: dict[str, str] | None = None) -> httpx.Response:
-    body = {"items": [{"item_seq": item_seq}], "reason": "mended"}
+    body = {"items": [seen(item_seq)], "reason": "mended"}
     url = f"http://{LOOPBACK}:{port}/api/dlq/replay"
     sent = {"authorization": f"Bearer {token}", "idempotency-key": f'"{key}"', **(headers or {})}
     return httpx.post(url, json=body, headers=sent, trust_env=False, timeout=60)
