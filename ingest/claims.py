@@ -35,7 +35,7 @@ class ClaimState(StrEnum):
     """What a claim found, and what the claimer then does."""
 
     CLAIMED = "claimed"
-    """Nobody had it: publish."""
+    """Nobody had it, or the claimer itself: publish."""
     RECLAIMED = "reclaimed"
     """Its owner's lease is over: publish, flagged."""
     IN_FLIGHT = "in_flight"
@@ -125,11 +125,12 @@ class MemoryClaims:
         if held is not None and held.owner is None:
             return ClaimState.DUPLICATE if held.content8 == key.content8 else ClaimState.CONFLICT
         now = self._clock.monotonic()
-        if held is not None and held.lease_until > now:
+        others = held if held is not None and held.owner != owner else None
+        if others is not None and others.lease_until > now:
             return ClaimState.IN_FLIGHT
         until = now + self._lease_s
         self._held[key.key16] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
-        return ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED
+        return ClaimState.CLAIMED if others is None else ClaimState.RECLAIMED
 
     def _confirm(self, key: ClaimKey, owner: bytes) -> None:
         held = self._get(key.key16)

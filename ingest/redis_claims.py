@@ -46,18 +46,22 @@ local found = {}
 for i, key in ipairs(KEYS) do
   local asked = ARGV[i + 2]
   local held = redis.call('GET', key)
+  local others = held and held:sub(2, 17) ~= asked:sub(1, 16)
   if held and held:byte(1) == 100 then
     if held:sub(2) == asked:sub(17) then found[i] = 'd' else found[i] = 'c' end
-  elseif held and tonumber(held:sub(26)) > now then
+  elseif others and tonumber(held:sub(26)) > now then
     found[i] = 'f'
   else
     redis.call('SET', key, 'p' .. asked .. pending, 'PX', ARGV[2])
-    if held then found[i] = 'r' else found[i] = 'n' end
+    if others then found[i] = 'r' else found[i] = 'n' end
   end
 end
 return table.concat(found)
 """
-"""ARGV: lease and how long a pending key is kept, in ms; then owner + content by key. Answers one letter a key."""
+"""ARGV: lease and how long a pending key is kept, in ms; then owner + content by key. Answers one letter a key.
+
+A pipeline may be sent twice, so a claim that its own owner holds is claimed.
+"""
 
 CONFIRM = """
 for i, key in ipairs(KEYS) do

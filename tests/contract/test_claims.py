@@ -17,7 +17,7 @@ import redis.asyncio
 from core.clock import ManualClock
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryClaims
 from ingest.gate import RedisGate
-from ingest.redis_claims import RedisClaims
+from ingest.redis_claims import CLAIM, RedisClaims
 from stack.ports import free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
@@ -57,14 +57,14 @@ class MemoryGround:
 
 
 class RedisGround:
-    """``open_client`` is called in each run's event loop; time passes by itself."""
+    """``client`` opens one in each run's event loop; time passes by itself."""
 
-    def __init__(self, open_client: Callable[[], Any]) -> None:
-        self._open_client = open_client
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self.client = client
 
     def run(self, use: Callable[[Claims], Awaitable[Answer]], lease_s: float = LEASE_S) -> Answer:
         async def inside() -> Answer:
-            client = self._open_client()
+            client = self.client()
             try:
                 return await use(RedisClaims(client, GATE, lease_s, CONFIRMED_S))
             finally:
@@ -77,7 +77,7 @@ class RedisGround:
 
     def forget(self) -> None:
         async def flush() -> None:
-            client = self._open_client()
+            client = self.client()
             await client.flushall()
             await client.aclose()
 
@@ -205,3 +205,26 @@ def test_only_the_owner_can_settle(ground: Ground, key: ClaimKey) -> None:
         return await claims.claim([key], BOB)
 
     assert ground.run(settle_of_another) == [ClaimState.IN_FLIGHT]
+
+
+def test_claimed_again_by_its_owner_it_is_still_the_owners(ground: Ground, key: ClaimKey) -> None:
+    claim(ground, [key])
+    assert claim(ground, [key]) == [ClaimState.CLAIMED]
+    assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
+
+
+@pytest.mark.parametrize("ground", ["fakeredis", "redis"], indirect=True)
+def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(ground: RedisGround, key: ClaimKey) -> None:
+    """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
+
+    async def lose_a_script(claims: Claims) -> list[ClaimState]:
+        settled = ClaimKey.of(f"{key.key16.hex()}:settled", CONTENT)
+        await claims.claim([settled], BOB)
+        client = ground.client()
+        await client.script_flush()
+        await client.script_load(CLAIM)
+        await client.aclose()
+        claims.settle([settled], [], BOB)
+        return await claims.claim([key, settled], ANN)
+
+    assert ground.run(lose_a_script) == [ClaimState.CLAIMED, ClaimState.DUPLICATE]
