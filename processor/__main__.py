@@ -20,7 +20,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.event import Mode
 from core.log import configure_logging
-from core.routing import MODES
+from core.routing import MODES, base_of
 from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.opening import Shared, Starter
@@ -28,12 +28,14 @@ from processor.run.collector import calm
 from processor.spark import open_session, with_slots
 from processor.streams import StreamConfig, taking
 from processor.tell.exposition import by_stream, serve
+from processor.tell.generation import open_generation_writer
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
 from processor.wiring import Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
+from stack.layout import LEDGER
 from stack.processors import metrics_port
 from stack.settings import Settings, load_settings, streams_of
 
@@ -48,6 +50,7 @@ def main() -> int:
         settings = load_settings()
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)
+        generations = {one.name: open_generation_writer(settings.redis.url, mode) for one in wired if _is_ledger(one)}
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
     except PayhookError as problem:
         log.error("%s", problem)
@@ -60,17 +63,29 @@ def main() -> int:
     port = metrics_port(settings, mode, names)
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
-        serve(
-            port, settings.processor.metrics_host, registry, lambda: {name: one.said for name, one in statuses.items()}
-        )
-    telling = {one.name: Telling(one.name, statuses[one.name], metrics[one.name]) for one in wired}
+        host = settings.processor.metrics_host
+        serve(port, host, registry, lambda: {name: status.said for name, status in statuses.items()})
+    telling = {
+        one.name: Telling(one.name, statuses[one.name], metrics[one.name], generations.get(one.name)) for one in wired
+    }
     shared = _shared(settings, configs, clock, anchor_keys)
     starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
+    for writer in generations.values():
+        writer.start()
     calm()
     application = Application(starters, clock)
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())
-    return 0 if application.run() else 1
+    try:
+        return 0 if application.run() else 1
+    finally:
+        for writer in generations.values():
+            writer.close()
+
+
+def _is_ledger(wired: Wired) -> bool:
+    """Whether it decides what the receivers publish: its journal holds the generation of their claims."""
+    return base_of(wired.name) == LEDGER
 
 
 def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> list[Wired]:

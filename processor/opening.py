@@ -23,6 +23,7 @@ from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
+from journal.errors import Refused
 from journal.index import Index
 from journal.lake import has_table
 from journal.place import Place
@@ -110,7 +111,13 @@ def _kafka_topics(wired: Wired) -> list[str]:
 
 
 def open_stream(
-    wired: Wired, shared: Shared, source: Source, metrics: ProcessorMetrics, catch_up: CatchUp, tenure: Tenure
+    wired: Wired,
+    shared: Shared,
+    source: Source,
+    metrics: ProcessorMetrics,
+    telling: Telling,
+    catch_up: CatchUp,
+    tenure: Tenure,
 ) -> Batches:
     """One stream, ready to run: the epoch is committed first, then everything catches up by seq.
 
@@ -121,7 +128,7 @@ def open_stream(
     _check_dead_letters(wired, shared, held)
     _check_topics(wired, shared)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
-    before = _check_positions(stream, places.journal, source)
+    before = _check_positions(stream, places.journal, source, telling)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
     state = writer.begin_epoch(source.starts(before, held), tenure, source.ids())
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
@@ -139,6 +146,7 @@ def open_stream(
         index = Index.open(places.index, state.epoch)
         undo.callback(index.close)
         check_whole(str(places.journal), reader, state, index.seq)
+        telling.generation(state.generation)
         index.catch_up(reader, bodies)
         dead_letters = _dead_letters(wired, shared, state.published_upto, metrics)
         undo.callback(dead_letters.close, 0)
@@ -173,7 +181,7 @@ def open_stream(
         return batches
 
 
-def _check_positions(stream: str, journal: Place, source: Source) -> JournalState | None:
+def _check_positions(stream: str, journal: Place, source: Source, telling: Telling) -> JournalState | None:
     """Where the journal stands before an epoch begins; None where there is none yet.
 
     :raises Refused: its positions are of another history than what the source holds
@@ -182,7 +190,11 @@ def _check_positions(stream: str, journal: Place, source: Source) -> JournalStat
         return None
     reader = JournalReader(str(journal))
     state = reader.state()
-    source.check(stream, state, reader)
+    try:
+        source.check(stream, state, reader)
+    except Refused:
+        telling.generation(state.generation, refused=True)
+        raise
     return state
 
 
@@ -231,7 +243,7 @@ class Starter:
                     if isinstance(source, KafkaSource):
                         warm_up(source, first_pass, wired.places.checkpoint)
                 self._is_warm = True
-            return open_stream(wired, shared, source, self._metrics, self._catch_up, tenure)
+            return open_stream(wired, shared, source, self._metrics, self._telling, self._catch_up, tenure)
 
         return LastingStream(
             open_batches,

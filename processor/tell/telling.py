@@ -1,4 +1,4 @@
-"""What one work stream says of itself while it runs, waits or fails: its status file and its gauges."""
+"""What one work stream says of itself while it runs, waits or fails: its status file, its gauges, its claims."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.lasting import Outage
+from processor.tell.generation import GenerationWriter
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 
@@ -20,16 +21,28 @@ FAILURE_CHARS_MAX = 2_000
 class Telling:
     """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``.
 
-    ``restarts`` counts those within this process.
+    ``restarts`` counts those within this process. ``generations``: of the stream that decides what receivers publish; None for every other one.
     """
 
-    def __init__(self, stream: str, status: StatusFile, metrics: ProcessorMetrics) -> None:
+    def __init__(
+        self,
+        stream: str,
+        status: StatusFile,
+        metrics: ProcessorMetrics,
+        generations: GenerationWriter | None = None,
+    ) -> None:
         self._stream = stream
         self._status = status
         self._metrics = metrics
+        self._generations = generations
         self._batches = itertools.count(1)
         self._restarts = 0
         self._last_failure: str | None = None
+
+    def generation(self, generation: int, *, refused: bool = False) -> None:
+        """The journal's generation of claims, as soon as it is known that the stream goes on, or refuses to."""
+        if self._generations is not None:
+            self._generations.publish(generation, refused=refused)
 
     def batch(self, batches: Batches, catch_up: CatchUp) -> None:
         """After each batch, and while it waits for what blocks it."""
@@ -52,6 +65,8 @@ class Telling:
 
     def refused(self, why: str) -> None:
         """While it waits for a person: what there is to read is of another history."""
+        if self._generations is not None:
+            self._generations.refuse()
         self._metrics.block(why)
         self._metrics.refused.set(1)
         if self._status.due():
@@ -63,6 +78,8 @@ class Telling:
 
     def failed(self, failure: BaseException) -> None:
         """It ended by itself."""
+        if self._generations is not None:
+            self._generations.withdraw()
         self._last_failure = f"{type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX]
         self._batches = itertools.count(1)
         self._say("failed", ready=False)

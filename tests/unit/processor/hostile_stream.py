@@ -120,7 +120,7 @@ class Stream:
 
     def order(self, action: str, row: JournalRow) -> None:
         self.orders += 1
-        command(self.engine, action, Target(row.item_seq, row.seq), actor=f"ada-{self.orders}")
+        command(self.engine, action, Target.of(row), actor=f"ada-{self.orders}")
 
     def batch(self) -> list[JournalRow]:
         """A batch: whatever was sent is decided in it, each offset once."""

@@ -104,7 +104,7 @@ def test_content_that_cannot_be_compared_ends_the_copy_and_holds_no_key(engine: 
     engine.post("evt_odd")
     engine.post("evt_odd", content_version=9)
     assert [row.decision.value for row in engine.batch()] == ["duplicate", "duplicate"]
-    dead = Target(copy.item_seq, copy.seq)
+    dead = Target.of(copy)
     command(engine, "replay", dead)
     assert decided(engine).decision.value == "ignored", "the first copy holds the key"
     command(engine, "purge", dead)

@@ -1,0 +1,41 @@
+"""The generation of claims: the journal holds it, the processor announces it in Redis, receivers read it.
+
+It is raised where Kafka's records were lost for good, so that what the provider sends again counts as new. Claims of a
+lower generation are void. Each mode has its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from core.event import Mode
+
+ANNOUNCE_EVERY_S = 1.0
+"""A receiver reads as often."""
+ANNOUNCED_S = 15.0
+"""So long an announcement holds: a processor that ended may come back to another Kafka, and learn of it only then."""
+
+_WORDING = re.compile(rb"([0-9]{1,9})( refused)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What stands in Redis: ``3``, or ``3 refused`` while the processor refuses to go on with what Kafka holds."""
+
+    generation: int
+    refused: bool = False
+
+    def encode(self) -> bytes:
+        return b"%d refused" % self.generation if self.refused else b"%d" % self.generation
+
+    @classmethod
+    def decode(cls, value: bytes | None) -> Announced | None:
+        """The inverse of `encode`; None where nothing stands there that can be read."""
+        wording = _WORDING.fullmatch(value or b"")
+        return None if wording is None else cls(int(wording[1]), wording[2] is not None)
+
+
+def generation_key(mode: Mode) -> str:
+    """The key in Redis. A claim's has fewer characters."""
+    return f"payhook:claims:generation:{mode}"

@@ -1,0 +1,97 @@
+"""Announces the generation of the receiver's claims in Redis (`core.generation`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from core.errors import SettingError
+from core.event import Mode
+from core.generation import ANNOUNCE_EVERY_S, ANNOUNCED_S, Announced, generation_key
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 0.5
+
+WRITE = """
+local held = redis.call('GET', KEYS[1])
+local higher = held and tonumber(held:match('^%d+'))
+if not higher or higher <= tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+return 0
+"""
+"""ARGV: the generation, its wording, how long it holds in ms. A higher one of another process stays."""
+
+
+class GenerationWriter:
+    """Writes one mode's generation every second, from a thread of its own; a Redis that is down disturbs nobody.
+
+    Nothing is written before `publish`, nor after `withdraw` until it is published again: what was written then expires
+    (`ANNOUNCED_S`), and receivers publish without claims.
+    """
+
+    def __init__(self, redis: Redis, mode: Mode) -> None:
+        self._redis = redis
+        self._mode = mode
+        self._announced: Announced | None = None
+        self._wake = threading.Event()
+        self._ends = False
+        self._fails = False
+        self._thread = threading.Thread(target=self._live, name=f"generation-{mode}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def publish(self, generation: int, *, refused: bool = False) -> None:
+        """From now on; written at once. ``refused``: the stream doesn't go on until a person has decided."""
+        self._announced = Announced(generation, refused)
+        self._wake.set()
+
+    def refuse(self) -> None:
+        """From now on the stream doesn't go on until a person has decided."""
+        if self._announced is not None and not self._announced.refused:
+            self.publish(self._announced.generation, refused=True)
+
+    def withdraw(self) -> None:
+        """The stream failed: another process may be the one that knows."""
+        self._announced = None
+
+    def close(self) -> None:
+        """Returns when the thread has ended."""
+        self._ends = True
+        self._wake.set()
+        self._thread.join()
+
+    def _live(self) -> None:
+        while not self._ends:
+            self._wake.wait(ANNOUNCE_EVERY_S)
+            self._wake.clear()
+            if self._announced is not None and not self._ends:
+                self._write(self._announced)
+
+    def _write(self, announced: Announced) -> None:
+        key, holds_ms = generation_key(self._mode), int(ANNOUNCED_S * 1000)
+        try:
+            self._redis.eval(WRITE, 1, key, announced.generation, announced.encode(), holds_ms)
+            self._fails = False
+        except (RedisError, OSError) as failed:
+            if not self._fails:
+                log.warning("receivers go on without claims, for their generation can't be written: %s", failed)
+            self._fails = True
+
+
+def open_generation_writer(url: str, mode: Mode) -> GenerationWriter:
+    """For the receivers' Redis, which isn't asked for anything yet.
+
+    :raises SettingError: that is no URL of a Redis
+    """
+    once = Retry(NoBackoff(), 0)
+    try:
+        redis = Redis.from_url(url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S, retry=once)
+    except ValueError as wrong:
+        raise SettingError("redis.url", str(wrong)) from None
+    return GenerationWriter(redis, mode)
