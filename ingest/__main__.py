@@ -32,6 +32,7 @@ from ingest.app import create_app
 from ingest.context import check_endpoints
 from ingest.fetch import HttpFetch, open_client
 from ingest.gate import RedisGate
+from ingest.generations import RedisGenerations
 from ingest.http import HttpLimits, WebhookHttpProtocol, http_protocol
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
@@ -151,23 +152,30 @@ async def open_receiver(
     redis = _redis(settings.redis.url, ingest)
     producer = Producer(producer_settings(settings.kafka.bootstrap_servers, ingest.publish_timeout_ms))
     publisher = KafkaPublisher(producer, clock)
-    serving = asyncio.create_task(publisher.serve())
-    serving.add_done_callback(_end_without_it)
+    generations = RedisGenerations(redis, ingest.modes, clock)
+    await generations.read()
+    tasks = [
+        asyncio.create_task(publisher.serve(), name="delivery reports"),
+        asyncio.create_task(generations.follow(), name="reading of the claims' generation"),
+    ]
+    for task in tasks:
+        task.add_done_callback(_end_without_it)
     breaker = pybreaker.CircuitBreaker(fail_max=ingest.redis_failures_max, reset_timeout=ingest.redis_reset_s)
     gate = RedisGate(breaker, ingest.redis_timeout_ms / 1000)
     claims = RedisClaims(redis, gate, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
-    protocol = Protocol(claims, publisher, metrics, clock, ingest.in_flight_wait_s)
+    protocol = Protocol(claims, generations, publisher, metrics, clock, ingest.in_flight_wait_s)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
     async with open_client() as client:
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, ingest.fetch, clock, loopback=True)
         receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock)
-        metrics.read_from(_gauges(receiver, publisher, claims, gate, fetch))
+        metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
         finally:
             receiver.close()
-            serving.cancel()
+            for task in tasks:
+                task.cancel()
             await publisher.close(GRACE_S)
             await claims.settled()
             await fetch.close()
@@ -175,7 +183,12 @@ async def open_receiver(
 
 
 def _gauges(
-    receiver: Receiver, publisher: KafkaPublisher, claims: RedisClaims, gate: RedisGate, fetch: HttpFetch
+    receiver: Receiver,
+    publisher: KafkaPublisher,
+    claims: RedisClaims,
+    generations: RedisGenerations,
+    gate: RedisGate,
+    fetch: HttpFetch,
 ) -> dict[str, tuple[str, Callable[[], float]]]:
     return {
         "payhook_ingest_receipts_dropped": ("Receipts that Kafka didn't take", lambda: publisher.dropped),
@@ -185,6 +198,10 @@ def _gauges(
         "payhook_redis_pipelines": ("Pipelines to Redis; concurrent requests share them", lambda: gate.tries),
         "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
         "payhook_redis_unsettled": ("Confirmations and releases it is to be told again", lambda: claims.unsettled),
+        "payhook_redis_modes_deferred": (
+            "Modes whose events aren't claimed: no processor announces a generation, or it refuses",
+            lambda: generations.missing,
+        ),
         "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
     }
 
@@ -203,10 +220,10 @@ def _http(settings: IngestSettings, metrics: IngestMetrics) -> type[WebhookHttpP
     return http_protocol(limits, lambda refused: metrics.unread(refused.outcome, refused.status))
 
 
-def _end_without_it(serving: asyncio.Task[None]) -> None:
-    """Nobody would hear of a delivery any more: end gracefully, and be started again."""
-    if not serving.cancelled() and (failed := serving.exception()) is not None:
-        log.critical("delivery reports end: %s", failed, exc_info=failed)
+def _end_without_it(task: asyncio.Task[None]) -> None:
+    """No request would be answered truly any more: end gracefully, and be started again."""
+    if not task.cancelled() and (failed := task.exception()) is not None:
+        log.critical("%s ended: %s", task.get_name(), failed, exc_info=failed)
         signal.raise_signal(signal.SIGTERM)
 
 

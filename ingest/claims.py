@@ -5,6 +5,7 @@ Redis is the fast path, not the authority: whatever it forgets or can't say, the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,8 +20,7 @@ CONTENT_BYTES = 8
 OWNER_BYTES = 16
 PENDING_KEPT_S = 3_600
 """A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
-TEST_MARK = "test\x1f"
-"""Before a test event's key: no live key has a control character."""
+HASH_BYTES = 16
 
 
 class ClaimsUnavailable(PayhookError):
@@ -48,16 +48,34 @@ class ClaimState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey:
-    """An event key's hash, and the head of the content's hash that the claimer has for it."""
+    """The name of an event key's claim, and the head of the content's hash that the claimer has for it.
 
-    key16: bytes
+    ``name``: `name_prefix`, then `core.keys.hash16` of the event key, which is what the journal's index holds it by.
+    """
+
+    name: bytes
     content8: bytes
 
     @classmethod
-    def of(cls, event_key: str, content_sha256: str, mode: Mode = "live") -> ClaimKey:
+    def of(cls, event_key: str, content_sha256: str, mode: Mode = "live", generation: int = 0) -> ClaimKey:
         """``content_sha256`` in hex. One key in two modes is two claims: each mode has a journal of its own."""
-        scoped = event_key if mode == "live" else f"{TEST_MARK}{event_key}"
-        return cls(hash16(scoped), bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
+        name = name_prefix(mode, generation) + hash16(event_key)
+        return cls(name, bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
+
+
+@functools.lru_cache(maxsize=16)
+def name_prefix(mode: Mode, generation: int) -> bytes:
+    """What stands before an event key's hash: nothing in live traffic's generation 0, then ``1:``; ``t:``, ``t1:``."""
+    if mode == "live" and generation == 0:
+        return b""
+    return b"%s%s:" % (b"" if mode == "live" else b"t", b"%d" % generation if generation else b"")
+
+
+class Generations(Protocol):
+    """The generation that claims are made in, by mode."""
+
+    def of(self, mode: Mode) -> int | None:
+        """None where it isn't known, or its processor refuses: nothing is claimed then, and the journal decides."""
 
 
 class Claims(Protocol):
@@ -121,7 +139,7 @@ class MemoryClaims:
         self._held.clear()
 
     def _claim(self, key: ClaimKey, owner: bytes) -> ClaimState:
-        held = self._get(key.key16)
+        held = self._get(key.name)
         if held is not None and held.owner is None:
             return ClaimState.DUPLICATE if held.content8 == key.content8 else ClaimState.CONFLICT
         now = self._clock.monotonic()
@@ -129,23 +147,23 @@ class MemoryClaims:
         if others is not None and others.lease_until > now:
             return ClaimState.IN_FLIGHT
         until = now + self._lease_s
-        self._held[key.key16] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
+        self._held[key.name] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
         return ClaimState.CLAIMED if others is None else ClaimState.RECLAIMED
 
     def _confirm(self, key: ClaimKey, owner: bytes) -> None:
-        held = self._get(key.key16)
+        held = self._get(key.name)
         if held is None or held.owner == owner:
             until = self._clock.monotonic() + self._confirmed_s
-            self._held[key.key16] = _Held(key.content8, None, until, until)
+            self._held[key.name] = _Held(key.content8, None, until, until)
 
     def _release(self, key: ClaimKey, owner: bytes) -> None:
-        held = self._get(key.key16)
+        held = self._get(key.name)
         if held is not None and held.owner == owner:
-            del self._held[key.key16]
+            del self._held[key.name]
 
-    def _get(self, key16: bytes) -> _Held | None:
-        held = self._held.get(key16)
+    def _get(self, name: bytes) -> _Held | None:
+        held = self._held.get(name)
         if held is not None and held.kept_until <= self._clock.monotonic():
-            del self._held[key16]
+            del self._held[name]
             return None
         return held

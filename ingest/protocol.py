@@ -13,7 +13,7 @@ from core.clock import Clock, Deadline
 from core.crash import crash_point
 from core.event import Dedupe, Event, to_headers
 from core.routing import topics_of
-from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable
+from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable, Generations
 from ingest.metrics import IngestMetrics
 from ingest.publisher import Publisher, publish_all
 
@@ -32,12 +32,13 @@ _FLAGS = {
 class Taking:
     """One distinct event of a request and what became of it. ``flag`` is set where it must be published.
 
-    ``beside``: the request's first event of the same key, where this one has other content.
+    ``beside``: the request's first event of the same key, where this one has other content. ``key``: what it was last
+    claimed by, in the generation of that moment; None where nothing was claimed.
     """
 
     event: Event
-    key: ClaimKey
     beside: Taking | None = None
+    key: ClaimKey | None = None
     state: ClaimState | None = None
     flag: Dedupe | None = None
     published: bool = False
@@ -75,12 +76,14 @@ class Protocol:
     def __init__(
         self,
         claims: Claims,
+        generations: Generations,
         publisher: Publisher,
         metrics: IngestMetrics,
         clock: Clock,
         in_flight_wait_s: float,
     ) -> None:
         self._claims = claims
+        self._generations = generations
         self._publisher = publisher
         self._metrics = metrics
         self._clock = clock
@@ -109,20 +112,37 @@ class Protocol:
     async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
         """One round trip for all; a key's second content within the request follows what its first was told."""
         asked = [taking for taking in takings if taking.beside is None]
-        began = self._clock.monotonic()
-        try:
-            states = await self._claims.claim([taking.key for taking in asked], owner)
-        except ClaimsUnavailable:
-            states = None
-        self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
-        for number, taking in enumerate(asked):
-            taking.state = None if states is None else states[number]
-            taking.flag = Dedupe.DEFERRED if states is None else _FLAGS.get(states[number])
+        for taking in asked:
+            taking.key = self._key(taking.event)
+        states = iter(await self._states([taking.key for taking in asked if taking.key is not None], owner))
+        for taking in asked:
+            taking.state = None if taking.key is None else next(states)
+            taking.flag = Dedupe.DEFERRED if taking.state is None else _FLAGS.get(taking.state)
         for taking in takings:
             if taking.beside is not None:
                 in_flight = taking.beside.state is ClaimState.IN_FLIGHT
                 taking.state = ClaimState.IN_FLIGHT if in_flight else ClaimState.CONFLICT
                 taking.flag = None if in_flight else Dedupe.CONFLICT
+
+    def _key(self, event: Event) -> ClaimKey | None:
+        generation = self._generations.of(event.mode)
+        if generation is None:
+            return None
+        # By its content as it was sent: that doesn't depend on what is masked.
+        content = event.original_content_sha256 or event.content_sha256
+        return ClaimKey.of(event.event_key, content, event.mode, generation)
+
+    async def _states(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState | None]:
+        """What each key's claim found; None where that can't be said."""
+        if not keys:
+            return []
+        began = self._clock.monotonic()
+        try:
+            return [*await self._claims.claim(keys, owner)]
+        except ClaimsUnavailable:
+            return [None] * len(keys)
+        finally:
+            self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
 
     async def _publish(
         self, takings: Sequence[Taking], owner: bytes, received_at: datetime, traceparent: str | None
@@ -153,27 +173,23 @@ class Protocol:
         The answer doesn't wait for it. What can't be settled within the lease is taken over after it, and the journal
         tells the copies apart.
         """
-        own = [taking for taking in takings if taking.flag is not Dedupe.CONFLICT]
-        published = [taking.key for taking in own if taking.published]
-        given_up = [taking.key for taking in own if not taking.published]
+        published: list[ClaimKey] = []
+        given_up: list[ClaimKey] = []
+        for taking in takings:
+            if taking.key is not None and taking.flag is not Dedupe.CONFLICT:
+                (published if taking.published else given_up).append(taking.key)
         self._claims.settle(published, given_up, owner)
 
 
 def distinct(events: Sequence[Event]) -> list[Taking]:
     """One taking for copies of an event within a request; the same key with other content stands beside its first."""
     if len(events) == 1:
-        [event] = events
-        return [Taking(event, _claim_key(event))]
+        return [Taking(events[0])]
     takings: dict[tuple[str, str], Taking] = {}
     firsts: dict[str, Taking] = {}
     for event in events:
         same = (event.event_key, event.content_sha256)
         if same not in takings:
-            taking = takings[same] = Taking(event, _claim_key(event), firsts.get(event.event_key))
+            taking = takings[same] = Taking(event, firsts.get(event.event_key))
             firsts.setdefault(event.event_key, taking)
     return list(takings.values())
-
-
-def _claim_key(event: Event) -> ClaimKey:
-    """By its content as it was sent: that doesn't depend on what is masked."""
-    return ClaimKey.of(event.event_key, event.original_content_sha256 or event.content_sha256, event.mode)

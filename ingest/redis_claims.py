@@ -180,7 +180,7 @@ class RedisClaims:
         return answer
 
     def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
-        names = [key.key16 for key in keys]
+        names = [key.name for key in keys]
         self._add([_Step(kind, names, [owner + key.content8 for key in keys], answer)])
 
     def _add(self, steps: Sequence[_Step]) -> None:

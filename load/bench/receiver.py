@@ -17,9 +17,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import redis
 import uvloop
 from rich.console import Console
 
+from core.generation import Announced, generation_key
+from core.routing import MODES
 from load.wire import Load, closed_loop, open_loop
 from load.wire_requests import StripeRequests
 from stack.children import answers_ok
@@ -131,12 +134,12 @@ def _all_taken(load: Load, answers: frozenset[int] = TAKEN) -> Load:
 def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]]:
     """Kafka, Redis, and the three servers on them; ``env`` goes to the receiver."""
     secret = "whsec_" + secrets.token_hex(16)
-    with brokers(folder) as (bootstrap, redis):
+    with brokers(folder) as (bootstrap, redis_at):
         receiver, echo, straightforward = free_ports(3)
         baseline = (sys.executable, "-m", "load.baselines")
-        plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis, "--secret", secret)
+        plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis_at, "--secret", secret)
         with (
-            running(receiver_server(folder, bootstrap, redis, secret, receiver, **env)),
+            running(receiver_server(folder, bootstrap, redis_at, secret, receiver, **env)),
             running(_server(folder, "echo", echo, (*baseline, "echo"))),
             running(_server(folder, "straightforward", straightforward, plain)),
         ):
@@ -146,17 +149,25 @@ def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]
 @contextlib.contextmanager
 def brokers(folder: Path) -> Iterator[tuple[str, str]]:
     """A Kafka with payhook's topics and a Redis: bootstrap servers and URL."""
-    kafka, controller, redis = free_ports(3)
+    kafka, controller, redis_port = free_ports(3)
     bootstrap = f"{LOOPBACK}:{kafka}"
     with (
         running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
-        running(redis_server(folder / "redis", redis, folder / "redis.log")),
+        running(redis_server(folder / "redis", redis_port, folder / "redis.log")),
     ):
         make_topics(bootstrap, topics(TopicsSettings()), 1)
-        yield bootstrap, redis_url(redis)
+        url = redis_url(redis_port)
+        announce_generation(redis.Redis.from_url(url))
+        yield bootstrap, url
 
 
-def receiver_server(folder: Path, bootstrap: str, redis: str, secret: str, port: int, **env: str) -> Server:
+def announce_generation(client: redis.Redis, generation: int = 0) -> None:
+    """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
+    for mode in MODES:
+        client.set(generation_key(mode), Announced(generation).encode())
+
+
+def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:
     """``python -m ingest`` on the given servers, with one Stripe secret."""
     held = folder / "secrets"
     held.mkdir(exist_ok=True, parents=True)
@@ -169,7 +180,7 @@ def receiver_server(folder: Path, bootstrap: str, redis: str, secret: str, port:
             "PAYHOOK_DATA_DIR": str(folder),
             "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
             "PAYHOOK_KAFKA__DURABILITY": "single",
-            "PAYHOOK_REDIS__URL": redis,
+            "PAYHOOK_REDIS__URL": redis_at,
             "PAYHOOK_INGEST__PORT": str(port),
             **env,
         },

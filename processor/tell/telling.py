@@ -19,9 +19,9 @@ FAILURE_CHARS_MAX = 2_000
 
 
 class Telling:
-    """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``.
+    """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
 
-    ``restarts`` counts those within this process. ``generations``: of the stream that decides what receivers publish; None for every other one.
+    ``generations``: of the stream that decides what receivers publish; None for every other one.
     """
 
     def __init__(

@@ -15,6 +15,7 @@ import pytest
 import redis.asyncio
 
 from core.clock import ManualClock
+from core.routing import MODES
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryClaims
 from ingest.gate import RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
@@ -125,7 +126,7 @@ def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
 
 
 def other(key: ClaimKey) -> ClaimKey:
-    return ClaimKey(key.key16, bytes.fromhex(OTHER)[:CONTENT_BYTES])
+    return ClaimKey(key.name, bytes.fromhex(OTHER)[:CONTENT_BYTES])
 
 
 def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(ground: Ground, key: ClaimKey) -> None:
@@ -173,7 +174,7 @@ def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground
 
 
 def test_several_keys_are_decided_each_by_itself_in_their_order(ground: Ground, key: ClaimKey) -> None:
-    more = [ClaimKey.of(f"{key.key16.hex()}:{n}", CONTENT) for n in range(3)]
+    more = [ClaimKey.of(f"{key.name.hex()}:{n}", CONTENT) for n in range(3)]
     claim(ground, [more[1]])
     confirm(ground, more[1])
     assert claim(ground, more, BOB) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
@@ -189,7 +190,7 @@ def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> 
 
 def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground: Ground, key: ClaimKey) -> None:
     async def settle_and_claim(claims: Claims) -> list[ClaimState]:
-        more = ClaimKey.of(f"{key.key16.hex()}:more", CONTENT)
+        more = ClaimKey.of(f"{key.name.hex()}:more", CONTENT)
         await claims.claim([key, more], ANN)
         claims.settle([key], [more], ANN)
         return await claims.claim([key, more], BOB)
@@ -218,7 +219,7 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
     """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
 
     async def lose_a_script(claims: Claims) -> list[ClaimState]:
-        settled = ClaimKey.of(f"{key.key16.hex()}:settled", CONTENT)
+        settled = ClaimKey.of(f"{key.name.hex()}:settled", CONTENT)
         await claims.claim([settled], BOB)
         client = ground.client()
         await client.script_flush()
@@ -228,3 +229,13 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
         return await claims.claim([key, settled], ANN)
 
     assert ground.run(lose_a_script) == [ClaimState.CLAIMED, ClaimState.DUPLICATE]
+
+
+def test_in_another_generation_or_mode_the_same_key_is_another_claim(ground: Ground) -> None:
+    event_key = f"stripe:evt_{next(_numbers)}:charge.succeeded"
+    keys = [ClaimKey.of(event_key, CONTENT, mode, number) for mode in MODES for number in (0, 1, 2)]
+    for one in keys:
+        assert claim(ground, [one]) == [ClaimState.CLAIMED]
+    confirm(ground, keys[0])
+    release(ground, keys[1])
+    assert claim(ground, keys, BOB) == [ClaimState.DUPLICATE, ClaimState.CLAIMED, *[ClaimState.IN_FLIGHT] * 4]

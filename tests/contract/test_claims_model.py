@@ -61,7 +61,7 @@ class MemoryStore:
         self.claims.forget_all()
 
     async def held(self, key: ClaimKey) -> tuple[bytes | None, bytes] | None:
-        held = self.claims._get(key.key16)
+        held = self.claims._get(key.name)
         return None if held is None else (held.owner, held.content8)
 
 
@@ -76,7 +76,7 @@ class RedisStore:
         await self._client.flushall()
 
     async def held(self, key: ClaimKey) -> tuple[bytes | None, bytes] | None:
-        held: Any = await self._client.get(key.key16)
+        held: Any = await self._client.get(key.name)
         if held is None:
             return None
         return (None, held[1:]) if held[:1] == b"d" else (held[1:17], held[17:25])

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
+from load.bench.receiver import announce_generation
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings, SquareSettings
@@ -99,8 +100,12 @@ class Servers:
             asking.close()
 
     def empty_redis(self) -> Redis:
+        """As if a processor announced the claims' generation at the same instant."""
         client = Redis.from_url(self.redis_url)
-        client.flushall()
+        with client.pipeline(transaction=True) as at_once:
+            at_once.flushall()
+            announce_generation(at_once)
+            at_once.execute()
         return client
 
 
@@ -113,6 +118,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with running(kafka) as broker, running(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
         make_topics(bootstrap, topics(TopicsSettings()), replication=1)
+        announce_generation(Redis.from_url(redis_url(redis_port)))
         made = Servers(folder, broker, claims, bootstrap, redis_url(redis_port))
         (folder / "secrets").mkdir()
         for name, adapter in build_adapters(PROVIDERS).items():

@@ -11,7 +11,12 @@ from urllib.parse import urlparse
 
 import httpx
 import pytest
+from redis import Redis
 
+from core.generation import Announced, generation_key
+from core.keys import hash16
+from ingest.claims import HASH_BYTES
+from load.bench.receiver import announce_generation
 from load.client import wait_for
 from stack.ports import LOOPBACK
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
@@ -21,6 +26,7 @@ WAIT_S = 60.0
 TIMED = 5
 REDIS_TIMEOUT_S = 2
 LEASE_S = 10
+BACK_S = 60.0
 
 
 def outcome(answer: httpx.Response) -> tuple[int, bool]:
@@ -128,6 +134,33 @@ def test_a_redis_that_lost_keys_and_scripts_is_taught_them_again(receiver: Recei
     assert [headers["dedupe"] for *_, headers in receiver.published(2)] == ["claimed", "claimed"]
 
 
+def test_claims_follow_the_generation_that_a_processor_announces(servers: Servers) -> None:
+    """Of a Redis database of its own: what this receiver has seen, the others may not."""
+    url = servers.redis_url.removesuffix("/0") + "/1"
+    client = Redis.from_url(url)
+    with receiver_on(servers, PAYHOOK_REDIS__URL=url) as receiver:
+
+        def comes_to(replayed: bool) -> bool:
+            return wait_for(lambda: outcome(receiver.post(signed)) == (200, replayed), BACK_S)
+
+        signed = receiver.stripe("1")
+        assert [outcome(receiver.post(signed)) for _ in range(3)] == [(200, False)] * 3
+        assert {headers["dedupe"] for *_, headers in receiver.published(3)} == {"deferred"}
+        announce_generation(client)
+        assert comes_to(replayed=True)
+        announce_generation(client, 1)
+        assert comes_to(replayed=False)
+        assert comes_to(replayed=True)
+        flags = [headers["dedupe"] for *_, headers in receiver.published(5)]
+        assert flags.count("claimed") == 2
+        assert b"1:" + hash16(receiver.event_key("1")) in client.keys("1:*")
+        client.set(generation_key("live"), Announced(1, refused=True).encode())
+        assert comes_to(replayed=False)
+        assert "payhook_redis_modes_deferred 1.0" in httpx.get(f"{receiver.metrics_url}/metrics").text
+        announce_generation(client, 1)
+        assert comes_to(replayed=True)
+
+
 def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
     receiver: ReceiverUnderTest, servers: Servers
 ) -> None:
@@ -193,6 +226,6 @@ def test_a_confirmed_key_is_small_and_kept_for_a_week_and_a_day(receiver: Receiv
     """104 bytes by MEMORY USAGE are 161 of ``used_memory``, tables included; 165 is the limit."""
     client = servers.empty_redis()
     receiver.post(receiver.stripe("1"))
-    [key] = client.keys()
+    [key] = client.keys("?" * HASH_BYTES)
     assert int(client.memory_usage(key) or 0) <= 104
     assert 7 * 86_400 < int(client.ttl(key)) <= 8 * 86_400

@@ -14,7 +14,7 @@ import httpx
 
 from core.clock import ManualClock
 from core.errors import PayhookError
-from core.event import Headers
+from core.event import Headers, Mode
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.fetch import FetchFailed
@@ -92,6 +92,16 @@ class BreakableClaims(MemoryClaims):
             raise ClaimsUnavailable("gone")
 
 
+class SetGenerations:
+    """Generations as the test sets them."""
+
+    def __init__(self) -> None:
+        self.by_mode: dict[Mode, int | None] = {"live": 0, "test": 0}
+
+    def of(self, mode: Mode) -> int | None:
+        return self.by_mode[mode]
+
+
 class Bench:
     """One receiver and what the test asks of it."""
 
@@ -102,6 +112,7 @@ class Bench:
         for name, secret in self.secrets.items():
             (folder / name).write_text(secret + "\n", "utf-8")
         self.claims = BreakableClaims(self.clock, 30.0, 1e6)
+        self.generations = SetGenerations()
         self.publisher = ListPublisher()
         self.fetch = Answers()
         self.settings = IngestSettings(**{"in_flight_wait_s": 0.2, **settings})
@@ -142,7 +153,8 @@ class Bench:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
         metrics = IngestMetrics()
-        protocol = Protocol(self.claims, self.publisher, metrics, LoopClock(), self.settings.in_flight_wait_s)
+        wait_s = self.settings.in_flight_wait_s
+        protocol = Protocol(self.claims, self.generations, self.publisher, metrics, LoopClock(), wait_s)
         secrets = SecretFiles(self._folder, self.clock)
         receiver = Receiver(
             self.settings, self.adapters, secrets, protocol, self.publisher, self.fetch, metrics, self.clock

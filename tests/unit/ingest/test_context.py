@@ -165,9 +165,9 @@ def test_a_test_events_claim_is_never_a_live_ones():
     live = ClaimKey.of("stripe:evt_1:t", "00" * 32)
     assert ClaimKey.of("stripe:evt_1:t", "00" * 32, "live") == live
     test = ClaimKey.of("stripe:evt_1:t", "00" * 32, "test")
-    assert test.key16 != live.key16
+    assert test.name != live.name
     assert test.content8 == live.content8
-    assert test.key16 != ClaimKey.of(of_tenant("test", "stripe:evt_1:t"), "00" * 32).key16
+    assert test.name != ClaimKey.of(of_tenant("test", "stripe:evt_1:t"), "00" * 32).name
 
 
 def test_names_of_topics_and_streams():

@@ -15,7 +15,7 @@ from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol, Taken
 from tests import virtual_time
-from tests.unit.ingest.app_under_test import ListPublisher
+from tests.unit.ingest.app_under_test import ListPublisher, SetGenerations
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 OTHER_OWNER = b"o" * 16
@@ -47,8 +47,10 @@ class Ground:
     def __init__(self, claims: MemoryClaims | None = None, wait_s: float = 0.15) -> None:
         self.clock = ManualClock(NOW)
         self.claims = claims or MemoryClaims(self.clock, 30.0, 1e6)
+        self.generations = SetGenerations()
         self.publisher = ListPublisher()
-        self.protocol = Protocol(self.claims, self.publisher, IngestMetrics(), virtual_time.LoopClock(), wait_s)
+        clock = virtual_time.LoopClock()
+        self.protocol = Protocol(self.claims, self.generations, self.publisher, IngestMetrics(), clock, wait_s)
 
     async def take(self, *events: Event) -> Taken:
         return await self.protocol.take(events, NOW, None)
@@ -214,3 +216,68 @@ def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
     virtual_time.run(twice())
     assert ground.publisher.flags == ["claimed", "conflict", "conflict"]
     assert virtual_time.run(ground.state(known)) is ClaimState.DUPLICATE
+
+
+def test_in_a_higher_generation_what_was_published_before_is_claimed_again() -> None:
+    ground = Ground()
+    one = event("evt_1")
+
+    async def history() -> list[list[str]]:
+        said = [outcomes(await ground.take(one)), outcomes(await ground.take(one))]
+        ground.generations.by_mode["live"] = 1
+        return [*said, outcomes(await ground.take(one)), outcomes(await ground.take(one))]
+
+    assert virtual_time.run(history()) == [["claimed"], ["duplicate"], ["claimed"], ["duplicate"]]
+    assert ground.publisher.flags == ["claimed", "claimed"]
+
+
+def test_without_a_generation_events_go_on_deferred_and_leave_no_claim() -> None:
+    ground = Ground()
+    one = event("evt_1")
+    ground.generations.by_mode["live"] = None
+
+    async def history() -> ClaimState:
+        assert outcomes(await ground.take(one)) == ["deferred"]
+        assert outcomes(await ground.take(one)) == ["deferred"]
+        return await ground.state(one)
+
+    assert virtual_time.run(history()) is ClaimState.CLAIMED
+    assert ground.publisher.flags == ["deferred", "deferred"]
+
+
+def test_each_mode_has_a_generation_of_its_own() -> None:
+    ground = Ground()
+    ground.generations.by_mode = {"live": None, "test": 2}
+    live, test = event("evt_1"), replace(event("evt_2"), mode="test")
+    assert outcomes(virtual_time.run(ground.take(live, test))) == ["deferred", "claimed"]
+
+
+def test_what_was_claimed_is_confirmed_in_the_generation_that_it_was_claimed_in() -> None:
+    """It may have been published to the Kafka whose loss raised the generation."""
+    ground = Ground()
+    one = event("evt_1")
+
+    async def raised_meanwhile() -> tuple[Taken, Taken]:
+        ground.publisher.gate = asyncio.Event()
+        taking = asyncio.create_task(ground.take(one))
+        await asyncio.sleep(0.02)
+        ground.generations.by_mode["live"] = 1
+        ground.publisher.gate.set()
+        return await taking, await ground.take(one)
+
+    before, after = virtual_time.run(raised_meanwhile())
+    assert (outcomes(before), outcomes(after)) == (["claimed"], ["claimed"])
+
+
+def test_a_request_that_waits_asks_again_in_the_generation_of_then() -> None:
+    ground = Ground(wait_s=5.0)
+    one = event("evt_1")
+
+    async def meet() -> Taken:
+        await ground.claims.claim([key(one)], OTHER_OWNER)
+        taking = asyncio.create_task(ground.take(one))
+        await asyncio.sleep(0.02)
+        ground.generations.by_mode["live"] = 1
+        return await taking
+
+    assert outcomes(virtual_time.run(meet())) == ["claimed"]

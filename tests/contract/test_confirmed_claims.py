@@ -1,0 +1,94 @@
+"""Confirmed claims as Redis gives them, on fakeredis and on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pybreaker
+import pytest
+import redis
+import redis.asyncio
+
+from core.event import Mode
+from core.generation import Announced, generation_key
+from core.keys import hash16
+from ingest.claims import ClaimKey
+from ingest.confirmed import KEYS_AT_ONCE, confirmed_hashes
+from ingest.gate import RedisGate
+from ingest.redis_claims import RedisClaims
+from stack.ports import free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import running
+
+CONTENT = "11" * 32
+ANN = b"a" * 16
+MANY = 2 * KEYS_AT_ONCE + 500
+
+
+class Ground:
+    """A Redis that is asked in both ways: as the receiver does, and from the command line."""
+
+    def __init__(self, sync: Any, open_async: Any) -> None:
+        self.redis: redis.Redis = sync
+        self._open_async = open_async
+
+    def confirm(self, confirmed: list[ClaimKey], pending: list[ClaimKey]) -> None:
+        async def inside() -> None:
+            client = self._open_async()
+            claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), 30.0), 60.0, 1_000.0)
+            await claims.claim([*confirmed, *pending], ANN)
+            await claims.confirm(confirmed, ANN)
+            await client.aclose()
+
+        asyncio.run(inside())
+
+    def found(self, mode: Mode, generation: int) -> list[list[bytes]]:
+        return list(confirmed_hashes(self.redis, mode, generation))
+
+
+@pytest.fixture(params=["fakeredis", "redis"])
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
+    if request.param == "fakeredis":
+        server = fakeredis.FakeServer()
+        yield Ground(fakeredis.FakeRedis(server=server), lambda: fakeredis.FakeAsyncRedis(server=server))
+        return
+    (port,) = free_ports(1)
+    with running(redis_server(tmp_path / "redis", port, tmp_path / "redis.log")):
+        url = redis_url(port)
+        with redis.Redis.from_url(url) as sync:
+            yield Ground(sync, lambda: redis.asyncio.Redis.from_url(url))
+
+
+def event_keys(name: str, count: int) -> list[str]:
+    return [f"stripe:evt_{name}_{number}:charge.succeeded" for number in range(count)]
+
+
+def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Ground) -> None:
+    wanted: list[tuple[Mode, int]] = [("live", 0), ("live", 1), ("live", 11), ("test", 0), ("test", 1)]
+    confirmed = {one: event_keys("-".join(map(str, one)), 3) for one in wanted}
+    for (mode, generation), names in confirmed.items():
+        pending = event_keys("pending", 2)
+        ground.confirm(
+            [ClaimKey.of(name, CONTENT, mode, generation) for name in names],
+            [ClaimKey.of(name, CONTENT, mode, generation) for name in pending],
+        )
+    ground.redis.set(generation_key("live"), Announced(1).encode())
+    ground.redis.set(b"idempotency:" + bytes(32), b"d")
+    for (mode, generation), names in confirmed.items():
+        found = [one for part in ground.found(mode, generation) for one in part]
+        assert sorted(found) == sorted(map(hash16, names))
+    assert ground.found("test", 7) == []
+
+
+def test_many_come_in_bounded_parts_and_nothing_is_changed(ground: Ground) -> None:
+    names = event_keys("many", MANY)
+    ground.confirm([ClaimKey.of(name, CONTENT) for name in names], [])
+    before = ground.redis.dbsize()
+    parts = ground.found("live", 0)
+    assert max(map(len, parts)) <= KEYS_AT_ONCE
+    assert {one for part in parts for one in part} == set(map(hash16, names))
+    assert ground.redis.dbsize() == before

@@ -1,0 +1,124 @@
+"""The claims' generation as a receiver reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import fakeredis
+import pytest
+from redis.exceptions import ConnectionError as RedisGone
+
+from core.clock import ManualClock
+from core.event import Mode
+from core.generation import generation_key
+from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey, name_prefix
+from ingest.generations import UNREAD_S_MAX, RedisGenerations
+
+
+class Ground:
+    """A receiver's view of a Redis that the test writes to."""
+
+    def __init__(self, *modes: Mode) -> None:
+        self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+        self.server = fakeredis.FakeServer()
+        self.redis = fakeredis.FakeAsyncRedis(server=self.server)
+        self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock)
+
+    async def reads(self, value: bytes | None, mode: Mode = "live") -> int | None:
+        """What it holds after it has read once while that stands in Redis."""
+        if value is None:
+            await self.redis.delete(generation_key(mode))
+        else:
+            await self.redis.set(generation_key(mode), value)
+        await self.generations.read()
+        return self.generations.of(mode)
+
+
+def run(history: Callable[[Ground], Awaitable[None]], *modes: Mode) -> None:
+    async def inside() -> None:
+        await history(Ground(*modes))
+
+    asyncio.run(inside())
+
+
+@pytest.mark.parametrize("nothing", [None, b"", b"soon", b"-1"])
+def test_where_none_is_announced_there_is_none(nothing: bytes | None) -> None:
+    async def history(ground: Ground) -> None:
+        assert ground.generations.of("live") is None
+        assert await ground.reads(nothing) is None
+        assert await ground.reads(b"2") == 2
+        assert await ground.reads(nothing) is None
+        assert await ground.reads(b"2") == 2
+
+    run(history)
+
+
+def test_a_higher_one_holds_at_once_and_a_lower_one_never_again() -> None:
+    async def history(ground: Ground) -> None:
+        assert [await ground.reads(value) for value in (b"0", b"3", b"2", b"0", b"4")] == [0, 3, 3, 3, 4]
+        assert await ground.reads(None) is None
+        assert await ground.reads(b"1") == 4
+
+    run(history)
+
+
+def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() -> None:
+    async def history(ground: Ground) -> None:
+        assert await ground.reads(b"2") == 2
+        assert await ground.reads(b"2 refused") is None
+        assert await ground.reads(b"2") == 2
+        assert await ground.reads(b"5 refused") is None
+        assert await ground.reads(b"2") == 5
+        assert await ground.reads(b"1 refused") is None, "an older journal was put back, and its processor refuses"
+
+    run(history)
+
+
+def test_modes_are_apart() -> None:
+    async def history(ground: Ground) -> None:
+        assert await ground.reads(b"1", "live") == 1
+        assert (ground.generations.of("test"), ground.generations.missing) == (None, 1)
+        assert await ground.reads(b"7 refused", "test") is None
+        assert (ground.generations.of("live"), ground.generations.missing) == (1, 1)
+        assert await ground.reads(b"7", "test") == 7
+        assert ground.generations.missing == 0
+
+    run(history, "live", "test")
+
+
+def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
+    async def history(ground: Ground) -> None:
+        await ground.reads(b"3")
+        ground.server.connected = False
+        with pytest.raises(RedisGone):
+            await ground.redis.ping()
+        for _ in range(3):
+            await ground.generations.read()
+            assert ground.generations.of("live") == 3
+        ground.clock.advance(UNREAD_S_MAX)
+        await ground.generations.read()
+        assert ground.generations.of("live") is None
+        ground.server.connected = True
+        assert await ground.reads(b"3") == 3
+
+    run(history)
+
+
+@pytest.mark.parametrize("generation", [0, 1, 12, 9_999])
+def test_a_claims_name_ends_with_the_hash_that_the_index_has(generation: int) -> None:
+    live = ClaimKey.of("stripe:evt_1:t", "00" * 32, "live", generation)
+    test = ClaimKey.of("stripe:evt_1:t", "00" * 32, "test", generation)
+    plain = ClaimKey.of("stripe:evt_1:t", "00" * 32)
+    assert live.name == name_prefix("live", generation) + plain.name
+    assert test.name == name_prefix("test", generation) + plain.name
+    assert live.name != test.name
+    assert (len(plain.name), len(plain.content8)) == (HASH_BYTES, CONTENT_BYTES)
+
+
+def test_no_two_names_of_one_hash_are_alike() -> None:
+    modes: tuple[Mode, ...] = ("live", "test")
+    prefixes = [name_prefix(mode, generation) for mode in modes for generation in range(200)]
+    assert len(set(prefixes)) == len(prefixes)
+    assert name_prefix("live", 0) == b"", "claims of before there were generations are its own"
