@@ -64,7 +64,7 @@ class KafkaSettings(BaseModel):
 
 
 class RedisSettings(BaseModel):
-    """The Redis that the receiver claims keys in."""
+    """The Redis that receivers claim keys in, and processors announce their generation in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
