@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.money import Money
+from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Applied, Held, Ignored, Outcome, Posting
 from processor.judge.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean, own_name
 
@@ -16,6 +16,10 @@ POSTINGS_MAX = 1_000
 
 NAME_CHARS_MAX = 256
 """Of an account, a downstream, a handler's version."""
+
+CURRENCY_CHARS = 3
+
+_SIGNS: Mapping[str, int] = MappingProxyType({"debit": 1, "credit": -1})
 
 WANTED = "a handler returns Applied, Ignored or Held (core.work)"
 
@@ -61,32 +65,45 @@ def version_of(handler: object) -> str:
         return f"unknown ({own_name(wrong)})"
 
 
-def _booking(postings: Iterable[Posting]) -> tuple[Posting, ...]:
-    if not isinstance(postings, (tuple, list)):
+def _booking(postings: object) -> tuple[Posting, ...]:
+    """The lines, if each is of plain values that the journal takes. They aren't copied: every event comes by here."""
+    lines = tuple(postings) if type(postings) is list else postings
+    if type(lines) is not tuple:
         raise OutcomeInvalid(f"its postings are of the type {own_name(postings)}, a tuple is wanted")
-    if len(postings) > POSTINGS_MAX:
-        raise OutcomeInvalid(f"it has {len(postings)} postings, {POSTINGS_MAX} at most are taken")
-    lines = tuple([_line(line) for line in postings])
-    sums: Counter[str] = Counter()
+    if len(lines) > POSTINGS_MAX:
+        raise OutcomeInvalid(f"it has {len(lines)} postings, {POSTINGS_MAX} at most are taken")
+    sums: dict[str, int] = {}
     for line in lines:
-        sums[line.money.currency] += line.money.amount_minor if line.side == "debit" else -line.money.amount_minor
+        if type(line) is not Posting:
+            raise OutcomeInvalid(f"one of its postings is of the type {own_name(line)}")
+        amount_minor, currency = _amount(line.money)
+        _check_account(line.account)
+        if type(line.side) is not str or line.side not in _SIGNS:
+            raise OutcomeInvalid("a posting's side is neither debit nor credit")
+        sums[currency] = sums.get(currency, 0) + _SIGNS[line.side] * amount_minor
     if any(sums.values()):
         raise OutcomeInvalid("its debits aren't its credits in each currency")
     return lines
 
 
-def _line(line: object) -> Posting:
-    if not isinstance(line, Posting):
-        raise OutcomeInvalid(f"one of its postings is of the type {own_name(line)}")
-    account, side, money = line.account, line.side, line.money
-    if type(account) is not str or not 0 < len(account) <= NAME_CHARS_MAX or not _is_kept(account):
+def _amount(money: object) -> tuple[int, str]:
+    if type(money) is not Money:
+        raise OutcomeInvalid(f"a posting's money is of the type {own_name(money)}")
+    amount_minor, currency = money.amount_minor, money.currency
+    if type(amount_minor) is not int or not 0 < amount_minor <= AMOUNT_MINOR_MAX:
+        raise OutcomeInvalid(
+            "a posting's amount isn't a whole number above zero; its side says which way the money went"
+        )
+    if type(currency) is not str or not (len(currency) == CURRENCY_CHARS and currency.isascii() and currency.isupper()):
+        raise OutcomeInvalid("a posting's currency isn't three capital letters")
+    return amount_minor, currency
+
+
+def _check_account(account: object) -> None:
+    if type(account) is not str or not 0 < len(account) <= NAME_CHARS_MAX:
         raise OutcomeInvalid(f"a posting's account isn't a text of 1 to {NAME_CHARS_MAX} characters")
-    if type(side) is not str or side not in ("debit", "credit"):
-        raise OutcomeInvalid("a posting's side is neither debit nor credit")
-    money = Money(money.amount_minor, str.__str__(money.currency))
-    if money.amount_minor <= 0:
-        raise OutcomeInvalid("a posting's amount isn't above zero; its side says which way the money went")
-    return Posting(account, side, money)
+    if not account.isascii() and account.encode("utf-8", "ignore").decode("utf-8") != account:
+        raise OutcomeInvalid("a posting's account isn't valid UTF-8")
 
 
 def _held(held: Held) -> Held:
@@ -101,7 +118,3 @@ def _text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     if not isinstance(text, str):
         raise OutcomeInvalid(f"{what} is of the type {own_name(text)}, a text is wanted")
     return clean(str.__str__(text), chars_max)
-
-
-def _is_kept(text: str) -> bool:
-    return text.isascii() or text.encode("utf-8", "ignore").decode("utf-8") == text

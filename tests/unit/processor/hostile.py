@@ -150,6 +150,7 @@ ODD_ANSWERS: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "a third side": lambda: _booked(side="both"),
         "an awkward side": lambda: _booked(side=Awkward()),
         "money that is none": lambda: _booked(money=None),
+        "money that only looks like it": lambda: _booked(money=NotMoney()),
         "money of NaN": lambda: _booked(money=NotMoney(NAN)),
         "an amount of NaN": lambda: _forged(NAN),
         "an amount beyond 64 bits": lambda: _forged(2**80),
@@ -175,7 +176,6 @@ MADE_SAFE: Mapping[str, tuple[Callable[[], Any], str]] = MappingProxyType(
         "a reason of its own": (lambda: Ignored(WordOfItsOwn("no")), "ignored"),
         "an outcome that can't be pickled": (AppliedOfItsOwn, "applied"),
         "postings in a list": (lambda: Applied(list(_booked().postings)), "applied"),  # type: ignore[arg-type]
-        "money that only looks like it": (lambda: _booked(money=NotMoney()), "applied"),
         "held for ever": (lambda: Held("merchants", INFINITE), "parked"),
         "held by half a pair": (lambda: Held(HALF, 1.0, HALF), "parked"),
         "held by something huge": (lambda: Held(HUGE, 1.0, HUGE), "parked"),

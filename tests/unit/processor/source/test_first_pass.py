@@ -25,6 +25,7 @@ from processor.run.worker import Task
 from processor.source.first_pass import Pass, first_pass
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
+from tests.unit.processor.hostile import ODD_ANSWERS
 
 
 class ByBody:
@@ -184,3 +185,21 @@ def test_commands_and_what_is_no_event_come_as_they_were(tmp_path: Path):
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
+
+
+class Odd(ByBody):
+    """Answers as the event's content says."""
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        answer = ODD_ANSWERS.get(item.body.decode().removeprefix("evt_1|"), booked)
+        return answer()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ODD_ANSWERS)
+def test_what_is_no_outcome_is_left_to_the_batchs_own_job(tmp_path: Path, name: str) -> None:
+    """There it ends its event and says why."""
+    engine = Plain(tmp_path)
+    engine.post("evt_1", content=f"|{name}")
+    engine.post("fine")
+    odd, fine = read_table(passed(table(engine._pending), told(Odd)))
+    assert (odd.early, fine.early is not None) == (None, True)
