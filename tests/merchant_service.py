@@ -33,7 +33,7 @@ class MerchantService:
                 service.asked.append(query)
                 service.headers.append({name.lower(): value for name, value in self.headers.items()})
                 if service.silent:
-                    service._speak.wait(30)
+                    service._speak.wait(60)
                 status, headers, body = service.answer(query)
                 try:
                     self.send_response(status)

@@ -14,7 +14,7 @@ def test_the_event_loop_goes_on_while_a_question_is_answered() -> None:
     asking, may_end = Asking(), threading.Event()
 
     async def both() -> str:
-        answer = asyncio.ensure_future(asking.ask(lambda: "late" if may_end.wait(10) else "never"))
+        answer = asyncio.ensure_future(asking.ask(lambda: "late" if may_end.wait(60) else "never"))
         await asyncio.sleep(0)
         assert not answer.done()
         may_end.set()
@@ -26,7 +26,7 @@ def test_the_event_loop_goes_on_while_a_question_is_answered() -> None:
 def test_an_answer_that_takes_too_long_is_not_waited_for() -> None:
     asking, may_end = Asking(seconds=0.05), threading.Event()
     with pytest.raises(TooMuchAsked, match=r"no answer after 0\.05 s; ask for less"):
-        asyncio.run(asking.ask(may_end.wait, 10))
+        asyncio.run(asking.ask(may_end.wait, 60))
     may_end.set()
 
 
@@ -34,7 +34,7 @@ def test_only_so_many_wait_and_a_free_place_is_given_again() -> None:
     asking, may_end = Asking(at_once=1, waiting=1), threading.Event()
 
     async def three() -> None:
-        first = [asyncio.ensure_future(asking.ask(may_end.wait, 10)) for _ in range(2)]
+        first = [asyncio.ensure_future(asking.ask(may_end.wait, 60)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(TooMuchAsked, match="2 questions are waiting"):
             await asking.ask(int)
@@ -49,7 +49,7 @@ def test_only_so_many_wait_and_a_free_place_is_given_again() -> None:
                 await asyncio.sleep(0.01)
 
     asyncio.run(three())
-    assert asyncio.run(asyncio.wait_for(again(), 10)) == 0
+    assert asyncio.run(asyncio.wait_for(again(), 60)) == 0
 
 
 def test_a_questions_own_error_comes_through() -> None:

@@ -107,7 +107,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatc
 
     thread = threading.Thread(target=long_call)
     thread.start()
-    inside.wait(10)
+    inside.wait(60)
     assert subject.waits_for("key-2") == "merchants"
     assert call(subject) == TOO_MANY
     monkeypatch.setattr("processor.calls.limiter.WAIT_S", 60.0)
@@ -121,7 +121,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatc
         holder.__exit__(None, None, None)
         assert answer.result(60) == "good"
     leave.set()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_when_the_batch_ends_nobody_begins_a_call_any_more() -> None:

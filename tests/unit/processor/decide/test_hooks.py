@@ -10,7 +10,7 @@ from journal.schema import JournalRow
 from processor.decide.hooks import HookRunner, Published
 from processor.judge.classify import Failure
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def dead(seq: int = 7) -> JournalRow:

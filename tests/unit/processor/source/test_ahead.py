@@ -9,7 +9,7 @@ import pytest
 
 from processor.source.ahead import Ahead
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def make_thread(run: Callable[[], None]) -> threading.Thread:
