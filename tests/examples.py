@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 EXAMPLES = {"test": 50, "faults": 1_000, "night": 50_000}
@@ -19,18 +19,13 @@ _DEPENDS_ON_TIME = (HealthCheck.too_slow,)
 _FIXTURES_ARE_SHARED = (HealthCheck.function_scoped_fixture,)
 
 
-class _OwnConstantsOnly(HypothesisProvider):
-    """Draws no constants of the project's modules: which ones are loaded depends on the tests that ran before."""
-
-    _local_constants = Constants()
-
-
 def load() -> None:
     """Loads the profile that ``HYPOTHESIS_PROFILE`` names.
 
     :raises hypothesis.errors.InvalidArgument: there is no such profile
     """
-    AVAILABLE_PROVIDERS["hypothesis"] = _OwnConstantsOnly
+    # Else it draws constants of the project's modules, too: which are loaded depends on the tests that ran before.
+    providers._get_local_constants = Constants
     for name, count in EXAMPLES.items():
         settings.register_profile(
             name,
