@@ -11,12 +11,13 @@ CHECKOUT = Path(__file__).parents[2]
 
 DRAWS = """
 import importlib, sys
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from tests import examples
 examples.load()
 for module in sys.argv[1:]:
     importlib.import_module(module)
 
+@settings(max_examples=examples.examples(20))
 @given(st.lists(st.one_of(st.text(), st.integers(), st.floats(), st.binary())))
 def draws(drawn):
     print(drawn)
