@@ -71,7 +71,7 @@ def test_a_log_that_is_exchanged_while_the_processor_runs_is_refused(stack: Stac
     os.kill(supervisor.pid, signal.SIGSTOP)
     try:
         broker.kill()
-        broker.wait(WAIT_S)
+        assert wait_for(lambda: broker.status() == psutil.STATUS_ZOMBIE, WAIT_S), "nobody reaps it meanwhile"
         shutil.rmtree(stack.data_dir / "kafka")
         shutil.copytree(tmp_path / "older", stack.data_dir / "kafka")
     finally:
