@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from core.decision import Decision
+from core.decision import Decision, ErrorKind
 from dlq.command import Command, Place, ReplayMode, Target
 from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
@@ -127,8 +127,9 @@ def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | N
 
 def _not_to_be_closed(row: JournalRow) -> Refusal | None:
     """A person closes what failed: dead, or tried in vain and waiting for its next try. Anything else may yet succeed
-    by itself."""
-    if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and row.attempt > 0):
+    by itself. Where the whole stream is blocked, a try in vain spends no attempt."""
+    failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
+    if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
         return None
     why = f"item {row.item_seq} is {row.decision.value} and was never tried: what it waits for needs the act"
     if row.decision is Decision.REPLAYED:

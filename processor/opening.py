@@ -45,6 +45,7 @@ from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
 from processor.source.first_pass import FirstPass, Pass
 from processor.source.journal_source import JournalSource
+from processor.source.orders import ControlTopic
 from processor.source.republish import Republisher, republish_settings
 from processor.source.sources import KafkaSource, Source
 from processor.source.stream import Stream
@@ -232,6 +233,7 @@ class Starter:
                 lambda: self._telling.batch(batches, self._catch_up),
                 source,
                 self._catch_up,
+                partial(ControlTopic, shared.bootstrap, wired.rules.control_topic),
                 first_pass,
             )
 

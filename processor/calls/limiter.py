@@ -113,6 +113,11 @@ class Limiter:
         one = self._tries.get(event_key)
         return (None if one is None else one.waits_for) or self._late.waits_for(event_key)
 
+    def answered(self, event_key: str) -> frozenset[str]:
+        """The downstreams that an event's last try in this batch called with success."""
+        one = self._tries.get(event_key)
+        return frozenset() if one is None else frozenset(one.answered)
+
     def queues(self, event_key: str) -> bool:
         """Whether an event waits until it may call at all."""
         one = self._tries.get(event_key)
@@ -142,28 +147,36 @@ class Limiter:
 
 
 class Try:
-    """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`)."""
+    """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`).
+
+    ``called``: the downstreams of its calls; ``answered``: of those that came back without an error.
+    """
 
     def __init__(self, limiter: Limiter, event_key: str, *, retry: bool) -> None:
         self._limiter = limiter
         self._event_key = event_key
         self._retry = retry
         self._failed: list[tuple[str, BaseException]] = []
+        self.called: set[str] = set()
+        self.answered: set[str] = set()
         self.queues = False
         self.waits_for: str | None = None
 
     @contextlib.contextmanager
     def calling(self, downstream: str) -> Iterator[None]:
         """As `core.downstream.calling`."""
+        self.called.add(downstream)
         gate = self._limiter.gate(downstream)
         if gate is None:
             yield
+            self.answered.add(downstream)
             return
         call = self._enter(gate)
         self.waits_for = downstream
         failed: BaseException | None = None
         try:
             yield
+            self.answered.add(downstream)
         except DownstreamHeld:
             raise
         except BaseException as error:

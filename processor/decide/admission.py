@@ -14,6 +14,7 @@ from journal.index import KnownEvent, KnownFact
 from journal.index_changes import EMPTY_SHA256, Line
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
+from processor.decide.blocked import is_suspect
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead, line_up
 from processor.decide.own_error import attempt
@@ -109,7 +110,7 @@ class Admission:
         group = self.groups[entity] = Group(holder=line.holder, beyond=line.beyond, died=died)
         applied, closed = self._index.line(entity), self._index.closed_heads(entity)
         for item, waiting in zip(run, [w for w in line.run if w.row.item_seq in mine], strict=True):
-            item.died_before = waiting.died
+            item.died_before, item.suspect = waiting.died, is_suspect(waiting.row)
             item.row.out_of_order |= applied is not None and applied.applied_upto > item.seq
             self._join(group, item)
             item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in closed)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,21 @@ from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed, JournalWriter
 from processor.decide.admission import Admission
+from processor.decide.blocked import LOOKED_AT_MAX, Blocked, Rank, choose
 from processor.decide.closings import Closings
 from processor.decide.commands import CommandDesk
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
-from processor.decide.numbering import Commands, bodies_of, divide, fresh_bodies, in_order, number, take_early
+from processor.decide.numbering import (
+    Commands,
+    bodies_of,
+    divide,
+    fresh_bodies,
+    in_order,
+    number,
+    only_first,
+    take_early,
+)
 from processor.decide.ports import Anchors, DeadLetters, Follower, Reader, Watch
 from processor.decide.reprocessing import AppliedUpto, Reprocessing, applied_nothing
 from processor.decide.rereads import Republish, Rereads
@@ -41,17 +50,14 @@ from processor.decide.trying import Trying
 from processor.history.watch import Position
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
-from processor.run.execute import Executor
+from processor.run.execute import Executor, Results
 from processor.tell.progress import Progress, Steps
 
 __all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "Reader", "StreamRules"]
 
 log = logging.getLogger(__name__)
 
-PROBE_S_FIRST = 1.0
 CLOSE_S_MAX = 5.0
-BLOCKED_NOTE = "blocked"
-"""The journal's note of why the whole stream is blocked, so that the next start doesn't fetch into it."""
 
 
 class IndexBehind(PayhookError):
@@ -121,7 +127,8 @@ class Batches:
         self._lasts: dict[tuple[str, int], JournalRow] = {}
         self._suspect = self._trying.tried(self.seq)
         self.progress = Progress()
-        self.progress.blocked_reason, self._probe_s = _blocked_before(state.notes)
+        self._probed: Rank | None = None
+        self._become(Blocked.noted(state.notes))
         self._heads = HeadOfLine(index, rules.heads, rules.dead_head, clock)
 
     @property
@@ -142,13 +149,13 @@ class Batches:
 
     @property
     def blocked(self) -> bool:
-        """Whether the last batch found the whole stream blocked."""
-        return self.progress.blocked_reason is not None
+        """Whether the whole stream is blocked, as far as the last batch could tell."""
+        return self._blocked.reason is not None
 
     @property
     def probe_s(self) -> float:
         """Seconds until the next probe of a blocked stream."""
-        return self._probe_s
+        return self._blocked.probe_s
 
     @property
     def refusal(self) -> Refused | None:
@@ -182,7 +189,7 @@ class Batches:
         """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
         self._poll()
         started = self._clock.monotonic()
-        records, marks = take(read_table(table), self.marks, self._transactional)
+        records, marks = self._take(read_table(table))
         self.progress.read_s = self._clock.monotonic() - started
         due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
         condemned = self._heads.look(stream_blocked=self.blocked)
@@ -192,14 +199,54 @@ class Batches:
         if records or due:
             self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()})
 
-    def probe(self) -> None:
-        """Tries one due event of a blocked stream; nothing new is taken. With none due, the next batch is the probe."""
+    def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
+        """Those of them that are events to be decided yet, in offset order."""
+        return take(
+            (one for one in records if one.topic != self._rules.control_topic), self.marks, self._transactional
+        )[0]
+
+    def _take(self, records: Iterable[KafkaRecord]) -> tuple[list[KafkaRecord], Marks]:
+        return take(records, self.marks, self._transactional)
+
+    def obey(self, records: Iterable[KafkaRecord]) -> bool:
+        """Decides the control records among them, and nothing else; returns whether there were any to be decided."""
         self._poll()
-        due = self._index.due(self._clock.now(), 1)
-        if due:
-            self._decide([], self.marks, due)
-        else:
-            self.progress.blocked_reason = None
+        orders, marks = take(
+            (one for one in records if one.topic == self._rules.control_topic), self.marks, self._transactional
+        )
+        if orders:
+            self._decide(orders, marks, [])
+        return bool(orders)
+
+    def probe(self, records: Sequence[KafkaRecord] = ()) -> bool:
+        """Tries one event of a blocked stream, one that waits or one of ``records``; returns whether a handler saw it.
+
+        A record that is tried takes those before it in its partition with it, and these wait. Where there is nothing to
+        be tried the stream isn't blocked any more: the next batch is the probe.
+
+        :param records: as `undecided` gives them
+        """
+        self._poll()
+        found = self._choose(records)
+        if found is None:
+            self._become(Blocked())
+            return False
+        self._probed, chosen = found
+        if isinstance(chosen, OpenItem):
+            return self._decide([], self.marks, [chosen], probe=chosen.row)
+        taken, marks = self._take(_upto(chosen.row, records))
+        return self._decide(taken, marks, [], probe=chosen.row)
+
+    def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
+        """Whether the next probe would try an event that tells more than the last one's: there is no need to wait."""
+        found = self._choose(records) if self._probed is not None else None
+        return found is not None and self._probed is not None and found[0] < self._probed
+
+    def _choose(self, records: Sequence[KafkaRecord]) -> tuple[Rank, OpenItem | Item] | None:
+        now = self._clock.now()
+        state = self._state
+        arrived = number(records[:LOOKED_AT_MAX], state.next_seq, now, self._rules, state.histories).events
+        return choose(self._index.due(now, LOOKED_AT_MAX), arrived)
 
     def close(self) -> None:
         """After the last batch: dead letters and anchors get their time, and the index is free for the next writer."""
@@ -228,7 +275,12 @@ class Batches:
         marks: Marks,
         due: Sequence[OpenItem],
         condemned: Mapping[int, Failure] | None = None,
-    ) -> None:
+        probe: JournalRow | None = None,
+    ) -> bool:
+        """Commits a batch; returns whether a handler saw any of it.
+
+        ``probe``: of its entity one event runs, and nothing else does.
+        """
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
         steps = Steps(self._clock)
@@ -237,19 +289,20 @@ class Batches:
         admission = self._admit(new.events, due, condemned)
         self._reread(admission.poison)
         steps.end("lookup")
-        settling = self._handle(admission)
+        settling = self._handle(admission, probe)
         steps.end("handle")
         every = self._number(admission.settled + settling.decided + new.passed, new.commands)
         if not every:
-            return
+            return False
         rows, bodies = [item.row for item in every], bodies_of(every)
-        self._learn(settling)
+        self._learn(settling.results)
         committed = self._commit(rows, bodies, marks)
         steps.end("commit")
         self._derive(rows, bodies)
         self._anchors.committed(Head(state.epoch, committed.last_seq, committed.chain))
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
+        return bool(settling.results.by_item)
 
     def _admit(
         self, events: Sequence[Item], due: Sequence[OpenItem], condemned: Mapping[int, Failure] | None
@@ -264,17 +317,18 @@ class Batches:
             rules = self._rules
             Rereads(rules.name, rules.mode, self._adapters, self._republish, self._clock.now()).settle(poison)
 
-    def _handle(self, admission: Admission) -> Settling:
-        work, early = divide(admission.groups.values())
+    def _handle(self, admission: Admission, probe: JournalRow | None) -> Settling:
+        groups = admission.groups
+        to_run = groups.values() if probe is None else [only_first(groups.get(probe.entity_key or ""))]
+        work, early = divide(to_run)
         self._trying.remember(self.seq)
         results = self._executor.run(work, suspect=self._suspect)
         take_early(early, results)
         self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         crash_point("processor.after_handlers")
-        settling = Settling(
-            results, self._rules.policy, self._rules.dead_head, self._clock.now(), self._probe_s, self._jitter
-        )
-        settling.settle(admission.groups.values())
+        rules, now = self._rules, self._clock.now()
+        settling = Settling(results, rules.policy, rules.dead_head, now, self._blocked.reason, self._jitter)
+        settling.settle(groups.values())
         return settling
 
     def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
@@ -301,7 +355,7 @@ class Batches:
         self._bodies.append(fresh_bodies(rows, bodies))
         crash_point("processor.before_commit")
         looked = {} if self._watch is None else self._watch.notes()
-        notes = {**self._notes(), **looked, BLOCKED_NOTE: self._blocked_note()}
+        notes = {**self._notes(), **looked, **self._blocked.note()}
         committed = self._writer.commit(rows, marks, self._dead_letters.published_upto, notes)
         crash_point("processor.after_commit")
         self._state = replace(self._state, marks=marks, next_seq=committed.last_seq + 1)
@@ -322,23 +376,26 @@ class Batches:
         self._heads.committed(rows)
         self._on_rows(rows)
 
-    def _learn(self, settling: Settling) -> None:
-        failure = settling.blocked_by
-        if failure is None:
-            self._probe_s = PROBE_S_FIRST
-            self.progress.blocked_reason = None
-            return
-        self._probe_s = min(self._probe_s * 2, self._rules.probe_s_max)
-        self.progress.blocked_reason = f"{failure.error_class}: {failure.message}"
-        log.warning("the stream is blocked (%s); next probe in %.0f s", failure.error_class, self._probe_s)
+    def _learn(self, results: Results) -> None:
+        failures = [result for result in results.by_item.values() if isinstance(result, Failure) and result.blocks]
+        if failures:
+            self._become(self._blocked.after_failures(failures, self._rules.probe_s_max))
+            log.warning("the stream is blocked (%s); next probe in %.0f s", failures[0].error_class, self.probe_s)
+        elif self.blocked:
+            blocked = self._blocked
+            for result in results.by_item.values():
+                blocked = blocked.after_result(result, results.reports)
+            self._become(blocked)
 
-    def _blocked_note(self) -> str:
-        return json.dumps({"reason": self.progress.blocked_reason, "probe_s": self._probe_s})
+    def _become(self, blocked: Blocked) -> None:
+        if blocked.reason is None:
+            self._probed = None
+        self._blocked = blocked
+        self.progress.blocked_reason = blocked.reason
 
 
-def _blocked_before(notes: Mapping[str, str]) -> tuple[str | None, float]:
-    """Why the process before this one had stopped fetching, and how long it waited between probes."""
-    if BLOCKED_NOTE not in notes:
-        return None, PROBE_S_FIRST
-    told = json.loads(notes[BLOCKED_NOTE])
-    return told["reason"], float(told["probe_s"])
+def _upto(row: JournalRow, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
+    """The records of its partition down to a row's own."""
+    return [
+        one for one in records if (one.topic, one.partition) == (row.topic, row.partition) and one.offset <= row.offset
+    ]

@@ -98,7 +98,8 @@ class Item:
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
     stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
-    of this batch whose row caused this one's. The last three are for the handler (`core.work.WorkItem`).
+    of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
+    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`).
     """
 
     row: JournalRow
@@ -113,6 +114,7 @@ class Item:
     previous_dead: bool = False
     last_try: bool = False
     died_before: bool = False
+    suspect: bool = False
     early: Early | None = None
 
     @property

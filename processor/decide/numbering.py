@@ -85,6 +85,12 @@ def fresh_bodies(rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> lis
     return [(sha256, body) for sha256, body in bodies.items() if sha256 in fresh]
 
 
+def only_first(group: Group | None) -> Group:
+    """Of a group the first event that a handler is to see, for a probe."""
+    first = next(_to_run(group), None) if group is not None else None
+    return Group([] if first is None else [first])
+
+
 def divide(groups: Iterable[Group]) -> tuple[list[list[WorkItem]], list[tuple[Item, Booked | Ignored]]]:
     """The events that a handler must see, group by group and in order, and those that the first pass answered."""
     work: list[list[WorkItem]] = []

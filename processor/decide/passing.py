@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from core.decision import ErrorKind
-from core.work import Held, Outcome, WorkItem
+from core.work import Applied, Held, Ignored, Outcome, WorkItem
 from processor.judge.classify import Failure
 
 
@@ -24,6 +26,17 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
     """Whether those that run after it see `WorkItem.previous_dead`: it died of this, or it had died and waits again."""
     return isinstance(result, Failure) and (_dies(item, result) or item.died_before)
+
+
+def disproves(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
+    """Whether an event's result shows that an earlier failure wasn't the whole stream's.
+
+    ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.
+    Where it had called none, an event has to be applied.
+    """
+    if not called:
+        return isinstance(result, Applied)
+    return isinstance(result, (Applied, Ignored)) and set(called) <= set(answered)
 
 
 def _dies(item: WorkItem, failure: Failure) -> bool:

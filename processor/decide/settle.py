@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Held, Outcome
+from core.work import Held
 from journal.open_item import OpenItem
 from processor.decide.admission import BEHIND, Group, again
 from processor.decide.intake import Item
 from processor.decide.own_error import attempt
-from processor.decide.verdict import FACT_CONFLICT_CLASS, die, die_with, duplicate, fail, finish, park
+from processor.decide.verdict import FACT_CONFLICT_CLASS, block, die, die_with, duplicate, fail, finish, park
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy
 from processor.run.execute import Results
@@ -23,24 +23,35 @@ from processor.settings import DeadHead
 class Settling:
     """Decides the groups of one batch. ``decided`` are the items that get a row from it.
 
-    ``blocked_by`` is the failure that blocks the whole stream, if one did.
+    ``blocked`` is why the stream was blocked before, ``blocking`` are the failures that say that it is now.
     """
 
     results: Results
     policy: RetryPolicy
     dead_head: DeadHead
     now: datetime
-    probe_s: float
+    blocked: str | None
     random: Callable[[], float]
     decided: list[Item] = field(default_factory=list)
-    blocked_by: Failure | None = None
+    blocking: list[Failure] = field(default_factory=list)
 
     def settle(self, groups: Iterable[Group]) -> None:
         """Decides every group, then lets each fact go to one event only."""
-        self.blocked_by = next(filter(_blocks_all, self.results.by_item.values()), None)  # type: ignore[assignment]
+        groups = list(groups)
+        if self.blocked is None:
+            self._disprove(item for group in groups for item in group.items if item.suspect)
+        results = self.results.by_item.values()
+        self.blocking = [result for result in results if isinstance(result, Failure) and result.blocks]
         for group in groups:
             self._settle_group(group)
         self._one_event_a_fact()
+
+    def _disprove(self, suspects: Iterable[Item]) -> None:
+        """Since they failed so, others went well: now it is their own failure."""
+        for item in suspects:
+            result = self.results.by_item.get(item.seq)
+            if isinstance(result, Failure) and result.blocks:
+                self.results.by_item[item.seq] = replace(result, own=True)
 
     def _settle_group(self, group: Group) -> None:
         held, dead_head = False, None
@@ -85,8 +96,11 @@ class Settling:
             die(item, item.condemned, blocking=item.ends_line)
             return item.ends_line
         result = self.results.by_item.get(item.seq)
-        if result is None or _blocks_all(result):
+        if result is None:
             self._park_head(item)
+            return True
+        if isinstance(result, Failure) and result.blocks:
+            block(item, result, self.now)
             return True
         if isinstance(result, Held):
             park(item, f"{result.downstream} {result.reason}", self.now + timedelta(seconds=result.retry_after_s))
@@ -100,11 +114,12 @@ class Settling:
 
     def _park_head(self, item: Item) -> None:
         """Nothing holds it back but the batch itself: it is due again, its attempts unspent."""
-        if self.blocked_by is None:
-            park(item, "the batch's deadline passed before its turn", self.now)
-        else:
-            reason = f"the stream is blocked: {self.blocked_by.error_class}: {self.blocked_by.message}"
-            park(item, reason[:500], self.now + timedelta(seconds=self.probe_s))
+        why = self.blocked
+        if self.blocking:
+            why = f"{self.blocking[0].error_class}: {self.blocking[0].message}"
+        told = "the batch's deadline passed before its turn" if why is None else f"the stream is blocked: {why}"[:500]
+        park(item, told, self.now)
+        item.row.error_kind = ErrorKind.SBE if item.suspect else None
 
     def _fact_is_taken(self, item: Item, fact8: bytes) -> None:
         mine = bytes.fromhex(item.row.fact_sha256 or "")[:8]
@@ -128,7 +143,3 @@ class Settling:
                 continue
             item.row.postings = item.row.handler_version = None
             self._fact_is_taken(item, bytes.fromhex(taken[fact])[:8])
-
-
-def _blocks_all(result: Outcome | Failure) -> bool:
-    return isinstance(result, Failure) and result.kind is ErrorKind.SBE

@@ -21,6 +21,7 @@ __all__ = [
     "HEAD_DEAD_CLASS",
     "POISON_CLASS",
     "Booked",
+    "block",
     "die",
     "die_with",
     "duplicate",
@@ -74,6 +75,12 @@ def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
     item.row.reason = reason
     item.row.due_at = due_at
     item.row.blocking = True
+
+
+def block(item: Item, failure: Failure, due_at: datetime) -> None:
+    """It failed as if the whole stream were blocked: it waits, and no attempt is spent."""
+    _record(item, failure)
+    park(item, f"the stream is blocked: {item.row.reason}"[:500], due_at)
 
 
 def die(item: Item, failure: Failure, *, blocking: bool) -> None:

@@ -56,8 +56,9 @@ class Failure:
     """A raised error as the journal keeps it, without card numbers. ``error_class`` is the class's plain name.
 
     ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
-    ``downstream``: whose failed call it came from, if it came from one. ``missing_predecessor``: its followers may be
-    tried before it (`core.work.MissingPredecessor`).
+    ``downstream``: whose failed call it came from, if it came from one; ``called``: all that the try had called.
+    ``missing_predecessor``: its followers may be tried before it (`core.work.MissingPredecessor`). ``own``: it says
+    that the whole stream is blocked, and another event's success has disproved it; it counts as its event's own.
     """
 
     kind: ErrorKind
@@ -69,6 +70,13 @@ class Failure:
     retry_after_s: float | None = None
     downstream: str | None = None
     missing_predecessor: bool = False
+    called: tuple[str, ...] = ()
+    own: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it stops the whole stream, as far as is known."""
+        return self.kind is ErrorKind.SBE and not self.own
 
 
 class Classifier:

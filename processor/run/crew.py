@@ -23,6 +23,11 @@ SPARE_AFTER_USUAL = 4
 for the entities behind. A spare that wasn't needed costs 60 µs; too many of them would call more at a time than
 ``concurrency`` says."""
 
+BLOCKED_IN_A_ROW = 5
+"""A chunk ends after so many failures that say that the whole stream is blocked, and nothing that disproves them. One
+event may say so by its own fault, and the next one's result tells. An outage costs so many calls.
+"""
+
 USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
 """Before a call has come back. A stream that runs several at a time has calls that wait for somebody."""
 
@@ -38,8 +43,8 @@ class Work(Protocol):
     def holds_back(self, item: WorkItem, result: Result) -> bool:
         """Whether the entity's later events mustn't run after this result."""
 
-    def blocks_all(self, result: Result) -> bool:
-        """Whether no other event should run after this result."""
+    def disproves(self, item: WorkItem, result: Result, blocking: Failure) -> bool:
+        """Whether the event's result shows that an earlier failure wasn't the whole stream's."""
 
     def queues(self, item: WorkItem) -> bool:
         """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
@@ -54,6 +59,15 @@ class GroupRun:
 
     items: list[WorkItem]
     results: list[Result] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A failure that says that the whole stream is blocked: the last result of ``run``. ``at`` is monotonic time."""
+
+    run: GroupRun
+    failure: Failure
+    at: float
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +119,7 @@ class Crew:
         self._stop_at = 0.0
         self._waits_since: float | None = None
         self._left_at = 0.0
+        self._blocking: list[Blocking] = []
         self.still_out: dict[int, float] = {}
 
     def run(self) -> list[tuple[int, Result]]:
@@ -191,14 +206,32 @@ class Crew:
         with self._lock:
             if me.left is not None or self._closed:
                 return False
+            now, began = time.monotonic(), me.began or 0.0
             self._back += 1
-            self._took_s += time.monotonic() - (me.began or 0.0)
+            self._took_s += now - began
             me.began = None
             if result is not None:
                 run.results.append(result)
-                if self._work.blocks_all(result):
-                    self._waiting.clear()
+                if isinstance(result, Failure) and result.blocks:
+                    self._blocks(Blocking(run, result, now))
+                elif self._blocking and me.item is not None:
+                    self._weigh(me.item, result, began)
             return True
+
+    def _blocks(self, one: Blocking) -> None:
+        self._blocking.append(one)
+        if len(self._blocking) >= BLOCKED_IN_A_ROW:
+            self._waiting.clear()
+
+    def _weigh(self, item: WorkItem, result: Result, began: float) -> None:
+        """A call that began after a failure, and went well where that one failed, makes it its event's own."""
+        left = []
+        for one in self._blocking:
+            if began >= one.at and self._work.disproves(item, result, one.failure):
+                one.run.results[-1] = replace(one.failure, own=True)
+            else:
+                left.append(one)
+        self._blocking = left
 
     def _gone(self, me: Runner, result: Result | None) -> None:
         if me.left is not None:

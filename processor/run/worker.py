@@ -19,7 +19,7 @@ from core.errors import PayhookError
 from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
-from processor.decide.passing import holds_back
+from processor.decide.passing import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.crew import Crew
 from processor.run.deadlines import Deadlines
@@ -201,7 +201,9 @@ class Calls:
             raise
         except BaseException as error:  # sys.exit() in a handler too: a thread that it ended would hold up the chunk
             failure = self.task.classifier.failure(error, self.tails.text(), item)
-            return failure if one is None else replace(failure, downstream=one.blamed_for(error))
+            if one is None:
+                return failure
+            return replace(failure, downstream=one.blamed_for(error), called=tuple(sorted(one.called)))
 
     def _answer(self, item: WorkItem, one: Try | None) -> Outcome:
         try:
@@ -215,8 +217,8 @@ class Calls:
     def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
         return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)
 
-    def blocks_all(self, result: Outcome | Failure) -> bool:
-        return isinstance(result, Failure) and result.kind is ErrorKind.SBE
+    def disproves(self, item: WorkItem, result: Outcome | Failure, blocking: Failure) -> bool:
+        return disproves(result, self.limiter.answered(item.event_key), blocking.called)
 
     def queues(self, item: WorkItem) -> bool:
         return self.limiter.queues(item.event_key)

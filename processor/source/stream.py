@@ -28,6 +28,7 @@ from processor.source.ahead import Ahead
 from processor.source.first_pass import FirstPass
 from processor.source.read_limit import ReadLimit
 from processor.source.sources import Source
+from processor.source.while_blocked import Orders, WhileBlocked
 from processor.tell.progress import Fetch
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Stream:
         on_batch: Callable[[], None],
         source: Source,
         catch_up: CatchUp,
+        open_orders: Callable[[], Orders],
         first_pass: FirstPass | None = None,
     ) -> None:
         self._first_pass = first_pass
@@ -86,7 +88,8 @@ class Stream:
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
         self._reads_ahead = False
-        self._ahead: Ahead[Read | None] = Ahead(self._decide)
+        self._ahead: Ahead[Read] = Ahead(self._decide)
+        self._while_blocked = WhileBlocked(batches, clock, open_orders, self._stop, on_batch)
 
     def stop(self) -> None:
         """Asks for a stop after the batch under way."""
@@ -98,23 +101,26 @@ class Stream:
         :raises StorageDown: Spark's own files can't be written
         :raises BaseException: whatever else ended the stream
         """
-        self._take_backlog()
-        if self._stop.is_set():
-            return
-        query = self._start()
-        self._ahead.start(InheritableThread)
-        while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
-            self._failure = self._batches.refusal
-            self._stop.wait(IDLE_CHECK_S)
-        self._end(query)
+        try:
+            self._take_backlog()
+            if self._stop.is_set():
+                return
+            query = self._start()
+            self._ahead.start(InheritableThread)
+            while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
+                self._failure = self._batches.refusal
+                self._stop.wait(IDLE_CHECK_S)
+            self._end(query)
+        finally:
+            self._while_blocked.close()
 
     def _take_backlog(self) -> None:
         """What the source gives before its stream begins, a batch a table."""
         for table in self._source.backlog(self._batches.marks):
-            self._probe_while_blocked()
             if self._stop.is_set():
                 return
-            self._run(table)
+            if self._while_blocked.passes(table):
+                self._run(table)
 
     def _run(self, table: pa.Table) -> None:
         self._batches.run(table)
@@ -181,7 +187,6 @@ class Stream:
             if self._ahead.failure is not None:
                 raise self._ahead.failure
             try:
-                self._wait_while_blocked()
                 if self._stop.is_set() or self._failure is not None:
                     return
                 read = self._read(frame)
@@ -203,21 +208,14 @@ class Stream:
         table = self._source.records(self._collected(frame))
         return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
 
-    def _decide(self, read: Read | None) -> None:
-        """On the thread that decides; nothing read: only the probes of a stream that is blocked."""
+    def _decide(self, read: Read) -> None:
+        """On the thread that decides."""
         was_blocked = self._batches.blocked
-        self._probe_while_blocked()
-        if read is None or self._stop.is_set():
+        if not self._while_blocked.passes(read.table):
             return
         self._batches.progress.fetch = read.fetch
         # What blocked the stream may have been mended by other settings than a pure handler answered by.
         self._run(without_answers(read.table) if was_blocked else read.table)
-        self._probe_while_blocked()
-
-    def _wait_while_blocked(self) -> None:
-        """Nothing is fetched while the whole stream is blocked."""
-        if self._batches.blocked and self._ahead.hand_over(None):
-            self._ahead.wait()
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         return (
@@ -225,13 +223,3 @@ class Stream:
             if self._first_pass is None
             else self._first_pass.collect(frame, self._batches.progress.taken)
         )
-
-    def _probe_while_blocked(self) -> None:
-        """The whole stream is blocked: nothing more is fetched until a probe gets through."""
-        while self._batches.blocked and not self._stop.is_set():
-            until = time.monotonic() + self._batches.probe_s
-            while time.monotonic() < until and not self._stop.wait(IDLE_CHECK_S):
-                self._on_batch()
-            if not self._stop.is_set():
-                self._batches.probe()
-                self._on_batch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,12 +25,14 @@ from journal.schema import JournalRow, stamped, to_arrow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
+from processor.decide.intake import KafkaRecord, read_table
 from processor.decide.rereads import Outgoing
 from processor.judge.classify import Classifier
 from processor.judge.retry import parse_policy
 from processor.run.execute import Results
 from processor.run.worker import Task, run_groups
 from processor.settings import DeadHead
+from processor.source.while_blocked import WhileBlocked
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -70,12 +73,13 @@ OUTCOMES: dict[type, str] = {
 
 
 class Handler:
-    """Does what the test says of an event key; applies everything else."""
+    """Does what the test says of an event key; applies everything else. ``down_for`` which events nothing works."""
 
     version = "test-1"
 
     def __init__(self) -> None:
         self.script: dict[str, Callable[[WorkItem], Outcome]] = {}
+        self.down_for: Callable[[WorkItem], bool] = lambda _: False
         self.calls: list[str] = []
         self.log: list[Call] = []
 
@@ -84,6 +88,8 @@ class Handler:
         act = self.script.get(item.event_key)
         came: object = None
         try:
+            if self.down_for(item):
+                raise Down("401 Unauthorized")
             came = act(item) if act is not None else booked()
             return came
         except Exception as error:
@@ -307,6 +313,7 @@ class Engine:
         mode: Mode = "live",
         tenant: str | None = None,
         content_version: int = 1,
+        account: str = "acct_1",
     ) -> str:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()
@@ -320,7 +327,7 @@ class Engine:
             content_version=content_version,
             body=body,
             mode=mode,
-            account="acct_1",
+            account=account,
             fact_key=fact,
             fact_sha256=fact_sha256 if fact else None,
             tenant=tenant,
@@ -334,8 +341,12 @@ class Engine:
 
     def replay(self, targets: Sequence[tuple[int, int]], command_id: str) -> None:
         """A replay command of several items, each with the seq of its last row as it was seen."""
+        self.order("replay", targets, command_id)
+
+    def order(self, action: str, targets: Sequence[tuple[int, int]], command_id: str) -> None:
+        """A command about several items, each with the seq of its last row as it was seen."""
         named = tuple(self.target(item_seq, seen_seq) for item_seq, seen_seq in targets)
-        command = Command(command_id, "ledger", self.lineage, "replay", named, "ada", "mended", NOW)
+        command = Command(command_id, "ledger", self.lineage, action, named, "ada", "mended", NOW)
         self.send(CONTROL, encode(command), [])
 
     def target(self, item_seq: int, seen_seq: int) -> Target:
@@ -379,6 +390,36 @@ class Engine:
         self.arrive()
         return self.journal.rows[before:]
 
+    def pending(self) -> list[KafkaRecord]:
+        """What is in Kafka and not decided."""
+        marks = self.journal.marks
+        self._pending = [one for one in self._pending if one["offset"] >= marks[str(one["topic"])][0]]  # type: ignore[operator]
+        return read_table(table(self._pending))
+
+    def obey(self) -> list[JournalRow]:
+        """Decides the commands that are pending, and nothing else; returns the new rows."""
+        before = len(self.journal.rows)
+        self.batches.obey(self.pending())
+        return self.journal.rows[before:]
+
+    def probe(self) -> list[JournalRow]:
+        """One probe of the blocked stream, which may take what is pending; returns the new rows."""
+        before = len(self.journal.rows)
+        self.batches.probe(self.batches.undecided(self.pending()))
+        self.pending()
+        return self.journal.rows[before:]
+
+    def run(self, seconds: float) -> None:
+        """What a stream does in some seconds: a batch a second, or orders and probes while it is blocked."""
+        stop = _StopAfter(self.clock, seconds)
+        orders = _PendingOrders(self)
+        while_blocked = WhileBlocked(self.batches, self.clock, lambda: orders, stop, lambda: None)
+        while not stop.is_set():
+            self.pending()
+            if while_blocked.passes(table(self._pending)):
+                self.batch()
+            stop.wait(1)
+
     def arrive(self) -> None:
         """What was published is in Kafka, whatever became of the batch."""
         for body, headers in self._published:
@@ -391,6 +432,35 @@ class Engine:
 
     def decisions(self, event_key: str) -> list[str]:
         return [row.decision.value for row in self.journal.rows if row.event_key == event_key]
+
+
+class _StopAfter(threading.Event):
+    """Set once so many seconds have passed by a clock that waiting moves on."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        super().__init__()
+        self._clock = clock
+        self._until = clock.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        return self._clock.monotonic() >= self._until
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.advance(timeout or 0.0)
+        return self.is_set()
+
+
+@dataclass
+class _PendingOrders:
+    """The control topic of an `Engine`."""
+
+    engine: Engine
+
+    def read(self, marks: Marks) -> list[KafkaRecord]:
+        return [one for one in self.engine.pending() if one.topic == CONTROL]
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

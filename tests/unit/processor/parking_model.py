@@ -27,7 +27,7 @@ class Event:
     with which it died. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an earlier
     one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
     ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
-    once the first was purged.
+    once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked.
     """
 
     key: str
@@ -45,6 +45,7 @@ class Event:
     saw_closed: bool = False
     came_before_closing: bool = False
     is_changed: bool = False
+    suspect: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -59,10 +60,16 @@ class Event:
         return self.state == "dead"
 
     def becomes(
-        self, state: str, *, due: datetime | None = None, holds: bool = False, head: Event | None = None
+        self,
+        state: str,
+        *,
+        due: datetime | None = None,
+        holds: bool = False,
+        head: Event | None = None,
+        suspect: bool = False,
     ) -> None:
         died_now = state == "dead" and self.kind == "event"
-        self.state, self.due, self.holds, self.head = state, due, holds, head
+        self.state, self.due, self.holds, self.head, self.suspect = state, due, holds, head, suspect
         self.died = self.is_open and not holds and (died_now or self.died)
         self.version += 1
 
@@ -102,16 +109,49 @@ class Model:
     def events(self) -> list[Event]:
         return [event for events in self.entities.values() for event in events]
 
-    def batch(self, now: datetime, calls: Sequence[Call], probe_s: float, due_max: int) -> None:
-        """One batch, in which the handler was called so; AssertionError where it should have been called otherwise."""
-        waiting = [(event.due, event.order) for event in self.events() if event.due is not None and event.due <= now]
-        due = {order for _, order in sorted(waiting)[:due_max]}
-        is_blocked = any(call.outcome == "down" for call in calls)
-        blocked_until = now + timedelta(seconds=probe_s) if is_blocked else None
+    def batch(self, now: datetime, calls: Sequence[Call], due_max: int) -> bool:
+        """One batch of a stream that isn't blocked, in which the handler was called so; whether it is blocked then.
+
+        AssertionError where it should have been called otherwise.
+        """
+        due = {event.order for event in self._due(now)[:due_max]}
+        own = {call.event_key for at, call in enumerate(calls) if _applied_after(calls, at)}
+        own |= {event.key for event in self.events() if event.suspect}
+        blocks = any(call.outcome == "down" and call.event_key not in own for call in calls)
+        self._walk(now, calls, due, own, blocks=blocks)
+        return blocks
+
+    def probe(self, now: datetime, calls: Sequence[Call], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
+        """One probe of a blocked stream; what of ``arrived`` it took."""
+        due = self._due(now)
+        best = next((event for event in due if not event.suspect), None)
+        if best is None and arrived:
+            entity, new = arrived[0]
+            self.entities.setdefault(entity, []).append(new)
+            self._walk(now, calls, set(), set(), blocks=True, probe=True)
+            return [new]
+        best = best or next(iter(due), None)
+        self._walk(now, calls, set() if best is None else {best.order}, set(), blocks=True, probe=True)
+        return []
+
+    def _due(self, now: datetime) -> list[Event]:
+        waiting = [(event.due, event.order, event) for event in self.events() if event.due and event.due <= now]
+        return [event for _, _, event in sorted(waiting, key=lambda one: one[:2])]
+
+    def _walk(
+        self,
+        now: datetime,
+        calls: Sequence[Call],
+        due: set[int],
+        own: set[str],
+        *,
+        blocks: bool,
+        probe: bool = False,
+    ) -> None:
         for entity, events in self.entities.items():
             mine = [call for call in calls if call.entity_key == entity]
             if any(event.is_new or event.order in due for event in events):
-                Walk(self, events, now, due, mine, blocked_until).run()
+                Walk(self, events, now, due, mine, own, blocks, probe).run()
             else:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
 
@@ -161,7 +201,7 @@ class Model:
     def close(self, order: Order) -> None:
         """A purge or a resolve of events as they were seen."""
         for event, seen in order.targets:
-            tried = event.is_dead or (event.state != "replayed" and event.attempt > 0)
+            tried = event.is_dead or (event.state != "replayed" and (event.attempt > 0 or event.suspect))
             if event not in self.open_before or event.version != seen or not tried:
                 continue
             mine = self._entity_of(event)
@@ -232,6 +272,11 @@ class Model:
         event.replays += 1
 
 
+def _applied_after(calls: Sequence[Call], at: int) -> bool:
+    """Whether a call said that the whole stream is blocked, and a later one in the batch disproved it."""
+    return calls[at].outcome == "down" and any(later.outcome == "applied" for later in calls[at + 1 :])
+
+
 def was_passed(event: Event, of_entity: Sequence[Event]) -> bool:
     """Whether a later event of the entity was applied before it."""
     return any(other.state == "applied" and other.order > event.order for other in of_entity)
@@ -242,7 +287,8 @@ class Walk:
     """One entity in one batch.
 
     ``wall`` is the first event that holds others and may not run now; ``stuck`` the first that ran and holds them.
-    ``blocked_until``: the whole stream is blocked, and what wasn't called is due then.
+    ``blocks``: the whole stream is blocked, and what wasn't called is due again; ``own``: events whose outage is their
+    own. A ``probe`` calls one event.
     """
 
     model: Model
@@ -250,10 +296,13 @@ class Walk:
     now: datetime
     due: set[int]
     calls: list[Call]
-    blocked_until: datetime | None
+    own: set[str]
+    blocks: bool
+    probe: bool
     wall: Event | None = None
     stuck: Event | None = None
     killed: int = 0
+    has_tried: bool = False
 
     def run(self) -> None:
         self.wall = self._find_wall()
@@ -271,7 +320,7 @@ class Walk:
         assert not self.calls, f"called too much: {self.calls}"
 
     def _find_wall(self) -> Event | None:
-        room = self.model.drain_max
+        room = self.model.drain_max if self._is_taken_up else 0
         for event in self.events:
             if event.holds and event.is_open:
                 if event.is_dead or room == 0 or (event.due is not None and event.due > self.now):
@@ -311,8 +360,10 @@ class Walk:
             event.becomes("parked", holds=True)
 
     def _try(self, event: Event) -> None:
-        if self.blocked_until is not None and (not self.calls or self.calls[0].event_key != event.key):
-            event.becomes("parked", due=self.blocked_until, holds=True)
+        is_first, self.has_tried = not self.has_tried, True
+        may_wait = self.blocks and not (self.probe and is_first)
+        if may_wait and (not self.calls or self.calls[0].event_key != event.key):
+            event.becomes("parked", due=self.now, holds=True, suspect=event.suspect)
         else:
             assert self.calls, f"{event.key} should have been called"
             call = self.calls.pop(0)
@@ -327,14 +378,14 @@ class Walk:
             event.becomes(outcome)
         elif outcome == "held":
             event.becomes("parked", due=self.now + timedelta(seconds=HELD_S), holds=True)
-        elif outcome == "down":
-            event.becomes("parked", due=self.blocked_until, holds=True)
+        elif outcome == "down" and event.key not in self.own:
+            event.becomes("parked", due=self.now, holds=True, suspect=True)
         elif outcome == "bug" or event.attempt == len(RETRIES_S):
             event.becomes("dead", holds=self.model.policy is not DeadHead.CONTINUE and outcome != "missing")
         else:
             due = self.now + timedelta(seconds=RETRIES_S[event.attempt])
             event.attempt += 1
-            event.becomes("retry", due=due, holds=outcome != "missing")
+            event.becomes("retry", due=due, holds=outcome != "missing", suspect=outcome == "down")
 
     def _wake(self) -> None:
         """What the batch had no room for is due at once, unless it waits for one that will wake it."""

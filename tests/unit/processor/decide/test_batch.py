@@ -8,7 +8,7 @@ from core.event import Dedupe, poison_event, to_headers
 from core.work import DownstreamHeld
 from processor.decide.batch import IndexBehind
 from processor.decide.intake import OffsetHole
-from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine, Stuck, ignored
 
 
 @pytest.fixture
@@ -172,23 +172,6 @@ def test_a_fact_applied_by_another_entity_between_two_tries_is_not_applied_again
     assert engine.decisions(slow) == ["retry", "duplicate_fact"]
 
 
-def test_when_the_whole_stream_is_blocked_every_offset_has_its_row_and_no_attempt_is_spent(engine):
-    first, down, rest = engine.post("evt_1"), engine.post("evt_2", "e2"), engine.post("evt_3", "e3")
-    engine.handler.fails(down, Down("the directory is down"), times=2)
-    engine.batch()
-    assert engine.batches.blocked
-    assert engine.decisions(first) == ["applied"]
-    assert engine.decisions(down) == engine.decisions(rest) == ["parked"]
-    assert engine.handler.calls == [first, down]
-    for _ in range(6):
-        engine.clock.advance(engine.batches.probe_s)
-        engine.batches.probe()
-    assert not engine.batches.blocked
-    engine.advance(60)
-    assert [engine.decisions(key)[-1] for key in (down, rest)] == ["applied", "applied"]
-    assert {row.attempt for row in engine.journal.rows} == {0}
-
-
 def test_a_type_that_nobody_handles_is_ignored_and_says_so(engine):
     key = engine.post("evt_1")
     engine.handler.script[key] = ignored
@@ -271,37 +254,3 @@ def test_a_retry_is_not_before_the_time_that_the_downstream_asks_for(engine: Eng
     engine.handler.fails(key, Throttled("later"), times=1)
     [row] = engine.batch()
     assert (row.decision.value, row.attempt, row.due_at) == ("retry", 1, engine.clock.now() + timedelta(seconds=90))
-
-
-def test_a_stream_that_was_blocked_is_so_after_a_restart_and_probes_until_one_gets_through(
-    engine: Engine,
-) -> None:
-    first, second = engine.post("evt_1"), engine.post("evt_2", entity="e2")
-    engine.handler.fails(first, Down("no answer"))
-    engine.handler.fails(second, Down("no answer"))
-    engine.batch()
-    engine.start()
-    assert engine.batches.blocked
-    assert engine.batches.status()["blocked"] == "Down: no answer"
-    assert engine.batches.probe_s == 2.0
-    engine.clock.advance(engine.batches.probe_s)
-    engine.batches.probe()
-    assert engine.batches.blocked and engine.batches.probe_s == 4.0
-    engine.handler.script.clear()
-    engine.clock.advance(engine.batches.probe_s)
-    engine.batches.probe()
-    assert not engine.batches.blocked
-    engine.start()
-    assert not engine.batches.blocked
-    engine.advance(60)
-    assert [engine.decisions(key)[-1] for key in (first, second)] == ["applied", "applied"]
-    assert {row.attempt for row in engine.journal.rows} == {0}
-    assert engine.dead_letters.published == []
-
-
-def test_a_blocked_stream_of_which_nothing_waits_any_more_goes_on(engine: Engine) -> None:
-    first = engine.post("evt_1")
-    engine.handler.fails(first, Down("no answer"))
-    engine.batch()
-    engine.batches.probe()
-    assert not engine.batches.blocked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,28 +202,45 @@ class Parking(RuleBasedStateMachine):
         self.commands.append(how)
 
     def _batch(self) -> bool:
-        """One batch, or a probe where the stream is blocked, in the engine and in the model; whether it crashed."""
-        engine, now = self.engine, self.engine.clock.now()
-        probe_s, is_probe = engine.batches.probe_s, engine.batches.blocked
-        engine.handler.log.clear()
-        rows = len(engine.journal.rows)
-        crashed = False
+        """One batch, or orders and a probe where the stream is blocked, in the engine and in the model; whether it
+        crashed."""
+        if self.engine.batches.blocked:
+            return self._decides(self.engine.obey, self._obeyed) or self._decides(self.engine.probe, self._probed)
+        return self._decides(self.engine.batch, self._batched)
+
+    def _decides(self, decide: Callable[[], object], follow: Callable[[], None]) -> bool:
+        """``follow``: what the model does where the journal has got rows."""
+        rows, crashed = len(self.engine.journal.rows), False
+        self.engine.handler.log.clear()
         try:
-            if is_probe:
-                engine.batches.probe()
-            else:
-                engine.batch()
+            decide()
         except Crash:
             crashed = True
-        if crashed and len(engine.journal.rows) == rows:
-            return True
-        self.model.begins_batch()
-        commands: list[Order] = []
-        if not is_probe:
-            for entity, event in self.sent:
-                self.model.entities.setdefault(entity, []).append(event)
-            commands, self.sent, self.commands = self.commands, [], []
-        self.model.batch(now, list(engine.handler.log), probe_s, 1 if is_probe else DUE_MAX)
+        if len(self.engine.journal.rows) > rows:
+            self.model.begins_batch()
+            follow()
+            self.model.release(self.engine.clock.now())
+        if not crashed:
+            self._agrees()
+        return crashed
+
+    def _batched(self) -> None:
+        for entity, event in self.sent:
+            self.model.entities.setdefault(entity, []).append(event)
+        self.sent = []
+        now, log = self.engine.clock.now(), list(self.engine.handler.log)
+        assert self.model.batch(now, log, DUE_MAX) == self.engine.batches.blocked
+        self._obeyed()
+
+    def _probed(self) -> None:
+        now, log = self.engine.clock.now(), list(self.engine.handler.log)
+        taken = self.model.probe(now, log, self.sent)
+        del self.sent[: len(taken)]
+        assert self.engine.batches.blocked == all(call.outcome != "applied" for call in log)
+
+    def _obeyed(self) -> None:
+        commands, self.commands = self.commands, []
+        now = self.engine.clock.now()
         for order in commands:
             if order.action == "replay":
                 self.model.replay(order, now)
@@ -231,10 +248,6 @@ class Parking(RuleBasedStateMachine):
                 self.model.reprocess(order, now)
             else:
                 self.model.close(order)
-        self.model.release(now)
-        if not crashed:
-            self._agrees()
-        return crashed
 
     def _last(self, event: Event) -> JournalRow:
         return next(
@@ -246,8 +259,9 @@ class Parking(RuleBasedStateMachine):
         for event in self.model.events():
             row = self._last(event)
             seqs[event] = row.item_seq
-            told = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order)
-            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order)
+            suspect = row.error_kind == "SBE" and not event.is_dead
+            told = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
+            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
             assert told == wanted, f"{event.key}: {told}, the model says {wanted}"
             if event.head is not None:
                 cause = self.engine.journal.rows[(row.cause_seq or 0) - 1]

@@ -3,6 +3,7 @@
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
 from processor.judge.classify import Classifier, Failure
+from processor.run.crew import BLOCKED_IN_A_ROW
 from processor.run.worker import Task, run_groups
 
 
@@ -89,9 +90,29 @@ def test_a_short_lived_error_is_tried_again_in_place():
 
 def test_when_everything_would_fail_the_rest_is_left_alone():
     handler = Scripted()
-    results = run_groups(task(), handler, [[item(1, "down")], [item(2)], [item(3)]])
-    assert kinds(results) == {1: ErrorKind.SBE}
-    assert handler.calls == [1]
+    results = run_groups(task(), handler, [[item(n, "down")] for n in range(1, 10)])
+    assert kinds(results) == dict.fromkeys(range(1, BLOCKED_IN_A_ROW + 1), ErrorKind.SBE)
+    assert all(isinstance(one, Failure) and one.blocks for _, one in results)
+    assert handler.calls == list(range(1, BLOCKED_IN_A_ROW + 1))
+
+
+def test_what_blocks_by_its_own_fault_is_disproved_by_the_next_event_that_is_applied():
+    groups = [
+        [item(1)],
+        [item(2, "down"), item(3)],
+        [item(4, "stuck")],
+        [item(5, "down")],
+        [item(6)],
+        [item(7, "down")],
+    ]
+    results = dict(run_groups(task(), Scripted(), groups))
+    assert {n: one.blocks for n, one in results.items() if isinstance(one, Failure)} == {
+        2: False,
+        4: False,
+        5: False,
+        7: True,
+    }
+    assert 3 not in results
 
 
 def test_a_failures_log_lines_are_kept():

@@ -1,0 +1,114 @@
+"""What a stream does while it is blocked: it obeys orders, and tries one event at a time until one gets through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from core.clock import Clock
+from journal.marks import Marks
+from processor.decide.intake import KafkaRecord, read_table, without_answers
+
+LOOK_S = 0.05
+
+
+class Engine(Protocol):
+    """What is asked of `processor.decide.batch.Batches`."""
+
+    @property
+    def marks(self) -> Marks: ...
+    @property
+    def blocked(self) -> bool: ...
+    @property
+    def probe_s(self) -> float: ...
+    def undecided(self, records: Sequence[KafkaRecord]) -> list[KafkaRecord]: ...
+    def obey(self, records: Sequence[KafkaRecord]) -> bool: ...
+    def probe(self, records: Sequence[KafkaRecord]) -> bool: ...
+    def tells_more(self, records: Sequence[KafkaRecord]) -> bool: ...
+
+
+class Orders(Protocol):
+    """The control topic, beside Spark (`processor.source.orders.ControlTopic`)."""
+
+    def read(self, marks: Marks) -> list[KafkaRecord]:
+        """What has come from the marks on, without a wait; the same again until the marks have moved past it."""
+
+    def close(self) -> None: ...
+
+
+class WhileBlocked:
+    """Holds a stream's next batch back until it may be decided.
+
+    The batch is read, and nothing is read after it: Kafka keeps the backlog. Its events are what a probe may take where
+    none waits that hasn't failed. Orders come from a consumer of their own, which is open only while it is needed; what
+    it has read is below the marks when Spark gives it.
+    """
+
+    def __init__(
+        self,
+        batches: Engine,
+        clock: Clock,
+        open_orders: Callable[[], Orders],
+        stop: threading.Event,
+        on_batch: Callable[[], None],
+    ) -> None:
+        self._batches = batches
+        self._clock = clock
+        self._open_orders = open_orders
+        self._stop = stop
+        self._on_batch = on_batch
+        self._orders: Orders | None = None
+        self._probe_at: float | None = None
+
+    def passes(self, table: pa.Table) -> bool:
+        """Waits while the stream is blocked; returns whether the batch is to be decided as usual.
+
+        It isn't where the stream stops; nor where the stream is still blocked and all of the batch is decided: then the
+        next one may bring an event to try.
+        """
+        if not self._batches.blocked:
+            return True
+        records: Sequence[KafkaRecord] = read_table(without_answers(table))
+        self._obey(records)
+        records = self._batches.undecided(records)
+        if self._probe_at is None:
+            self._probe_at = self._clock.monotonic() + self._batches.probe_s
+        if records and self._batches.tells_more(records):
+            self._probe_at = self._clock.monotonic()
+        while self._batches.blocked and not self._stop.is_set():
+            self._obey((self._orders or self._open()).read(self._batches.marks))
+            if self._clock.monotonic() >= self._probe_at:
+                self._probe(records)
+                records = self._batches.undecided(records)
+            elif not records:
+                return False
+            else:
+                self._stop.wait(LOOK_S)
+            self._on_batch()
+        if not self._batches.blocked:
+            self.close()
+        return not self._stop.is_set()
+
+    def close(self) -> None:
+        """Lets go of the control topic."""
+        self._probe_at = None
+        if self._orders is not None:
+            self._orders.close()
+            self._orders = None
+
+    def _open(self) -> Orders:
+        self._orders = self._open_orders()
+        return self._orders
+
+    def _obey(self, records: Sequence[KafkaRecord]) -> None:
+        """An order may have ended what blocks the stream: the next probe comes at once."""
+        if self._batches.obey(records):
+            self._probe_at = self._clock.monotonic()
+            self._on_batch()
+
+    def _probe(self, records: Sequence[KafkaRecord]) -> None:
+        tried = self._batches.probe(records)
+        self._probe_at = self._clock.monotonic() + (self._batches.probe_s if tried else 0.0)
