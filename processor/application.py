@@ -21,6 +21,11 @@ STEADY_S = 60.0
 LOOK_S = 2.0
 """How often a stream with nobody to serve looks again."""
 
+TAKE_OVER_AFTER_S = 120.0
+"""A stream that another process has taken over begins again once that one has committed nothing for so long: twice the
+longest wait between the probes of a blocked stream. One that lives and has had nothing to decide is taken over too. It
+learns of that by its next commit, and waits in its turn."""
+
 STEP_S = 0.2
 
 
@@ -34,6 +39,12 @@ class Startable(Protocol):
 
     def begin(self) -> Runs:
         """One run of the stream, not running yet."""
+
+    def journal_head(self) -> tuple[int, int]:
+        """Epoch and last seq of its journal, whoever writes it now."""
+
+    def follow(self, epoch: int) -> None:
+        """The next run may take the journal over from the process that began this epoch."""
 
 
 class Tells(Protocol):
@@ -65,13 +76,16 @@ class StreamThread:
     """One stream until `stop`, begun again after a failure as long as another stream of the process runs.
 
     The only running stream's failure ends the process: a fresh one is the surest beginning, and nobody else is
-    disturbed. A stream that another process took over isn't begun again here. ``runs``: it is neither off, nor between
-    two starts, nor ended.
+    disturbed. A stream that another process took over waits until that one is silent (`TAKE_OVER_AFTER_S`): a fresh
+    process would take the journal back at once, and two that live would do so for ever.
+
+    ``runs``: it is neither off, nor between two starts, nor waiting, nor ended.
     """
 
     def __init__(self, stream: Startable, tells: Tells, clock: Clock, others_run: Callable[[str], bool]) -> None:
         self._stream = stream
         self._tells = tells
+        self._clock = clock
         self._backoff = Backoff(clock)
         self._others_run = others_run
         self._stop = threading.Event()
@@ -91,7 +105,7 @@ class StreamThread:
     @property
     def ends_process(self) -> bool:
         """Whether it ended in a way that a fresh process mends."""
-        return self.failure is not None and not isinstance(self.failure, Fenced)
+        return self.failure is not None
 
     def start(self) -> None:
         self._thread.start()
@@ -128,11 +142,38 @@ class StreamThread:
             return True
         except Exception as failure:
             self._tells.failed(failure)
-            if self._stop.is_set() or isinstance(failure, Fenced) or not self._others_run(self.name):
+            if self._stop.is_set():
+                raise
+            if isinstance(failure, Fenced):
+                log.error("%s: %s It waits until that one is silent.", self.name, failure)
+                self._wait_for_silence()
+                return False
+            if not self._others_run(self.name):
                 raise
             log.error("%s: the stream failed and is begun again; the others go on", self.name, exc_info=failure)
             self.runs = False
             return False
+
+    def _wait_for_silence(self) -> None:
+        """Until whoever writes the journal has committed nothing for `TAKE_OVER_AFTER_S`, as far as can be seen."""
+        self.runs = False
+        seen: tuple[int, int] | None = None
+        since = self._clock.monotonic()
+        while not self._stop.wait(LOOK_S):
+            head, now = self._journal_head(), self._clock.monotonic()
+            if head is None or head != seen:
+                seen, since = head, now
+            elif now - since >= TAKE_OVER_AFTER_S:
+                log.warning("%s: nothing was committed for %.0f s; it is begun again", self.name, now - since)
+                self._stream.follow(head[0])
+                return
+
+    def _journal_head(self) -> tuple[int, int] | None:
+        try:
+            return self._stream.journal_head()
+        except Exception as unreadable:
+            log.warning("%s: its journal can't be read: %s", self.name, unreadable)
+            return None
 
     def _run(self) -> None:
         while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:

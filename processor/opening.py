@@ -23,13 +23,15 @@ from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
+from journal.entries import last_number
 from journal.errors import Refused
 from journal.index import Index
 from journal.lake import has_table
 from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
-from journal.state import JournalState
+from journal.state import JournalState, read_state
+from journal.stores import open_storage
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp
@@ -218,6 +220,19 @@ class Starter:
     def idle_because(self) -> str | None:
         reads = self._wired.reads
         return None if reads is None else reads.idle_because(self._wired.mode)
+
+    def journal_head(self) -> tuple[int, int]:
+        """Epoch and last seq of its journal, whoever writes it now.
+
+        :raises JournalBroken, OSError: it can't be read
+        """
+        path = str(self._wired.places.journal)
+        state = read_state(path, last_number(open_storage(path)))
+        return state.epoch, state.next_seq - 1
+
+    def follow(self, epoch: int) -> None:
+        """The next run may take the journal over from the process that began this epoch."""
+        self._tenure.epoch = epoch
 
     def begin(self) -> LastingStream:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""

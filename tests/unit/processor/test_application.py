@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.clock import ManualClock, SystemClock
+from core.clock import Clock, ManualClock, SystemClock
 from journal.errors import Fenced
 from processor import application
-from processor.application import Application, Backoff
+from processor.application import TAKE_OVER_AFTER_S, Application, Backoff
 
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
 WAIT_S_MAX = 20.0
 
 
@@ -40,6 +41,7 @@ class Told:
         self.name = name
         self.said: list[str] = []
         self.running = threading.Event()
+        self.followed: list[int] = []
         self._script = list(script)
         self._idle = idle
 
@@ -51,6 +53,12 @@ class Told:
         if failure is None:
             self.running.set()
         return Run(failure)
+
+    def journal_head(self) -> tuple[int, int]:
+        raise AssertionError("nobody took it over")
+
+    def follow(self, epoch: int) -> None:
+        self.followed.append(epoch)
 
     def off(self, why: str) -> None:
         self.said.append(f"off: {why}")
@@ -69,8 +77,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def running(*streams: Told) -> Iterator[tuple[Application, list[bool]]]:
-    whole, answers = Application([(stream, stream) for stream in streams], SystemClock()), []
+def running(*streams: Told, clock: Clock | None = None) -> Iterator[tuple[Application, list[bool]]]:
+    whole, answers = Application([(stream, stream) for stream in streams], clock or SystemClock()), []
     thread = threading.Thread(target=lambda: answers.append(whole.run()), daemon=True)
     thread.start()
     yield whole, answers
@@ -107,23 +115,84 @@ def test_the_only_running_streams_failure_ends_the_process() -> None:
     assert "begun again" not in alone.said
 
 
-def test_a_stream_that_another_process_took_over_is_not_begun_again() -> None:
-    taken, well = Told("taken", Fenced("taken", 3, "epoch 4")), Told("well")
-    with running(taken, well) as (whole, answers):
-        assert well.running.wait(WAIT_S_MAX)
-        while not taken.said:
-            threading.Event().wait(0.01)
-        assert not taken.running.wait(0.2)
+class Elsewhere(Told):
+    """A stream that another process took over, which commits as long as it lives: a commit a look."""
+
+    def __init__(self, clock: ManualClock, *script: Exception | None) -> None:
+        super().__init__("taken", Fenced("taken", 3, "epoch 4"), *script)
+        self.owner_lives = True
+        self.owner_epoch = 4
+        self.looks = 0
+        self._clock = clock
+        self._seq = 0
+
+    def journal_head(self) -> tuple[int, int]:
+        self.looks += 1
+        self._clock.advance(TAKE_OVER_AFTER_S - 1)
+        self._seq += self.owner_lives
+        return self.owner_epoch, self._seq
+
+
+def until(what: Callable[[], bool]) -> None:
+    while not what():
+        threading.Event().wait(0.01)
+
+
+def test_a_stream_that_another_process_took_over_waits_as_long_as_that_one_commits() -> None:
+    clock = ManualClock(NOW)
+    taken, well = Elsewhere(clock), Told("well")
+    with running(taken, well, clock=clock) as (whole, answers):
+        until(lambda: taken.looks > 20)
+        assert taken.followed == []
+        taken.owner_lives = False
+        assert taken.running.wait(WAIT_S_MAX)
         whole.stop()
-    assert taken.said[0].startswith("failed: ")
-    assert len(taken.said) == 1
-    assert answers == [False], "whoever supervises is told"
+    assert taken.said == ["failed: " + str(Fenced("taken", 3, "epoch 4")), "begun again"]
+    assert taken.followed == [4]
+    assert well.said == []
+    assert answers == [True]
 
 
-def test_a_process_whose_streams_were_all_taken_over_ends() -> None:
-    with running(Told("taken", Fenced("taken", 3, "epoch 4"))) as (_, answers):
-        pass
-    assert answers == [False]
+def test_the_only_stream_that_was_taken_over_waits_too() -> None:
+    """A fresh process would take the journal back at once, and the other one's would do the same."""
+    clock = ManualClock(NOW)
+    taken = Elsewhere(clock)
+    with running(taken, clock=clock) as (whole, answers):
+        until(lambda: taken.looks > 5)
+        assert answers == []
+        taken.owner_lives = False
+        assert taken.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert answers == [True]
+
+
+def test_one_that_comes_too_late_waits_again() -> None:
+    clock = ManualClock(NOW)
+    taken = Elsewhere(clock, Fenced("taken", 4, "epoch 5"), None)
+    taken.owner_lives = False
+    with running(taken, clock=clock) as (whole, _):
+        assert taken.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert taken.said.count("begun again") == 2
+    assert len(taken.followed) == 2
+
+
+def test_a_journal_that_cannot_be_read_is_no_silence() -> None:
+    clock = ManualClock(NOW)
+    taken = Elsewhere(clock)
+    head = taken.journal_head
+
+    def unreadable() -> tuple[int, int]:
+        head()
+        raise OSError("the lake isn't mounted")
+
+    taken.owner_lives = False
+    taken.journal_head = unreadable  # type: ignore[method-assign]
+    with running(taken, clock=clock) as (whole, answers):
+        until(lambda: taken.looks > 20)
+        assert taken.followed == []
+        whole.stop()
+    assert answers == [True]
 
 
 def test_a_stream_with_nobody_to_serve_waits_until_there_is_somebody() -> None:
@@ -153,7 +222,7 @@ def test_what_stands_in_the_way_of_looking_for_work_is_a_failure_like_any() -> N
 
 def test_waits_double_until_a_run_was_steady(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "RESTART_S_FIRST", 1.0)
-    clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+    clock = ManualClock(NOW)
     backoff = Backoff(clock)
     assert [backoff.after_failure_s() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
     backoff.begin()
