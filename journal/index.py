@@ -6,6 +6,7 @@ Derived from rows alone and in their order; carries the seq that it reflects in 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -195,9 +196,16 @@ class Index:
         places = (layout.QUEUE, layout.BESIDE, layout.DIED)
         return merge(*(map(layout.seq_of, self._store.keys(place + hash16(entity_key))) for place in places))
 
-    def due(self, now: datetime, limit: int) -> list[OpenItem]:
-        """Waiting events whose time has come, earliest first."""
-        return list(islice(self._items(self._due_keys(now)), limit))
+    def due(self, now: datetime, limit: int, bytes_max: float = math.inf) -> list[OpenItem]:
+        """Waiting events whose time has come, earliest first: ``limit`` at most, none after bodies of ``bytes_max``."""
+        found: list[OpenItem] = []
+        size = 0
+        for item in islice(self._items(self._due_keys(now)), limit):
+            found.append(item)
+            size += len(item.body)
+            if size >= bytes_max:
+                break
+        return found
 
     def iter_event_keys(self) -> Iterator[bytes]:
         """The 16-byte hash of every event key that is held."""

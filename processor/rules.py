@@ -14,7 +14,11 @@ from processor.settings import DeadHead
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """One work stream's rules, as its batches need them. Times in seconds."""
+    """One work stream's rules, as its batches need them. Times in seconds.
+
+    ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
+    behind others included.
+    """
 
     name: str
     events_topic: str
@@ -25,6 +29,7 @@ class StreamRules:
     drain_per_entity_max: int
     probe_s_max: float
     mode: Mode = "live"
+    due_bytes_max: int = 256 << 20
     heads: HeadLimits = field(default_factory=HeadLimits)
     replays_max: int = 5
     alone: AloneLimits = field(default_factory=AloneLimits)

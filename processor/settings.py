@@ -103,7 +103,12 @@ class StreamSettings(BaseModel):
         description="most that one batch should take into the driver's memory (processor.driver_memory holds it once "
         "more); a stream begins with as many records as fit if all are as large as payload_bytes_max",
     )
-    due_per_batch_max: int = Field(2_000, ge=1, description="most parked events that one batch takes up again")
+    due_per_batch_max: int = Field(
+        2_000,
+        ge=1,
+        description="most waiting events that one batch takes up again, those behind others included; their bodies may "
+        "have bytes_per_batch_max, beside what is read",
+    )
     drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
     tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")
 

@@ -139,6 +139,7 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
         policy=parse_policy(config.retry),
         dead_head=config.dead_head,
         due_per_batch_max=config.due_per_batch_max,
+        due_bytes_max=config.bytes_per_batch_max,
         drain_per_entity_max=config.drain_per_entity_max,
         probe_s_max=config.probe_s_max,
         mode=mode,

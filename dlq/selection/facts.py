@@ -106,8 +106,7 @@ class FactFinder:
 def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
     """Every open item of the entities."""
     rows = connection.execute(
-        "SELECT item_seq, seen_seq, seen_hash, decision, attempts, replays, blocking, mark, error_class, event_key,"
-        " entity_key"
+        f"SELECT {', '.join(Standing._fields)}"  # noqa: S608 - names of our own
         " FROM items WHERE state IN ('open', 'waiting') AND entity_key IN (SELECT value FROM json_each(?))",
         (json.dumps(keys),),
     )

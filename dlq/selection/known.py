@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from core.decision import Decision
+from core.decision import Decision, ErrorKind
 from dlq.board.item import Mark
 from journal.index import KnownEvent
 from journal.index_changes import Line
@@ -30,6 +30,7 @@ class Standing(NamedTuple):
     replays: int
     blocking: int
     mark: str | None
+    kind: str | None
     error_class: str | None
     event_key: str | None
     entity_key: str | None
@@ -50,6 +51,7 @@ class Standing(NamedTuple):
             blocking=bool(self.blocking),
             event_key=self.event_key,
             entity_key=self.entity_key,
+            error_kind=None if self.kind is None else ErrorKind(self.kind),
             error_class=self.error_class,
             row_hash=self.seen_hash,
             # The engine's own errors come without one: that alone tells a conflict from a handler's error of its name.

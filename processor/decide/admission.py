@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
@@ -16,7 +16,7 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.blocked import is_suspect
 from processor.decide.intake import Item
-from processor.decide.line_up import is_dead, line_up
+from processor.decide.line_up import LineUp, is_dead, line_up
 from processor.decide.own_error import attempt
 from processor.decide.verdict import CONFLICT_CLASS, POISON_CLASS, die, die_with, duplicate, ignore, park
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure
@@ -94,23 +94,38 @@ class Admission:
         self.poison: list[Item] = []
 
     def take_up(self, due: Sequence[OpenItem]) -> None:
-        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one."""
+        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one.
+
+        All of them together keep to one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): what is due, then
+        those behind, an equal share for each entity. Of what is left behind the next one is woken, by a row of its own.
+        """
         by_entity: dict[str, list[OpenItem]] = {}
         for waiting in due:
             by_entity.setdefault(waiting.row.entity_key or "", []).append(waiting)
-        for entity, its_due in by_entity.items():
-            self._take_up(entity, its_due)
+        rules = self._rules
+        records, size = rules.due_per_batch_max - len(due), rules.due_bytes_max - _size(due)
+        for at, (entity, its_due) in enumerate(by_entity.items()):
+            share = max(0, records) // (len(by_entity) - at)
+            line = self._line_up(entity, its_due, share, max(0, size))
+            self._take_up(entity, line)
+            records -= max(0, line.count - len(its_due))
+            size -= max(0, line.size - _size(its_due))
 
-    def _take_up(self, entity: str, due: Sequence[OpenItem]) -> None:
-        drain_max = self._rules.drain_per_entity_max
-        line = line_up(self._index.queue(entity), due, self._now, drain_max, die_with_it=self._die_with_it)
+    def _line_up(self, entity: str, due: Sequence[OpenItem], followers: int, bytes_max: int) -> LineUp:
+        """An entity's events that are due and as many others of its queue as there is room for."""
+        rules, queue = self._rules, self._index.queue(entity)
+        drain_max = min(rules.drain_per_entity_max, sum(waiting.row.blocking for waiting in due) + followers)
+        bytes_max += _size(due)
+        return line_up(queue, due, self._now, drain_max, die_with_it=self._die_with_it, bytes_max=bytes_max)
+
+    def _take_up(self, entity: str, line: LineUp) -> None:
         run = [item for item in map(again, line.run) if not self._is_refused(item)]
         mine = {item.seq for item in run}
         died = next((seq for seq in self._index.died(entity) if seq not in mine), None)
         group = self.groups[entity] = Group(holder=line.holder, beyond=line.beyond, died=died)
         applied, closed = self._index.line(entity), self._index.closed_heads(entity)
         for item, waiting in zip(run, [w for w in line.run if w.row.item_seq in mine], strict=True):
-            item.died_before, item.suspect = waiting.died, is_suspect(waiting.row)
+            item.died_before = waiting.died
             item.row.out_of_order |= applied is not None and applied.applied_upto > item.seq
             self._join(group, item)
             item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in closed)
@@ -276,6 +291,11 @@ def conflict_text(event_key: str) -> str:
     )
 
 
+def _size(waiting: Iterable[OpenItem]) -> int:
+    """Bytes of their bodies."""
+    return sum(len(one.body) for one in waiting)
+
+
 def _no_jitter() -> float:
     return 0.0
 
@@ -292,4 +312,4 @@ def again(waiting: OpenItem) -> Item:
     row.retry_policy = row.retry_policy if row.attempt > 0 else None
     row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
     row.log_lines = row.handler_version = row.postings = row.headers = None
-    return Item(row, waiting.body, new=False)
+    return Item(row, waiting.body, new=False, suspect=is_suspect(waiting.row))

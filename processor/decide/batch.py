@@ -191,7 +191,7 @@ class Batches:
         started = self._clock.monotonic()
         records, marks = self._take(read_table(table))
         self.progress.read_s = self._clock.monotonic() - started
-        due = self._index.due(self._clock.now(), self._rules.due_per_batch_max)
+        due = self._due(self._rules.due_per_batch_max)
         condemned = self._heads.look(stream_blocked=self.blocked)
         known = {item.row.item_seq for item in due}
         due += [item for item, _ in condemned.values() if item.row.item_seq not in known]
@@ -246,7 +246,10 @@ class Batches:
         now = self._clock.now()
         state = self._state
         arrived = number(records[:LOOKED_AT_MAX], state.next_seq, now, self._rules, state.histories).events
-        return choose(self._index.due(now, LOOKED_AT_MAX), arrived)
+        return choose(self._due(LOOKED_AT_MAX), arrived)
+
+    def _due(self, limit: int) -> list[OpenItem]:
+        return self._index.due(self._clock.now(), limit, self._rules.due_bytes_max)
 
     def close(self) -> None:
         """After the last batch: dead letters and anchors get their time, and the index is free for the next writer."""

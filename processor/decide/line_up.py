@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,22 +25,43 @@ class LineUp:
     behind: list[OpenItem] = field(default_factory=list)
     beyond: OpenItem | None = None
 
+    @property
+    def count(self) -> int:
+        """Events that are taken up."""
+        return len(self.run) + len(self.doomed) + len(self.behind)
+
+    @property
+    def size(self) -> int:
+        """Bytes of their bodies."""
+        return sum(len(waiting.body) for waiting in (*self.run, *self.doomed, *self.behind))
+
 
 def line_up(
-    queue: Iterator[OpenItem], due: Sequence[OpenItem], now: datetime, drain_max: int, *, die_with_it: bool
+    queue: Iterator[OpenItem],
+    due: Sequence[OpenItem],
+    now: datetime,
+    drain_max: int,
+    *,
+    die_with_it: bool,
+    bytes_max: float = math.inf,
 ) -> LineUp:
     """Lines up what holds later ones back (``queue``, head first) and what doesn't but is due.
 
     Never early, unless ``due`` names it: an event with a time of its own that hasn't come holds those behind it,
     whoever was before it.
+
+    :param drain_max: most events of the queue
+    :param bytes_max: after bodies of so many bytes no other event of the queue runs
     """
     line = LineUp()
+    size = 0
     called = {waiting.row.item_seq for waiting in due}
     for waiting in queue:
-        if len(line.run) == drain_max or not _may_run(waiting, now, called):
+        if len(line.run) == drain_max or (line.run and size >= bytes_max) or not _may_run(waiting, now, called):
             line.holder = waiting
             break
         line.run.append(waiting)
+        size += len(waiting.body)
     if line.holder is not None:
         if die_with_it and is_dead(line.holder):
             _doom(line, queue, called, drain_max)

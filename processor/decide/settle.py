@@ -119,7 +119,6 @@ class Settling:
             why = f"{self.blocking[0].error_class}: {self.blocking[0].message}"
         told = "the batch's deadline passed before its turn" if why is None else f"the stream is blocked: {why}"[:500]
         park(item, told, self.now)
-        item.row.error_kind = ErrorKind.SBE if item.suspect else None
 
     def _fact_is_taken(self, item: Item, fact8: bytes) -> None:
         mine = bytes.fromhex(item.row.fact_sha256 or "")[:8]

@@ -75,12 +75,14 @@ def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
     item.row.reason = reason
     item.row.due_at = due_at
     item.row.blocking = True
+    item.row.error_kind = ErrorKind.SBE if item.suspect else None
 
 
 def block(item: Item, failure: Failure, due_at: datetime) -> None:
     """It failed as if the whole stream were blocked: it waits, and no attempt is spent."""
+    park(item, "", due_at)
     _record(item, failure)
-    park(item, f"the stream is blocked: {item.row.reason}"[:500], due_at)
+    item.row.reason = f"the stream is blocked: {item.row.reason}"[:500]
 
 
 def die(item: Item, failure: Failure, *, blocking: bool) -> None:

@@ -11,7 +11,7 @@ from processor.decide.intake import KafkaRecord
 
 log = logging.getLogger(__name__)
 
-RECORDS_MAX = 100
+RECORDS_MAX = 10
 """Of one read: an order may name thousands of items."""
 
 READ_S_MAX = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from journal.marks import Marks
 from journal.reader import JournalReader
 from journal.state import JournalState
 from load.client import wait_for
+from processor.decide.intake import KafkaRecord
 from processor.history.kafka_log import Held
 from processor.source.sources import tick
 from processor.source.stream import Stream
@@ -90,10 +91,20 @@ class FakeBatches:
         self._act()
         self.done += 1
 
-    def probe(self) -> None:
+    def undecided(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
+        return records
+
+    def obey(self, records: Sequence[KafkaRecord]) -> bool:
+        return False
+
+    def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
+        return False
+
+    def probe(self, records: Sequence[KafkaRecord]) -> bool:
         self.probes += 1
         if self.probes == 3:
             self.progress.blocked_reason = None
+        return True
 
 
 class NoCatchUp:
@@ -111,6 +122,16 @@ class FarBehind(NoCatchUp):
     meets_limit = True
 
 
+class NoOrders:
+    """A control topic on which nothing comes."""
+
+    def read(self, marks: Marks) -> list[KafkaRecord]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class CountedTicks(Ticks):
     """Knows how many batches were read."""
 
@@ -124,7 +145,7 @@ class CountedTicks(Ticks):
 
 
 def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> Stream:
-    return Stream(batches, SystemClock(), checkpoint, lambda: None, Ticks(session), NoCatchUp())  # type: ignore[arg-type]
+    return Stream(batches, SystemClock(), checkpoint, lambda: None, Ticks(session), NoCatchUp(), NoOrders)  # type: ignore[arg-type]
 
 
 def test_a_stop_lets_the_batch_under_way_finish_and_begins_no_other(session: SparkSession, tmp_path: Path) -> None:
@@ -182,7 +203,7 @@ def test_only_a_stream_that_is_behind_reads_its_next_batch_while_one_is_decided(
     """What was read ahead of a stop isn't decided: it is read again."""
     source, may_end = CountedTicks(session), threading.Event()
     batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type]
-    stream = Stream(batches, SystemClock(), tmp_path / "c", lambda: None, source, behind())  # type: ignore[arg-type]
+    stream = Stream(batches, SystemClock(), tmp_path / "c", lambda: None, source, behind(), NoOrders)  # type: ignore[arg-type]
     thread = threading.Thread(target=stream.run)
     thread.start()
     assert batches.begun.wait(BATCH_S_MAX)

@@ -69,6 +69,7 @@ class Event:
         suspect: bool = False,
     ) -> None:
         died_now = state == "dead" and self.kind == "event"
+        suspect |= state == "parked" and self.suspect
         self.state, self.due, self.holds, self.head, self.suspect = state, due, holds, head, suspect
         self.died = self.is_open and not holds and (died_now or self.died)
         self.version += 1
@@ -363,7 +364,7 @@ class Walk:
         is_first, self.has_tried = not self.has_tried, True
         may_wait = self.blocks and not (self.probe and is_first)
         if may_wait and (not self.calls or self.calls[0].event_key != event.key):
-            event.becomes("parked", due=self.now, holds=True, suspect=event.suspect)
+            event.becomes("parked", due=self.now, holds=True)
         else:
             assert self.calls, f"{event.key} should have been called"
             call = self.calls.pop(0)
