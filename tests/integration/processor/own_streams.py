@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
+from dlq.commands import Command, Target, encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -36,8 +38,13 @@ DAY_MS = 86_400_000
 
 HANDLER = '''
 """A handler that somebody wrote."""
+from core.decision import ErrorKind
 from core.work import Applied, Ignored
 from pydantic import BaseModel
+
+
+class Refused(Exception):
+    kind = ErrorKind.SBE
 
 
 class GreetSettings(BaseModel):
@@ -54,6 +61,8 @@ class Greeter:
     def __call__(self, item):
         if item.event_type == "breaks":
             raise LookupError(f"{self.settings.greeting}, nobody")
+        if item.event_type == "refused":
+            raise Refused("401 Unauthorized")
         return Ignored("shy") if item.event_type == self.settings.shy_of else Applied()
 
 
@@ -141,6 +150,14 @@ class OwnStreams:
             headers = to_headers(event, SystemClock().now(), Dedupe.CLAIMED)
             self._producer.produce(self.topic, body, key=event.entity_key, headers=dict(headers))
         assert self._producer.flush(60) == 0
+
+    def order(self, stream: str, action: str, row: JournalRow) -> None:
+        """An operator's command about an item whose last row is given."""
+        target = Target(row.item_seq, row.seq)
+        now = SystemClock().now()
+        command = Command(uuid.uuid4().hex, stream, action, (target,), "ada", "it can't be handled", now)
+        self._producer.produce("payments.control", encode(command))
+        assert self._producer.flush(10) == 0
 
     @contextmanager
     def running(self, *names: str) -> Iterator[Callable[[Callable[[], Any], str], Any]]:

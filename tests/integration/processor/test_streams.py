@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from core.keys import join_key
 from core.routing import topics_of
+from journal.schema import JournalRow
 from processor.spark import open_session
 from stack.jars import spark_jars
 from tests.integration.processor.own_streams import HANDLER, OwnStreams
@@ -84,6 +86,48 @@ def test_one_streams_failure_is_told_and_leaves_the_other_alone(streams: OwnStre
         assert "it can't be built" in status["last_failure"]
         wait_for(lambda: says(streams, "greet").get("ready") is True, "the other stream to say that it is ready")
         assert says(streams, "greet")["restarts"] == 0
+
+
+def test_what_blocks_a_stream_is_purged_while_it_is_blocked_and_the_stream_goes_on(streams: OwnStreams) -> None:
+    """Nothing else has come that could tell whose failure it is; a restart changes nothing of that."""
+    streams.post("bad", kind="refused")
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: says(streams, "greet").get("blocked"), "the stream to be blocked")
+        streams.post(*names(1))
+        wait_for(partial(applied_are, streams, 1), "another event, which tells")
+        wait_for(lambda: "dead" in decisions(streams, "bad"), "the end of its tries")
+    streams.post("worse", kind="refused")
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: decisions(streams, "worse")[:3] == ["parked"] * 3, "probes, with nothing else to try")
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: says(streams, "greet").get("blocked"), "the stream to be blocked still")
+        wait_for(partial(purged, streams, "worse"), "the order to be obeyed")
+        wait_for(lambda: says(streams, "greet").get("blocked", "?") is None, "the end of the block")
+        streams.post(*names(10, since=1))
+        wait_for(partial(applied_are, streams, 11), "what comes then")
+        streams.order("greet", "purge", rows_of(streams, "worse")[-1])
+        wait_for(lambda: "is not open" in (streams.rows("greet")[-1].reason or ""), "an order that comes by Spark")
+    first = [(row.topic, row.partition, row.offset) for row in streams.rows("greet") if row.first]
+    assert len(first) == len(set(first))
+    assert decisions(streams, "bad").count("dead") == 1
+    assert decisions(streams, "worse")[-1] == "purged"
+
+
+def purged(streams: OwnStreams, event_id: str) -> bool:
+    """Orders it until it is: a probe in between gives it another row, and the order is refused."""
+    last = rows_of(streams, event_id)[-1]
+    if last.decision != "purged":
+        streams.order("greet", "purge", last)
+        time.sleep(0.5)
+    return last.decision == "purged"
+
+
+def rows_of(streams: OwnStreams, event_id: str) -> list[JournalRow]:
+    return [row for row in streams.rows("greet") if (row.event_key or "").startswith(f"door:{event_id}:")]
+
+
+def decisions(streams: OwnStreams, event_id: str) -> list[str]:
+    return [row.decision.value for row in rows_of(streams, event_id)]
 
 
 def applied_are(streams: OwnStreams, count: int) -> bool:

@@ -5,6 +5,7 @@ It keeps everything that ever happened, so it needs no index to know what was pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -89,7 +90,9 @@ class Order:
 
 @dataclass
 class Model:
-    """Every event of every entity, in Kafka's order. ``drain_max`` and ``replays_max`` as in the engine's rules.
+    """Every event of every entity, in Kafka's order. ``drain_max``, ``replays_max`` as in the engine's rules.
+
+    ``due_max``: events that a batch takes up again.
 
     ``free`` are keys whose event was purged, and which no other content has taken.
     """
@@ -97,6 +100,7 @@ class Model:
     policy: DeadHead
     drain_max: int
     replays_max: int = 5
+    due_max: int = 1_000
     entities: dict[str, list[Event]] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     before: dict[Event, int] = field(default_factory=dict)
@@ -110,12 +114,12 @@ class Model:
     def events(self) -> list[Event]:
         return [event for events in self.entities.values() for event in events]
 
-    def batch(self, now: datetime, calls: Sequence[Call], due_max: int) -> bool:
+    def batch(self, now: datetime, calls: Sequence[Call]) -> bool:
         """One batch of a stream that isn't blocked, in which the handler was called so; whether it is blocked then.
 
         AssertionError where it should have been called otherwise.
         """
-        due = {event.order for event in self._due(now)[:due_max]}
+        due = self._due(now)[: self.due_max]
         own = {call.event_key for at, call in enumerate(calls) if _applied_after(calls, at)}
         own |= {event.key for event in self.events() if event.suspect}
         blocks = any(call.outcome == "down" and call.event_key not in own for call in calls)
@@ -129,10 +133,10 @@ class Model:
         if best is None and arrived:
             entity, new = arrived[0]
             self.entities.setdefault(entity, []).append(new)
-            self._walk(now, calls, set(), set(), blocks=True, probe=True)
+            self._walk(now, calls, [], set(), blocks=True, probe=True)
             return [new]
         best = best or next(iter(due), None)
-        self._walk(now, calls, set() if best is None else {best.order}, set(), blocks=True, probe=True)
+        self._walk(now, calls, [] if best is None else [best], set(), blocks=True, probe=True)
         return []
 
     def _due(self, now: datetime) -> list[Event]:
@@ -143,18 +147,34 @@ class Model:
         self,
         now: datetime,
         calls: Sequence[Call],
-        due: set[int],
+        taken: Sequence[Event],
         own: set[str],
         *,
         blocks: bool,
         probe: bool = False,
     ) -> None:
+        drains, due = self._drains(taken, now), {event.order for event in taken}
         for entity, events in self.entities.items():
             mine = [call for call in calls if call.entity_key == entity]
             if any(event.is_new or event.order in due for event in events):
-                Walk(self, events, now, due, mine, own, blocks, probe).run()
+                Walk(self, events, now, due, mine, own, blocks, probe, drains.get(entity, 0)).run()
             else:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
+
+    def _drains(self, taken: Sequence[Event], now: datetime) -> dict[str, int]:
+        """How many of each entity's line may run: what is due of it, and an equal share of what else a batch takes."""
+        by_entity: dict[str, list[Event]] = {}
+        for event in taken:
+            name = next(name for name, events in self.entities.items() if event in events)
+            by_entity.setdefault(name, []).append(event)
+        left, drains = self.due_max - len(taken), {}
+        for at, (name, due) in enumerate(by_entity.items()):
+            share = max(0, left) // (len(by_entity) - at)
+            drains[name] = min(self.drain_max, sum(event.holds for event in due) + share)
+            orders = {event.order for event in due}
+            walk = Walk(self, self.entities[name], now, orders, [], set(), False, False, drains[name])
+            left -= max(0, walk.size() - len(due))
+        return drains
 
     def begins_batch(self) -> None:
         """Remembers what the index knows while commands are decided."""
@@ -289,7 +309,7 @@ class Walk:
 
     ``wall`` is the first event that holds others and may not run now; ``stuck`` the first that ran and holds them.
     ``blocks``: the whole stream is blocked, and what wasn't called is due again; ``own``: events whose outage is their
-    own. A ``probe`` calls one event.
+    own. A ``probe`` calls one event. ``drain``: most events of the line that run.
     """
 
     model: Model
@@ -300,6 +320,7 @@ class Walk:
     own: set[str]
     blocks: bool
     probe: bool
+    drain: int
     wall: Event | None = None
     stuck: Event | None = None
     killed: int = 0
@@ -320,8 +341,18 @@ class Walk:
         self._wake()
         assert not self.calls, f"called too much: {self.calls}"
 
+    def size(self) -> int:
+        """How many events it would take up."""
+        self.wall = self._find_wall()
+        until = self.wall.order if self.wall is not None else math.inf
+        old = [event for event in self.events if event.is_open and not event.is_dead]
+        run = [event for event in old if event.order < until and (event.holds or event.order in self.due)]
+        behind = [event for event in old if event.order > until and event.order in self.due]
+        followers = [event for event in old if event.order > until and event.holds and event.order not in self.due]
+        return len(run) + len(behind) + (min(self.drain, len(followers)) if self._is_deadly else 0)
+
     def _find_wall(self) -> Event | None:
-        room = self.model.drain_max if self._is_taken_up else 0
+        room = self.drain
         for event in self.events:
             if event.holds and event.is_open:
                 if event.is_dead or room == 0 or (event.due is not None and event.due > self.now):
@@ -340,7 +371,7 @@ class Walk:
 
     def _behind_the_wall(self, event: Event) -> None:
         in_hand = event.is_new or event.order in self.due
-        has_room = self._is_taken_up and event.holds and self.killed < self.model.drain_max
+        has_room = self._is_taken_up and event.holds and self.killed < self.drain
         if self._is_deadly and (in_hand or has_room):
             self.killed += not in_hand
             event.becomes("dead", head=None if event.kind == "conflict" else self.wall)

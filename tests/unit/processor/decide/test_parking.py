@@ -62,8 +62,7 @@ ORDERS = st.tuples(
 """What is ordered: the act, which of the events, and how a replay is to run."""
 
 SECONDS = st.sampled_from([0, 0, 1, 2, 4, 20])
-DUE_MAX = 1_000
-ROUNDS_MAX = 80
+ROUNDS_MAX = 1_000
 
 
 def acts(key: str, words: list[str]) -> Outcome:
@@ -91,13 +90,14 @@ class Parking(RuleBasedStateMachine):
         policy=st.sampled_from(list(DeadHead)),
         drain_max=st.sampled_from([1, 2, 3, 100]),
         replays_max=st.sampled_from([1, 1, 2, 5]),
+        due_max=st.sampled_from([1, 2, 3, 1_000, 1_000]),
     )
-    def begins(self, policy: DeadHead, drain_max: int, replays_max: int) -> None:
+    def begins(self, policy: DeadHead, drain_max: int, replays_max: int, due_max: int) -> None:
         self.folder = tempfile.mkdtemp()
         self.engine = Engine(Path(self.folder), dead_head=policy, drain_per_entity_max=drain_max)
-        self.engine.rules = replace(self.engine.rules, replays_max=replays_max)
+        self.engine.rules = replace(self.engine.rules, replays_max=replays_max, due_per_batch_max=due_max)
         self.engine.start()
-        self.model = Model(policy, drain_max, replays_max)
+        self.model = Model(policy, drain_max, replays_max, due_max)
         self.sent: list[tuple[str, Event]] = []
         self.commands: list[Order] = []
         self.bodies: list[tuple[str, str]] = []
@@ -229,7 +229,7 @@ class Parking(RuleBasedStateMachine):
             self.model.entities.setdefault(entity, []).append(event)
         self.sent = []
         now, log = self.engine.clock.now(), list(self.engine.handler.log)
-        assert self.model.batch(now, log, DUE_MAX) == self.engine.batches.blocked
+        assert self.model.batch(now, log) == self.engine.batches.blocked
         self._obeyed()
 
     def _probed(self) -> None:

@@ -1,0 +1,164 @@
+"""While a stream is blocked its orders are obeyed, each once, and its next batch is held until it may be decided."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from journal.marks import Marks
+from processor.decide.intake import KafkaRecord, read_table
+from processor.source.while_blocked import WhileBlocked
+from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, table
+
+
+@dataclass
+class Control:
+    """The control topic, beside Spark: what is in it from the marks on."""
+
+    records: list[KafkaRecord] = field(default_factory=list)
+    opened: int = 0
+    closed: int = 0
+
+    def open(self) -> Control:
+        self.opened += 1
+        return self
+
+    def read(self, marks: Marks) -> list[KafkaRecord]:
+        return [one for one in self.records if one.offset >= marks[CONTROL][one.partition]]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Steps(threading.Event):
+    """Each wait moves the clock on; the stream is stopped after so many."""
+
+    def __init__(self, engine: Engine, waits_max: int = 100_000) -> None:
+        super().__init__()
+        self._engine = engine
+        self._waits_left = waits_max
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._engine.clock.advance(timeout or 0.0)
+        self._waits_left -= 1
+        if self._waits_left <= 0:
+            self.set()
+        return self.is_set()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    one = Engine(tmp_path)
+    yield one
+    one.index.close()
+
+
+def waiting(engine: Engine, control: Control, waits_max: int = 100_000) -> WhileBlocked:
+    return WhileBlocked(engine.batches, engine.clock, control.open, Steps(engine, waits_max), lambda: None)
+
+
+def blocked_by(engine: Engine) -> str:
+    key = engine.post("evt_bad", "bad")
+    engine.handler.fails(key, Down("401"))
+    engine.batch()
+    assert engine.batches.blocked
+    return key
+
+
+def given(engine: Engine) -> pa.Table:
+    """What Spark gives now: everything that is pending, orders too."""
+    return table(engine._pending)
+
+
+def purge_last(engine: Engine, command_id: str = "c1") -> Sequence[KafkaRecord]:
+    last = engine.journal.rows[-1]
+    engine.order("purge", [(last.item_seq, last.seq)], command_id)
+    return [one for one in read_table(given(engine)) if one.topic == CONTROL]
+
+
+def test_a_stream_that_is_not_blocked_opens_nothing(engine: Engine) -> None:
+    control = Control()
+    assert waiting(engine, control).passes(given(engine))
+    assert control.opened == 0
+
+
+def test_an_order_that_is_read_beside_spark_is_decided_once(engine: Engine) -> None:
+    bad, control = blocked_by(engine), Control()
+    held = given(engine)
+    control.records += purge_last(engine)
+    while_blocked = waiting(engine, control)
+    while_blocked.passes(held)
+    assert engine.decisions(bad)[-1] == "purged"
+    assert not engine.batches.blocked
+    assert engine.batches.marks == {EVENTS: {0: 1}, CONTROL: {0: 1}}
+    rows = len(engine.journal.rows)
+    engine.batch()
+    assert len(engine.journal.rows) == rows, "Spark gives it too, below the marks"
+    assert (control.opened, control.closed) == (1, 1)
+
+
+def test_an_order_in_the_held_batch_is_decided_before_its_events(engine: Engine) -> None:
+    bad, control = blocked_by(engine), Control()
+    purge_last(engine)
+    other = engine.post("evt_other", "e2")
+    waiting(engine, control).passes(given(engine))
+    assert engine.decisions(bad)[-1] == "purged"
+    assert not engine.batches.blocked
+    engine.batch()
+    assert engine.decisions(other) == ["applied"]
+
+
+def test_an_order_does_not_wait_for_the_next_probe(engine: Engine) -> None:
+    blocked_by(engine)
+    engine.run(300)
+    assert engine.batches.probe_s == 60
+    control, began = Control(), engine.clock.monotonic()
+    control.records += purge_last(engine)
+    waiting(engine, control).passes(table([]))
+    assert not engine.batches.blocked
+    assert engine.clock.monotonic() - began < 1
+
+
+def test_a_batch_of_which_nothing_is_left_makes_room_for_the_next_one(engine: Engine) -> None:
+    blocked_by(engine)
+    control = Control()
+    while_blocked = waiting(engine, control)
+    for _ in range(3):
+        assert not while_blocked.passes(table([]))
+        assert engine.batches.blocked
+    assert (control.opened, control.closed) == (1, 0), "it stays open as long as the stream is blocked"
+
+
+def test_a_batch_is_held_while_an_outage_lasts_and_its_events_stay_undecided(engine: Engine) -> None:
+    engine.handler.down_for = lambda _: True
+    for n in range(20):
+        engine.post(f"evt_{n}", f"e{n}")
+    engine.batch()
+    for n in range(20, 40):
+        engine.post(f"evt_{n}", f"e{n}")
+    control = Control()
+    while_blocked = waiting(engine, control, waits_max=100)
+    assert not while_blocked.passes(given(engine)), "it was stopped"
+    assert engine.batches.blocked
+    assert engine.batches.marks[EVENTS] == {0: 20}
+    while_blocked.close()
+    assert control.closed == 1
+
+
+def test_the_backlog_is_decided_as_usual_once_the_outage_is_over(engine: Engine) -> None:
+    engine.handler.down_for = lambda item: engine.clock.monotonic() < over
+    over = engine.clock.monotonic() + 500
+    keys = [engine.post(f"evt_{n}", f"e{n}") for n in range(20)]
+    engine.batch()
+    keys += [engine.post(f"evt_{n}", f"e{n}") for n in range(20, 40)]
+    assert waiting(engine, Control()).passes(given(engine))
+    assert engine.clock.monotonic() - over <= 61
+    engine.batch()
+    engine.batch()
+    assert [engine.decisions(key)[-1] for key in keys] == ["applied"] * 40
+    assert {row.attempt for row in engine.journal.rows} == {0}
