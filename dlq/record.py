@@ -10,6 +10,9 @@ from core.clock import to_rfc3339
 from journal.schema import JournalRow
 
 SEQ_HEADER = "payhook.seq"
+DECIDED_HEADER = "payhook.last_at"
+"""When the dead row was decided."""
+
 BODY_HEADER = "payhook.body"
 BY_REFERENCE = "reference"
 IN_FULL = "full"
@@ -106,7 +109,7 @@ def _payhook_headers(row: JournalRow) -> dict[str, str]:
         "payhook.event_key": row.event_key,
         "payhook.attempts": str(row.attempt + 1),
         "payhook.first_at": to_rfc3339(row.received_at) if row.received_at is not None else None,
-        "payhook.last_at": to_rfc3339(row.decided_at),
+        DECIDED_HEADER: to_rfc3339(row.decided_at),
         "payhook.error.class": row.error_class,
         "payhook.error.code": row.error_code,
         "payhook.error.message": row.error_message,

@@ -53,8 +53,10 @@ class Anchoring:
         every_s: float,
         clock: Clock,
         anchored_seq: int = 0,
+        lineage: str = "",
     ) -> None:
         self._stream = stream
+        self._lineage = lineage
         self._topic = topic
         self._keys = keys
         self._producer = producer
@@ -89,7 +91,7 @@ class Anchoring:
 
     def _say(self, head: Head) -> None:
         self._next_at = self._clock.monotonic() + self._every_s
-        anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now())
+        anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), self._lineage)
 
         def on_delivery(error: object, _message: Any) -> None:
             if error is None:

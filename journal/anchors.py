@@ -27,6 +27,9 @@ KEY_CHARS_MIN = 32
 
 BYTES_MAX = 1_000
 _FIELDS = frozenset({"stream", "epoch", "seq", "chain", "at", "mac"})
+_LATER_FIELDS = frozenset({"lineage"})
+"""Those that records of older code don't have."""
+
 _CHAIN = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,13 +43,17 @@ class AnchorInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """``chain`` is the head after the commit whose last row is ``seq``; ``at``: when it was said, UTC."""
+    """``chain`` is the head after the commit whose last row is ``seq``; ``at``: when it was said, UTC.
+
+    ``lineage`` is the journal's; empty where it has none, as in what older code said.
+    """
 
     stream: str
     epoch: int
     seq: int
     chain: str
     at: datetime
+    lineage: str = ""
 
 
 class AnchorKeys:
@@ -85,11 +92,14 @@ class AnchorKeys:
         if not isinstance(mac, str) or not any(hmac.compare_digest(_mac(key, tree), mac) for key in self._keys):
             raise AnchorInvalid("no known key signed it")
         try:
-            anchor = Anchor(tree["stream"], tree["epoch"], tree["seq"], tree["chain"], from_rfc3339(tree["at"]))
+            at, lineage = from_rfc3339(tree["at"]), tree.get("lineage", "")
+            anchor = Anchor(tree["stream"], tree["epoch"], tree["seq"], tree["chain"], at, lineage)
         except (TypeError, ValueError) as wrong:
             raise AnchorInvalid(f"a field of another form: {wrong}") from wrong
         if type(anchor.seq) is not int or not isinstance(anchor.chain, str) or not _CHAIN.fullmatch(anchor.chain):
             raise AnchorInvalid("seq or chain of another form")
+        if not isinstance(anchor.lineage, str):
+            raise AnchorInvalid("lineage of another form")
         return anchor
 
 
@@ -99,13 +109,14 @@ def new_key() -> str:
 
 
 def _told(anchor: Anchor) -> dict[str, Any]:
-    return {
+    told = {
         "stream": anchor.stream,
         "epoch": anchor.epoch,
         "seq": anchor.seq,
         "chain": anchor.chain,
         "at": to_rfc3339(anchor.at),
     }
+    return {**told, "lineage": anchor.lineage} if anchor.lineage else told
 
 
 def _tree(record: bytes) -> dict[str, Any]:
@@ -115,7 +126,7 @@ def _tree(record: bytes) -> dict[str, Any]:
         tree = json.loads(record)
     except (ValueError, RecursionError) as wrong:
         raise AnchorInvalid(f"not JSON: {wrong}") from wrong
-    if not isinstance(tree, dict) or tree.keys() != _FIELDS:
+    if not isinstance(tree, dict) or tree.keys() - _LATER_FIELDS != _FIELDS:
         raise AnchorInvalid(f"the fields {', '.join(sorted(_FIELDS))} are wanted")
     return tree
 

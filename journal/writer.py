@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -17,6 +18,7 @@ from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.histories import Histories, History, histories_to_json, with_ids
 from journal.lake import has_table
+from journal.lineage import LINEAGES_NOTE, Abandoned, abandoned, to_note
 from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
@@ -128,14 +130,46 @@ class JournalWriter:
         :raises StorageDown: the table can't be reached or written now; another writer may try again
         :raises JournalBroken: the log or the rows contradict themselves
         """
+        state = self._begin(lambda version: self._next_epoch(version, starts, tenure, topic_ids or {}), "epoch")
+        if tenure is not None:
+            tenure.epoch = state.epoch
+        return state
+
+    def renew_lineage(
+        self, at: datetime, reason: str, *, replaced: JournalState | None = None, publish_again: bool = False
+    ) -> JournalState:
+        """Begins an epoch as `begin_epoch` does, and a new lineage with it: rows, marks and chain stay.
+
+        The notes then say which lineages were given up beyond which row (`journal.lineage`).
+
+        :param replaced: the state of the journal that this one takes the place of, where that can be read: whatever
+            lineages it knew, and this one doesn't, are given up whole
+        :param publish_again: every dead letter is published once more
+        :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
+        """
+
+        def renewed(version: int) -> JournalState:
+            before = read_state(self._path, version)
+            lineages = _given_up(before, replaced, at, reason)
+            return replace(
+                before,
+                lineage=uuid.uuid4().hex,
+                epoch=max(before.epoch, 0 if replaced is None else replaced.epoch) + 1,
+                published_upto=0 if publish_again else before.published_upto,
+                notes={**before.notes, LINEAGES_NOTE: to_note(lineages)},
+            )
+
+        return self._begin(renewed, "restore")
+
+    def _begin(self, next_state: Callable[[int], JournalState], kind: str) -> JournalState:
+        """Commits a state without rows, made of what the journal says at the version that is given."""
         if self._appender is not None:
             raise BatchInvalid("this writer has begun its epoch; another one takes another writer")
         problem = "no try was made"
         for _ in range(EPOCH_TRIES_MAX):
             try:
                 appender = Appender.open(self._path, checks=CHECKS)
-                state = self._next_epoch(appender.version, starts, tenure, topic_ids or {})
-                version = self._write(appender, None, state, {"payhook.kind": "epoch"})
+                version = self._write(appender, None, next_state(appender.version), {"payhook.kind": kind})
             except Overtaken as refused:
                 problem = problem_of(refused)
                 continue
@@ -145,8 +179,6 @@ class JournalWriter:
                 raise StorageDown("the journal", self._path, problem_of(failed)) from failed
             self._appender = appender
             self._state = read_state(self._path, version)
-            if tenure is not None:
-                tenure.epoch = self._state.epoch
             return self._state
         raise Fenced(self._stream, 0, problem)
 
@@ -299,6 +331,17 @@ def _check_turn(turn: Turn, before: JournalState) -> None:
     moved = [topic for topic in turn.marks if turn.marks[topic] != before.marks.get(topic)]
     if same := [topic for topic in moved if not _is_new(topic, turn, before)]:
         raise BatchInvalid(f"the marks of {same[:3]} move within their history")
+
+
+def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[Abandoned]:
+    """The lineages that a journal gives up when it goes on from ``before``, oldest first."""
+    own = abandoned(before.notes)
+    known = {before.lineage, *(one.lineage for one in own)}
+    others: dict[str, None] = {}
+    if replaced is not None:
+        others = dict.fromkeys([*(one.lineage for one in abandoned(replaced.notes)), replaced.lineage])
+    strange = [Abandoned(lineage, 0, at, reason) for lineage in others if lineage not in known]
+    return [*own, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
 
 
 def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:

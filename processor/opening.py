@@ -356,6 +356,7 @@ def _anchors(wired: Wired, shared: Shared, state: JournalState) -> Anchoring:
         shared.anchor_every_s,
         shared.clock,
         anchored_before(state.notes),
+        state.lineage,
     )
     anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain))
     return anchors

@@ -10,6 +10,7 @@ from typing import Any
 from journal.anchoring import anchored_before
 from journal.anchors import Anchor, AnchorInvalid
 from journal.chain import extend
+from journal.lineage import is_given_up
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 
@@ -37,6 +38,8 @@ class AnchorsHold:
                 anchor = evidence.anchor_keys.decode(record)
             except AnchorInvalid as invalid:
                 yield {"problem": f"a record among the anchors isn't one: {invalid.problem}", "offset": offset}
+                continue
+            if is_given_up(evidence.state.notes, anchor.lineage, anchor.seq):
                 continue
             newest[:] = max(newest[0], anchor.seq), newest[1] + 1
             if anchor.seq < evidence.base.seq or (evidence.base.chain is None and anchor.seq <= evidence.seq):

@@ -7,7 +7,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from dlq.record import SEQ_HEADER
+from dlq.record import DECIDED_HEADER, SEQ_HEADER
+from journal.lineage import cuts
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 from ledger.verify.survey import Doubt
@@ -69,12 +70,16 @@ def _records(evidence: Evidence) -> DataFrame:
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         topic = session.createDataFrame([], "partition int, seq bigint, record_sha256 string")
     else:
-        header = f"get(filter(headers, h -> h.key = '{SEQ_HEADER}'), 0).value"
         topic = evidence.kafka.frame(session, evidence.dlq_topic).selectExpr(
             "partition",
-            f"coalesce(TRY_CAST(CAST({header} AS string) AS bigint), {NO_SEQ}) AS seq",
+            f"coalesce(TRY_CAST({_header(SEQ_HEADER)} AS bigint), {NO_SEQ}) AS seq",
+            f"TRY_CAST({_header(DECIDED_HEADER)} AS timestamp) AS decided_at",
             "sha2(value, 256) AS record_sha256",
         )
+        # Of rows that the journal gave up when it went on from an older copy.
+        for after, at in cuts(evidence.state.notes):
+            given_up = (fn.col("seq") > after) & (fn.col("decided_at") < fn.lit(at))
+            topic = topic.where(~fn.coalesce(given_up, fn.lit(False)))
     looked_at = fn.col("seq").between(evidence.since, evidence.seq) | (fn.col("seq") == NO_SEQ)
     return topic.where(looked_at).select(
         "seq",
@@ -84,6 +89,10 @@ def _records(evidence: Evidence) -> DataFrame:
         "record_sha256",
         fn.lit(False).alias("expected"),
     )
+
+
+def _header(name: str) -> str:
+    return f"CAST(get(filter(headers, h -> h.key = '{name}'), 0).value AS string)"
 
 
 def _retained(evidence: Evidence) -> Column:

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
-from journal.anchors import AnchorKeys
+from journal.anchors import Anchor, AnchorKeys
+from journal.lineage import LINEAGES_NOTE, Abandoned, to_note
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_check import AnchorsHold
@@ -146,3 +147,17 @@ def test_a_journal_that_nobody_anchors_is_an_offence_once_it_is_old(look: Look, 
     assert "isn't anchored" in problems(look(hours=2))
     world.anchor()
     assert look(hours=2).ok
+
+
+def test_anchors_of_a_lineage_that_was_given_up_are_passed_over(look: Look, world: World) -> None:
+    """A journal goes on from row 11 of a lineage: what that lineage said of later rows isn't of this journal."""
+    world.anchor()
+    beyond = Anchor("ledger", 7, 12, "f" * 64, AT, "old")
+    world.kafka.anchors.append(KEYS.encode(beyond))
+    assert "no commit ends" in problems(look())
+    given_up = to_note([Abandoned("old", 11, AT, "restored")])
+    world.state = replace(world.state, notes={LINEAGES_NOTE: given_up})
+    world.rewrite()
+    assert look().ok, look()
+    world.kafka.anchors.append(KEYS.encode(replace(beyond, seq=11)))
+    assert "rows were changed or removed" in problems(look()), "the restored rows are still held against its anchors"

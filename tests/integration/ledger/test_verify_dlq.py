@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from dlq.record import build_record
+from journal.lineage import LINEAGES_NOTE, Abandoned, to_note
 from tests.integration.ledger.conftest import DLQ, Verify, World, body_of
 from tests.integration.ledger.findings import only
 
@@ -47,3 +49,14 @@ def test_a_dead_letter_that_retention_took_is_no_offence(report: Verify, world: 
     world.kafka.held[DLQ] = {0: (0, 0), 1: (1, 2)}
     world.kafka.written_at = world.row(10).decided_at
     assert report().ok
+
+
+def test_a_dead_letter_of_a_row_that_was_given_up_is_passed_over(report: Verify, world: World) -> None:
+    """The journal went on from row 11; a row 14 of before had died, and its letter is on the topic for good."""
+    lost = replace(world.row(12), seq=14)
+    world.kafka.letters.append(build_record(lost, body_of(lost), "g"))
+    assert only(report(), "dlq_equals_open_dead").offenders[0]["seq"] == 14
+    note = to_note([Abandoned("old", 11, lost.decided_at + timedelta(seconds=1), "restored")])
+    world.state = replace(world.state, notes={LINEAGES_NOTE: note})
+    world.rewrite()
+    assert not [one for one in report().findings if one.name == "dlq_equals_open_dead" and one.offenders]

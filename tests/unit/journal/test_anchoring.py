@@ -191,3 +191,17 @@ def test_a_file_without_a_good_key_is_refused_with_the_command_that_makes_one(tm
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="processor.anchor_key_file"):
         AnchorKeys.read(tmp_path / "nowhere")
+
+
+def test_an_anchor_says_of_which_lineage_the_journal_is(kafka: Kafka, clock: ManualClock) -> None:
+    anchoring = Anchoring("ledger", "payments.anchors", KEYS, kafka, 5.0, clock, lineage="a" * 32)
+    anchoring.committed(head(1))
+    anchoring.poll()
+    assert [KEYS.decode(value).lineage for _, _, value in kafka.written] == ["a" * 32]
+
+
+def test_an_anchor_of_older_code_has_no_lineage(anchoring: Anchoring, kafka: Kafka) -> None:
+    anchoring.committed(head(1))
+    anchoring.poll()
+    [(_, _, value)] = kafka.written
+    assert "lineage" not in json.loads(value) and KEYS.decode(value).lineage == ""
