@@ -158,6 +158,16 @@ class Layout:
         return self.run / "maintained.json"
 
     @property
+    def backed_up(self) -> Path:
+        """What the last backup came to."""
+        return self.run / "backed-up.json"
+
+    @property
+    def restoring(self) -> Path:
+        """The folder that a restore puts together; its moves are in a file in it until all are done."""
+        return self.root / "restoring"
+
+    @property
     def alerts(self) -> Path:
         """What alerts remember: what fires, and who is still to be told."""
         return self.run / "alerts.json"

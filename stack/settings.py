@@ -98,6 +98,19 @@ class TopicsSettings(BaseModel):
         return self.replication or replicas_min(durability)
 
 
+class BackupSettings(BaseModel):
+    """`payhook backup`, and its schedule."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: str = Field(
+        "",
+        description="where backups go, on another disk; the stack makes one every `backup.every_h`. Empty: none by itself",
+    )
+    every_h: float = Field(24.0, gt=0, le=720, description="hours from one backup to the next while the stack is up")
+    keep: int = Field(7, ge=1, le=1_000, description="backups that are kept; they share the files that didn't change")
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Defaults fit one machine; `payhook up` fills in addresses and ports."""
 
@@ -127,6 +140,7 @@ class Settings(BaseSettings):
     )
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
     alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
+    backup: BackupSettings = Field(default_factory=lambda: BackupSettings(), description="backups")
 
     @field_validator("data_dir")
     @classmethod

@@ -1,0 +1,107 @@
+"""Looks at a copy as a restore would need it: every byte by its hash, every table, every journal up to its head."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+
+from core.errors import PayhookError
+from journal.bodies import BodyStore
+from journal.chain import ChainHead
+from journal.index import Index
+from journal.lake import open_table
+from journal.reader import JournalReader
+from journal.state import JournalState
+from stack.backup.copying import copy_hashed, data_files
+from stack.backup.manifest import CopiedJournal, CopiedTable, Manifest
+from stack.backup.sources import BODIES, SourceTable
+
+PROBLEMS_MAX = 10
+LAKE = "lake"
+"""The folder of the tables in a backup."""
+
+
+def problems(backup: Path, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
+    """What is wrong with a backup, `PROBLEMS_MAX` at most; nothing of a good one. Reads every file.
+
+    :param tables: what belongs to which work stream (`stack.backup.sources.tables`)
+    :param scratch: a folder on a disk with room for an index
+    """
+    broken = list(islice(_broken_files(backup, manifest), PROBLEMS_MAX))
+    # Tables with a file that isn't what it was are not opened: the file is what there is to say.
+    return broken or list(islice(table_problems(backup / LAKE, manifest, tables, scratch), PROBLEMS_MAX))
+
+
+def table_problems(lake: Path, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> Iterator[str]:
+    """What is wrong with the tables of a copied lake."""
+    for path, table in manifest.tables.items():
+        try:
+            yield from _broken_table(lake, path, table, manifest)
+        except (DeltaError, OSError) as failed:
+            yield f"{path} can't be opened: {failed}"
+    bodies = {one.stream: lake / one.path for one in tables if one.kind == BODIES}
+    for path, journal in manifest.journals.items():
+        try:
+            yield from _broken_journal(lake / path, journal, manifest.tables[path], bodies.get(journal.stream), scratch)
+        except (PayhookError, DeltaError, OSError) as failed:
+            yield f"{path}: {failed}"
+
+
+def journal_of(state: JournalState, stream: str) -> CopiedJournal:
+    """What a manifest says of a journal."""
+    seq = state.next_seq - 1
+    return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
+
+
+def _broken_files(backup: Path, manifest: Manifest) -> Iterator[str]:
+    for path, expected in manifest.files.items():
+        try:
+            with (backup / path).open("rb", buffering=0) as file:
+                found = copy_hashed(file)
+        except OSError as unreadable:
+            yield f"{path} can't be read: {unreadable.strerror}"
+            continue
+        if found.size != expected.size:
+            yield f"{path} has {found.size:,} bytes, {expected.size:,} were copied"
+        elif found != expected:
+            yield f"{path} isn't what was copied: its hash differs"
+
+
+def _broken_table(lake: Path, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:
+    table = open_table(str(lake / path))
+    found = str(table.metadata().id), table.version()
+    if found != (expected.table_id, expected.version):
+        yield f"{path} is table {found[0]} at version {found[1]}, {expected.table_id} at {expected.version} was copied"
+    missing = [name for name in data_files(table) if f"{LAKE}/{path}/{name}" not in manifest.files]
+    if missing:
+        yield f"{path} lacks {len(missing):,} of its files, {missing[0]} among them"
+
+
+def _broken_journal(
+    journal: Path, expected: CopiedJournal, table: CopiedTable, bodies: Path | None, scratch: Path
+) -> Iterator[str]:
+    """Reads every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
+    reader = JournalReader(str(journal), table.version)
+    found = journal_of(reader.state(), expected.stream)
+    if found != expected:
+        yield f"the journal of {expected.stream} says {found}, {expected} was copied"
+    chain = ChainHead()
+    for rows in reader.tables_after(0, ["batch_seq", "row_hash"]):
+        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
+            chain.add(batch_seq, digest)
+    if (chain.head, reader.last_seq) != (expected.chain, expected.seq):
+        head = f"seq {reader.last_seq}, chain {chain.head[:16]}…"
+        yield f"the rows of {expected.stream} end at {head}; seq {expected.seq}, {expected.chain[:16]}… was recorded"
+        return
+    if expected.seq == 0 or bodies is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="backup-check-", dir=scratch) as folder:
+        index = Index.open(Path(folder), 1)
+        try:
+            index.catch_up(reader, BodyStore(str(bodies), may_create=False))
+        finally:
+            index.close()

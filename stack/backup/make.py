@@ -1,0 +1,242 @@
+"""Makes one backup, looks whether it is good, and removes those that are no more wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from core.clock import Clock, from_rfc3339, to_rfc3339
+from journal.errors import problem_of
+from journal.files import sync
+from journal.lake import has_table
+from journal.reader import JournalReader
+from ledger.maintain.lock import sole_maintenance
+from stack.backup.check import LAKE, journal_of, problems
+from stack.backup.copying import Pinned, Target, copy_data, make_private, pin, private_file
+from stack.backup.errors import BackupImpossible, NoBackup
+from stack.backup.manifest import (
+    MANIFEST,
+    REJECTED,
+    CopiedJournal,
+    CopiedTable,
+    Manifest,
+    complete,
+    names,
+    read_manifest,
+)
+from stack.backup.sources import JOURNAL, SourceTable, files, place_of, tables
+from stack.endpoints import write_whole
+from stack.settings import Settings
+
+LOCK = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup came to. ``problems``: what verification found; a backup with any is none.
+
+    ``copied_bytes`` were copied, the rest of ``bytes`` is linked to an earlier backup. ``good_at``: when the newest
+    good one was begun, this one or another.
+    """
+
+    folder: Path
+    name: str
+    ended_at: datetime
+    seconds: float
+    files: int
+    bytes: int
+    copied_bytes: int
+    journals: dict[str, int]
+    problems: tuple[str, ...]
+    kept: tuple[str, ...]
+    good_at: datetime | None
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def as_json(self) -> str:
+        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps({"ok": self.ok, **told}, indent=1, default=_plain) + "\n"
+
+
+def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> BackupReport:
+    """Copies what can't be made again into a folder of its own in ``folder``, and verifies the copy.
+
+    Runs beside a busy stack. Holds the maintenance lock while it copies, not while it verifies.
+
+    :raises BackupImpossible: it can't be made
+    :raises MaintenanceRunning: maintenance, or another backup, copies or rewrites tables; run it again
+    """
+    began_s, began_at = clock.monotonic(), clock.now()
+    folder = folder.expanduser().absolute()
+    if folder.is_relative_to(settings.data_dir):
+        raise BackupImpossible(f"{folder} is in the data folder: name one on another disk")
+    try:
+        with _sole(folder):
+            target, manifest = _copied(settings, folder, clock)
+            found = problems(target.folder, manifest, tables(settings), _scratch(settings))
+            if found:
+                (target.folder / MANIFEST).rename(target.folder / REJECTED)
+            else:
+                _drop_others(folder, keep)
+            kept = complete(folder)
+    except (DeltaError, OSError) as failed:
+        raise BackupImpossible(problem_of(failed)) from failed
+    report = BackupReport(
+        folder=folder,
+        name=target.folder.name,
+        ended_at=clock.now(),
+        seconds=round(clock.monotonic() - began_s, 3),
+        files=len(manifest.files),
+        bytes=manifest.bytes,
+        copied_bytes=target.copied_bytes,
+        journals={one.stream: one.seq for one in manifest.journals.values()},
+        problems=tuple(found),
+        kept=tuple(kept),
+        good_at=last_good(settings) if found else began_at,
+    )
+    write_whole(settings.layout.backed_up, report.as_json())
+    return report
+
+
+def check_backup(settings: Settings, backup: Path) -> list[str]:
+    """What is wrong with a backup that is there; nothing of a good one.
+
+    :raises NoBackup: it has no manifest
+    """
+    return problems(backup, read_manifest(backup), tables(settings), _scratch(settings))
+
+
+def last_good(settings: Settings) -> datetime | None:
+    """When the newest backup that was good was begun; None where none was."""
+    try:
+        return from_rfc3339(json.loads(settings.layout.backed_up.read_text("utf-8"))["good_at"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Manifest]:
+    with sole_maintenance(settings.layout.run, clock.now()):
+        began_at = clock.now()
+        earlier, known = _earlier(folder)
+        target = Target(folder / f"{began_at:%Y%m%dT%H%M%SZ}", earlier, known.files if known else {})
+        try:
+            target.folder.mkdir(mode=0o700)
+        except FileExistsError:
+            raise BackupImpossible(f"{target.folder} is there already; run it again in a second") from None
+        wanted = [one for one in tables(settings) if has_table(str(place_of(settings.layout.lake, one.path)))]
+        if not any(one.kind == JOURNAL for one in wanted):
+            target.folder.rmdir()
+            raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
+        pinned = [_pinned(settings, one, target) for one in wanted]
+        _check_same_lake(folder, pinned, known)
+        for one in pinned:
+            copy_data(one, target)
+        _copy_files(settings, target)
+    manifest = Manifest(
+        began_at,
+        target.files,
+        {one.path: CopiedTable(one.kind, at.version, at.table_id) for one, at in zip(wanted, pinned, strict=True)},
+        {
+            one.path: _journal(target.folder / at.path, one, at)
+            for one, at in zip(wanted, pinned, strict=True)
+            if one.kind == JOURNAL
+        },
+    )
+    target.sync()
+    _write_manifest(target.folder, manifest)
+    return target, manifest
+
+
+def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
+    source = place_of(settings.layout.lake, table.path)
+    return pin(source, f"{LAKE}/{table.path}", target, since_told=table.kind == JOURNAL)
+
+
+def _journal(copy: Path, table: SourceTable, pinned: Pinned) -> CopiedJournal:
+    return journal_of(JournalReader(str(copy), pinned.version).state(), table.stream)
+
+
+def _copy_files(settings: Settings, target: Target) -> None:
+    for path, source in files(settings).items():
+        if source.is_file():
+            with source.open("rb") as file:
+                target.take(path, file)
+
+
+def _write_manifest(backup: Path, manifest: Manifest) -> None:
+    fresh = backup / f"{MANIFEST}.new"
+    with private_file(fresh) as file:
+        file.write(manifest.to_json().encode())
+    fresh.rename(backup / MANIFEST)
+    sync(backup)
+    sync(backup.parent)
+
+
+def _earlier(folder: Path) -> tuple[Path | None, Manifest | None]:
+    """The newest complete backup, whose files are linked to; none after one that wasn't good."""
+    there = names(folder)
+    if not there or (folder / there[-1] / REJECTED).exists():
+        return None, None
+    for name in reversed(complete(folder)):
+        with contextlib.suppress(NoBackup):
+            return folder / name, read_manifest(folder / name)
+    return None, None
+
+
+def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest | None) -> None:
+    """Two lakes in one folder would remove each other's backups."""
+    if known is None:
+        return
+    now = {one.path.removeprefix(f"{LAKE}/"): one.table_id for one in pinned}
+    both = now.keys() & known.journals.keys()
+    if both and not any(now[path] == known.tables[path].table_id for path in both):
+        raise BackupImpossible(
+            f"{folder} holds backups of another lake, whose journals are others: name another folder"
+        )
+
+
+def _drop_others(folder: Path, keep: int) -> None:
+    """Removes complete backups beyond ``keep``, and what was begun before the newest one and never completed."""
+    there = complete(folder)
+    kept = set(there[-keep:])
+    for name in names(folder):
+        if name not in kept and name < there[-1]:
+            # Without its manifest it is no backup, wherever this ends.
+            (folder / name / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(folder / name)
+
+
+@contextlib.contextmanager
+def _sole(folder: Path) -> Iterator[None]:
+    """One backup into a folder at a time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private(folder, folder)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done") from None
+    finally:
+        os.close(descriptor)
+
+
+def _scratch(settings: Settings) -> Path:
+    settings.layout.run.mkdir(parents=True, exist_ok=True)
+    return settings.layout.run
+
+
+def _plain(value: Any) -> Any:
+    return to_rfc3339(value) if isinstance(value, datetime) else str(value)

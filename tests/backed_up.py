@@ -1,0 +1,83 @@
+"""A small lake by the real writers, for tests of backups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core.clock import ManualClock
+from core.decision import Decision
+from dlq.acts import Act, Acts, Outcome
+from journal.bodies import BodyStore
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from journal.state import JournalState
+from journal.writer import JournalWriter, Tenure
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions
+from stack.backup.make import BackupReport, back_up
+from stack.settings import Settings
+from tests.unit.journal.rows import STARTS, marks, row, sha
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@dataclass
+class SmallLake:
+    """The ledger's tables of a data folder, their one writer, and a folder for backups beside them."""
+
+    root: Path
+    seq: int = 0
+    clock: ManualClock = field(default_factory=lambda: ManualClock(AT))
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(data_dir=self.root / "data")
+        self.backups = self.root / "backups"
+        self.places = self.settings.layout.ledger()
+        self.begin()
+
+    def begin(self) -> JournalState:
+        """A processor's start."""
+        self.writer = JournalWriter.create_or_open(str(self.places.journal), "ledger")
+        state = self.writer.begin_epoch(STARTS, Tenure("me"))
+        self.bodies = BodyStore(str(self.places.bodies))
+        self.seq = state.next_seq - 1
+        return state
+
+    def commit(self, count: int = 1, decision: Decision = Decision.APPLIED, **changes: Any) -> list[JournalRow]:
+        """First rows with their bodies, in one commit."""
+        numbers = range(self.seq + 1, self.seq + 1 + count)
+        rows = [row(seq, decision=decision, decided_at=self.clock.now(), **changes) for seq in numbers]
+        self.bodies.append([(sha(f"body {one.seq - 1}"), f"body {one.seq - 1}".encode()) for one in rows])
+        self.writer.commit(rows, marks(rows[-1].seq), 0)
+        self.seq = rows[-1].seq
+        return rows
+
+    def act(self, what: str) -> None:
+        act = Act(at=self.clock.now(), actor="ada", action="purge", outcome=Outcome.DONE, channel="cli", what=what)
+        Acts(self.settings.layout.acts).record(act)
+
+    def redacted(self, seq: int) -> Redaction:
+        """The acts by which the body of a row was removed."""
+        order = Redaction(
+            0, ORDERED, "ledger", f"stripe:evt_{seq - 1}:charge.succeeded", seq, sha(f"body {seq - 1}"), "ada", "asked",
+            self.clock.now(),
+        )  # fmt: skip
+        redactions = Redactions(self.places.derived("redactions"))
+        redactions.add([order])
+        redactions.add([Redaction(**{**{n: getattr(order, n) for n in order.__slots__}, "act": DONE})])  # type: ignore[attr-defined]
+        return order
+
+    def back_up(self, keep: int = 7) -> BackupReport:
+        self.clock.advance(60)
+        return back_up(self.settings, self.backups, keep, self.clock)
+
+    def state(self) -> JournalState:
+        return JournalReader(str(self.places.journal)).state()
+
+    def held(self, *seqs: int) -> list[int]:
+        """Those of the rows whose body is there."""
+        store = BodyStore(str(self.places.bodies))
+        found = store.held(sha(f"body {seq - 1}") for seq in seqs)
+        return [seq for seq in seqs if sha(f"body {seq - 1}") in found]

@@ -1,0 +1,308 @@
+"""A backup is a whole copy that was looked at, or it is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from core.decision import Decision
+from journal.reader import JournalReader
+from ledger.maintain import MaintenanceRunning, sole_maintenance
+from stack.backup.copying import Pinned, pin
+from stack.backup.errors import BackupImpossible, NoBackup
+from stack.backup.make import back_up, check_backup, last_good
+from stack.backup.manifest import MANIFEST, REJECTED, chosen, read_manifest
+from stack.backup.sources import tables
+from stack.settings import Settings
+from tests.backed_up import SmallLake
+from tests.unit.journal.rows import marks, row
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    return SmallLake(tmp_path)
+
+
+def parquet_of(backup: Path, table: str) -> list[Path]:
+    return sorted((backup / "lake" / table).glob("*.parquet"))
+
+
+# what is copied
+
+
+def test_a_backup_holds_each_table_as_it_was_and_says_so(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.act("item 1")
+    lake.redacted(1)
+    lake.settings.layout.users.parent.mkdir(parents=True)
+    lake.settings.layout.users.write_text("{}")
+    lake.settings.layout.secrets.mkdir()
+    (lake.settings.layout.secrets / "stripe").write_text("whsec_secret")
+    report = lake.back_up()
+    assert (report.ok, report.journals, report.kept) == (True, {"ledger": 3}, (report.name,))
+    lake.commit(2)
+    backup = chosen(lake.backups, None)
+    manifest = read_manifest(backup)
+    assert set(manifest.tables) == {"journal/ledger", "bodies", "redactions", "acts"}
+    copied = JournalReader(str(backup / "lake" / "journal" / "ledger"))
+    state = lake.state()
+    assert (copied.last_seq, copied.state().lineage) == (3, state.lineage)
+    assert manifest.journals["journal/ledger"].chain == copied.state().chain != state.chain
+    assert "console/users.json" in manifest.files
+    assert "whsec_secret" not in "".join(one.read_text("latin-1") for one in backup.rglob("*") if one.is_file())
+
+
+def test_only_its_owner_may_read_a_backup(lake: SmallLake) -> None:
+    lake.commit()
+    before = os.umask(0)
+    try:
+        lake.back_up()
+    finally:
+        os.umask(before)
+    modes = {(one.is_dir(), stat.S_IMODE(one.stat().st_mode)) for one in [lake.backups, *lake.backups.rglob("*")]}
+    assert modes == {(True, 0o700), (False, 0o600)}
+
+
+def test_a_second_backup_copies_what_is_new_and_links_the_rest(lake: SmallLake) -> None:
+    lake.commit(100)
+    first = lake.back_up()
+    lake.commit(1)
+    second = lake.back_up()
+    old = parquet_of(lake.backups / first.name, "bodies")[0]
+    assert (lake.backups / second.name / "lake" / "bodies" / old.name).samefile(old)
+    source = Path(str(lake.places.bodies)) / old.name
+    assert not source.samefile(old), "the lake's own file must not be in a backup"
+    assert second.ok and second.copied_bytes < second.bytes
+
+
+def test_a_log_whose_entries_were_cleared_is_copied_from_its_checkpoint(lake: SmallLake) -> None:
+    for _ in range(4):
+        lake.commit(2)
+    table = DeltaTable(str(lake.places.journal))
+    table.create_checkpoint()
+    log = Path(str(lake.places.journal)) / "_delta_log"
+    for number in range(table.version() - 1):
+        (log / f"{number:020}.json").unlink()
+    lake.commit(2)
+    report = lake.back_up()
+    assert (report.problems, report.journals) == ((), {"ledger": 10})
+
+
+def test_a_journal_behind_maintenance_commits_keeps_what_its_last_writer_said(lake: SmallLake) -> None:
+    """Compaction's commits and a checkpoint come after the last commit that says marks, chain and lineage."""
+    for _ in range(3):
+        lake.commit(2)
+    state = lake.state()
+    table = DeltaTable(str(lake.places.journal))
+    table.optimize.compact()
+    table.create_checkpoint()
+    report = lake.back_up()
+    assert report.ok
+    told = read_manifest(lake.backups / report.name).journals["journal/ledger"]
+    assert (told.lineage, told.epoch, told.chain) == (state.lineage, state.epoch, state.chain)
+
+
+def test_what_refers_to_something_is_pinned_before_it(tmp_path: Path) -> None:
+    order = [one.path for one in tables(Settings(data_dir=tmp_path))]
+    for before, after in [
+        ("journal/notify", "journal/ledger"),
+        ("journal/ledger", "bodies"),
+        ("journal/notify", "bodies-notify"),
+        ("journal/ledger-test", "bodies-test"),
+        ("journal/ledger", "acts"),
+        ("receipts", "journal/ledger"),
+        ("reconciliation-runs-test", "journal/ledger-test"),
+    ]:
+        assert order.index(before) < order.index(after), (before, after)
+    assert not [one for one in order if "postings" in one]
+
+
+def test_a_batch_that_is_committed_between_two_pins_leaves_no_row_without_its_body(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.commit(2)
+
+    def and_a_batch(*given: Any, **more: Any) -> Pinned:
+        pinned = pin(*given, **more)
+        lake.commit(3, Decision.DEAD, blocking=True)
+        return pinned
+
+    monkeypatch.setattr("stack.backup.make.pin", and_a_batch)
+    report = lake.back_up()
+    assert (report.problems, report.journals) == ((), {"ledger": 2})
+
+
+# what isn't a backup
+
+
+def changed(backup: Path) -> None:
+    file = parquet_of(backup, "bodies")[0]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def missing(backup: Path) -> None:
+    parquet_of(backup, "journal/ledger")[0].unlink()
+
+
+def truncated(backup: Path) -> None:
+    file = parquet_of(backup, "journal/ledger")[0]
+    os.truncate(file, file.stat().st_size - 10)
+
+
+def log_changed(backup: Path) -> None:
+    entry = sorted((backup / "lake" / "journal" / "ledger" / "_delta_log").glob("*.json"))[-1]
+    entry.write_text(entry.read_text().replace("payhook.seq", "payhook.sep"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (changed, "its hash differs"),
+        (missing, "can't be read: No such file"),
+        (truncated, "bytes, "),
+        (log_changed, "its hash differs"),
+    ],
+)
+def test_damage_is_found(lake: SmallLake, damage: Callable[[Path], None], said: str) -> None:
+    lake.commit(5)
+    backup = lake.backups / lake.back_up().name
+    assert check_backup(lake.settings, backup) == []
+    damage(backup)
+    [problem] = check_backup(lake.settings, backup)
+    assert said in problem
+
+
+def test_a_manifest_that_is_cut_short_makes_no_backup(lake: SmallLake) -> None:
+    lake.commit()
+    manifest = lake.backups / lake.back_up().name / MANIFEST
+    whole = manifest.read_bytes()
+    for length in (0, 10, len(whole) // 2, len(whole) - 3):
+        manifest.write_bytes(whole[:length])
+        with pytest.raises(NoBackup, match="isn't whole"):
+            read_manifest(manifest.parent)
+    manifest.unlink()
+    with pytest.raises(NoBackup, match="no complete backup"):
+        chosen(lake.backups, None)
+
+
+def edited(backup: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """The manifest as somebody wants it, with the hashes of files left as they are."""
+    told = json.loads((backup / MANIFEST).read_text())
+    change(told)
+    (backup / MANIFEST).write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"), [("chain", "f" * 64, "was recorded"), ("seq", 9, "was recorded"), ("lineage", "x", "says")]
+)
+def test_a_journal_that_is_not_the_one_that_was_recorded_is_found(
+    lake: SmallLake, field: str, value: object, said: str
+) -> None:
+    lake.commit(5)
+    backup = lake.backups / lake.back_up().name
+    edited(backup, lambda told: told["journals"]["journal/ledger"].update({field: value}))  # type: ignore[index]
+    assert said in " ".join(check_backup(lake.settings, backup))
+
+
+def test_a_path_out_of_the_backup_is_refused(lake: SmallLake) -> None:
+    lake.commit()
+    backup = lake.backups / lake.back_up().name
+    edited(backup, lambda told: told["files"].update({"../../secret": {"size": 0, "sha256": "0" * 64}}))  # type: ignore[attr-defined]
+    with pytest.raises(NoBackup, match="leads out"):
+        read_manifest(backup)
+
+
+def test_a_row_that_was_changed_in_the_lake_is_found_by_the_chain(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file was copied as it is; the rows aren't those that the journal's commits speak of."""
+    lake.commit(2)
+    lake.writer._state = None  # the fence is left alone: another writer begins
+    lake.begin()
+    commit = lake.writer._write
+    monkeypatch.setattr(
+        lake.writer,
+        "_write",
+        lambda appender, rows, state, extra: commit(
+            appender,
+            rows.set_column(rows.schema.get_field_index("row_hash"), "row_hash", [["0" * 64] * rows.num_rows]),
+            state,
+            extra,
+        ),
+    )
+    lake.commit(2)
+    report = lake.back_up()
+    assert not report.ok and "was recorded" in report.problems[0]
+
+
+def test_an_open_event_without_its_body_makes_no_backup(lake: SmallLake) -> None:
+    lake.commit(1)
+    lake.writer.commit([row(2, decision=Decision.DEAD, blocking=True)], marks(2), 0)
+    report = lake.back_up()
+    assert "of an open event is missing" in report.problems[0]
+    assert (lake.backups / report.name / REJECTED).exists() and report.kept == ()
+    assert last_good(lake.settings) is None
+
+
+def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
+    """The damage may be in a file that both backups share."""
+    lake.commit(5)
+    first = lake.back_up()
+    changed(lake.backups / first.name)
+    second = lake.back_up()
+    assert not second.ok and second.good_at == last_good(lake.settings) is not None
+    third = lake.back_up()
+    assert third.ok and third.copied_bytes == third.bytes
+    assert third.kept == (first.name, third.name) and not (lake.backups / second.name).exists()
+
+
+# what goes on around it
+
+
+def test_the_newest_are_kept_and_what_was_never_completed_goes(lake: SmallLake) -> None:
+    lake.commit()
+    (lake.backups / "20250101T000000Z").mkdir(parents=True)
+    (lake.backups / "notes").mkdir()
+    made = [lake.back_up(keep=2).name for _ in range(4)]
+    assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", *made[2:], "notes"]
+
+
+def test_one_at_a_time_and_none_beside_maintenance(lake: SmallLake) -> None:
+    lake.commit()
+    with sole_maintenance(lake.settings.layout.run, lake.clock.now()), pytest.raises(MaintenanceRunning):
+        lake.back_up()
+    assert lake.back_up().ok
+
+
+def test_two_lakes_do_not_share_a_folder(lake: SmallLake, tmp_path: Path) -> None:
+    lake.commit()
+    lake.back_up()
+    other = SmallLake(tmp_path / "other", clock=lake.clock)
+    other.commit()
+    other.backups = lake.backups
+    with pytest.raises(BackupImpossible, match="another lake"):
+        other.back_up()
+
+
+def test_where_nothing_was_decided_and_in_the_data_folder_none_is_made(lake: SmallLake, tmp_path: Path) -> None:
+    with pytest.raises(BackupImpossible, match="in the data folder"):
+        back_up(lake.settings, lake.settings.data_dir / "backups", 1, lake.clock)
+    with pytest.raises(BackupImpossible, match="nothing was decided"):
+        back_up(Settings(data_dir=tmp_path / "empty"), lake.backups, 1, lake.clock)
+
+
+def test_a_file_of_the_lake_that_is_shorter_than_its_table_says_makes_no_backup(lake: SmallLake) -> None:
+    lake.commit(5)
+    [file] = Path(str(lake.places.bodies)).glob("*.parquet")
+    os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(BackupImpossible, match="the lake is damaged"):
+        lake.back_up()
