@@ -23,6 +23,8 @@ COMMANDS = {
     "notify": Later("cli.notify_commands:notify", "subscribers that are told of what was booked"),
     "users": Later("cli.user_commands:users", "who may sign in at the management listener, and as what"),
     "alerts": Later("cli.alerts_command:alerts", "what fires, and who is told"),
+    "backup": Later("cli.backup_command:backup", "copy what can't be made again to another disk, and verify the copy"),
+    "restore": Later("cli.backup_command:restore", "put a backup in the place of the lake"),
     "storage": Later("cli.storage_command:storage", "where the lake is, and whether that place can hold one"),
 }
 
@@ -53,6 +55,7 @@ def main() -> None:
       payhook notify subscribers                 who is told of what was booked
       payhook verify                             prove that nothing was lost or booked twice
       payhook recover                            what Kafka and the journal disagree on, if the processor refuses
+      payhook backup --to FOLDER                 copy what can't be made again, and verify the copy
       payhook storage                            where the lake is, and whether that place can hold one
       payhook down                               stop everything
 

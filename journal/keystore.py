@@ -158,6 +158,15 @@ class KeyStore:
         return IndexBroken(str(self._folder), str(failed))
 
 
+def is_held(root: Path) -> bool:
+    """Whether a living process owns a folder of the store."""
+    folders = list(root.glob("epoch-*"))
+    free = _ownerless(root)
+    for _, descriptor in free:
+        os.close(descriptor)
+    return len(free) < len(folders)
+
+
 def _ownerless(root: Path) -> list[tuple[Path, int]]:
     """Folders whose owner is dead, newest first, each locked by its descriptor."""
     locked = ((folder, _lock(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))

@@ -57,7 +57,7 @@ def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
 
 
 def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
-    """Each time that the journal went on from an older row: rows after it that were decided before then are given up."""
+    """Each time that the journal went on from an older row: rows after that, decided before then, are given up."""
     last: dict[datetime, int] = {}
     for one in abandoned(notes):
         last[one.at] = max(one.after, last.get(one.at, 0))

@@ -112,6 +112,17 @@ class AlreadyUp(PayhookError):
         super().__init__(f"a stack already runs on {data_dir}: `payhook down --data {data_dir}` stops it")
 
 
+class RestoreUnfinished(PayhookError):
+    """A restore was interrupted while it put its tables in place."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        super().__init__(
+            f"a restore of {data_dir} was interrupted, and its tables are in place in part: run the same "
+            "`payhook restore` again, it goes on where it was"
+        )
+
+
 class NotUp(PayhookError):
     """Nothing runs on the data folder."""
 

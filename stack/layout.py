@@ -164,8 +164,13 @@ class Layout:
 
     @property
     def restoring(self) -> Path:
-        """The folder that a restore puts together; its moves are in a file in it until all are done."""
+        """The folder that a restore puts together."""
         return self.root / "restoring"
+
+    @property
+    def restore_moves(self) -> Path:
+        """What a restore moves where; there until all of it is done."""
+        return self.restoring / "moves.json"
 
     @property
     def alerts(self) -> Path:

@@ -105,7 +105,7 @@ class BackupSettings(BaseModel):
 
     folder: str = Field(
         "",
-        description="where backups go, on another disk; the stack makes one every `backup.every_h`. Empty: none by itself",
+        description="where backups go, on another disk; empty: none is made by itself",
     )
     every_h: float = Field(24.0, gt=0, le=720, description="hours from one backup to the next while the stack is up")
     keep: int = Field(7, ge=1, le=1_000, description="backups that are kept; they share the files that didn't change")

@@ -66,7 +66,7 @@ class SmallLake:
         )  # fmt: skip
         redactions = Redactions(self.places.derived("redactions"))
         redactions.add([order])
-        redactions.add([Redaction(**{**{n: getattr(order, n) for n in order.__slots__}, "act": DONE})])  # type: ignore[attr-defined]
+        redactions.add([Redaction(**{**{n: getattr(order, n) for n in order.__slots__}, "act": DONE})])
         return order
 
     def back_up(self, keep: int = 7) -> BackupReport:

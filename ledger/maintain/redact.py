@@ -93,7 +93,7 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
     if not first_seqs:
         raise EventUnknown(order.event_key)
-    _check_closed(stream.journal, order.event_key, first_seqs)
+    check_closed(stream.journal, order.event_key, first_seqs)
     earlier = _removed(stream, redactions, first_seqs)
     gone = {one.body_sha256 for one in earlier}
     now = clock.now()
@@ -188,7 +188,7 @@ def _batches(files: FileSystem, name: str) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
 
 
-def _check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> None:
+def check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> None:
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
     """

@@ -39,11 +39,15 @@ class Readable(Protocol):
 
 @dataclass(slots=True)
 class Target:
-    """The folder that is copied into. ``known``: files of an earlier backup, in ``earlier``, that are linked to."""
+    """The folder that is copied into. ``known``: files of an earlier backup, in ``earlier``, that are linked to.
+
+    ``private``: its owner alone may read what is put there; else whoever the process's umask lets.
+    """
 
     folder: Path
     earlier: Path | None = None
     known: Mapping[str, CopiedFile] = field(default_factory=dict)
+    private: bool = True
     files: dict[str, CopiedFile] = field(default_factory=dict)
     copied_bytes: int = 0
 
@@ -53,8 +57,8 @@ class Target:
         :raises OSError: it can't be read or written
         """
         target = self.folder / path
-        make_private(target.parent, self.folder)
-        with private_file(target) as sink:
+        make_folders(target.parent, self.folder, self.private)
+        with new_file(target, private=self.private) as sink:
             self.files[path] = copied = copy_hashed(source, sink)
         self.copied_bytes += copied.size
         return copied
@@ -64,7 +68,7 @@ class Target:
         found = self.known.get(path)
         if self.earlier is None or found is None or found.size != size:
             return False
-        make_private((self.folder / path).parent, self.folder)
+        make_folders((self.folder / path).parent, self.folder, self.private)
         try:
             os.link(self.earlier / path, self.folder / path)
         except OSError:
@@ -145,23 +149,23 @@ def copy_hashed(source: Readable, sink: BinaryIO | None = None) -> CopiedFile:
 
 
 @contextlib.contextmanager
-def private_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file that its owner alone may read; on disk at the end.
+def new_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
+    """A new file; on disk at the end. ``private``: its owner alone may read it.
 
     :raises FileExistsError: one is there
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
 
 
-def make_private(folder: Path, root: Path) -> None:
-    """Makes a folder and those between it and ``root``, which its owner alone may enter."""
+def make_folders(folder: Path, root: Path, private: bool) -> None:
+    """Makes a folder, and those between it and ``root``."""
     if folder != root and not folder.is_dir():
-        make_private(folder.parent, root)
-    folder.mkdir(mode=0o700, exist_ok=True)
+        make_folders(folder.parent, root, private)
+    folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
 
 
 def _copy_log(source: Place, path: str, version: int, target: Target, *, since_told: bool) -> None:

@@ -22,7 +22,7 @@ from journal.lake import has_table
 from journal.reader import JournalReader
 from ledger.maintain.lock import sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
-from stack.backup.copying import Pinned, Target, copy_data, make_private, pin, private_file
+from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
 from stack.backup.errors import BackupImpossible, NoBackup
 from stack.backup.manifest import (
     MANIFEST,
@@ -177,7 +177,7 @@ def _copy_files(settings: Settings, target: Target) -> None:
 
 def _write_manifest(backup: Path, manifest: Manifest) -> None:
     fresh = backup / f"{MANIFEST}.new"
-    with private_file(fresh) as file:
+    with new_file(fresh) as file:
         file.write(manifest.to_json().encode())
     fresh.rename(backup / MANIFEST)
     sync(backup)
@@ -222,7 +222,7 @@ def _drop_others(folder: Path, keep: int) -> None:
 def _sole(folder: Path) -> Iterator[None]:
     """One backup into a folder at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    make_private(folder, folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -202,7 +202,8 @@ def edited(backup: Path, change: Callable[[dict[str, object]], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"), [("chain", "f" * 64, "was recorded"), ("seq", 9, "was recorded"), ("lineage", "x", "says")]
+    ("field", "value", "said"),
+    [("chain", "f" * 64, "was recorded"), ("seq", 9, "was recorded"), ("lineage", "x", "says")],
 )
 def test_a_journal_that_is_not_the_one_that_was_recorded_is_found(
     lake: SmallLake, field: str, value: object, said: str

@@ -1,0 +1,81 @@
+"""`payhook backup` and `payhook restore` on a small lake: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from dlq.acts import Acts
+from journal.reader import JournalReader
+from stack.supervisor import sole_supervisor
+from tests.backed_up import SmallLake
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    lake = SmallLake(tmp_path)
+    lake.commit(3)
+    return lake
+
+
+def payhook(lake: SmallLake, *words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--data", str(lake.settings.data_dir)], env={"COLUMNS": "80"})
+
+
+def test_a_backup_is_made_checked_and_put_back(lake: SmallLake) -> None:
+    made = payhook(lake, "backup", "--to", str(lake.backups))
+    assert made.exit_code == 0 and "journals: ledger 3" in made.stdout and "verified in" in made.stdout
+    assert "same disk" in made.stderr
+    assert max(map(len, made.stdout.splitlines()[1:])) <= 80
+    [name] = [one.name for one in lake.backups.iterdir() if one.is_dir()]
+    checked = payhook(lake, "backup", "--to", str(lake.backups), "--check")
+    assert (checked.exit_code, checked.stdout) == (0, f"{name} is good: every file, table and journal\n")
+    lake.commit(2)
+    refused = payhook(lake, "restore", str(lake.backups), "--reason", "drill")
+    assert refused.exit_code == 2 and "2 of ledger" in refused.stderr
+    restored = payhook(lake, "restore", str(lake.backups), "--reason", "drill", "--replace-newer")
+    assert restored.exit_code == 0, restored.output
+    assert "ledger: 3 rows as of" in restored.stdout and "2 set aside" in restored.stdout
+    assert JournalReader(str(lake.places.journal)).last_seq == 3
+    [act] = Acts(lake.settings.layout.acts).read(10)
+    assert (act.action, act.reason, act.what) == ("restore", "drill", f"backup {name}")
+
+
+def test_results_are_json_where_asked(lake: SmallLake) -> None:
+    made = json.loads(payhook(lake, "backup", "--to", str(lake.backups), "--json").stdout)
+    assert made["ok"] and made["journals"] == {"ledger": 3} and made["kept"] == [made["name"]]
+    checked = json.loads(payhook(lake, "backup", "--to", str(lake.backups), "--check", "--json").stdout)
+    assert checked == {"ok": True, "backup": str(lake.backups / made["name"]), "problems": []}
+    told = json.loads(payhook(lake, "restore", str(lake.backups), "--reason", "drill", "--json").stdout)
+    assert (told["name"], told["journals"], told["set_aside"]) == (made["name"], {"ledger": 3}, {"ledger": 0})
+
+
+def test_a_damaged_backup_is_exit_1_and_is_not_put_back(lake: SmallLake) -> None:
+    payhook(lake, "backup", "--to", str(lake.backups))
+    [file] = lake.backups.rglob("bodies/*.parquet")
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    checked = payhook(lake, "backup", "--to", str(lake.backups), "--check")
+    assert checked.exit_code == 1 and "its hash differs" in checked.stderr and "is not good" in checked.stdout
+    assert payhook(lake, "restore", str(lake.backups), "--reason", "drill").exit_code == 2
+
+
+def test_what_cannot_be_done_is_exit_2_with_a_reason(lake: SmallLake, tmp_path: Path) -> None:
+    none = payhook(lake, "backup")
+    assert none.exit_code == 2 and "--to FOLDER" in none.stderr
+    inside = payhook(lake, "backup", "--to", str(lake.settings.data_dir / "x"))
+    assert inside.exit_code == 2 and "in the data folder" in inside.stderr
+    empty = payhook(lake, "restore", str(tmp_path / "none"), "--reason", "drill")
+    assert empty.exit_code == 2 and "can't be read" in empty.stderr
+    with sole_supervisor(lake.settings.layout):
+        running = payhook(lake, "restore", str(tmp_path / "none"), "--reason", "drill")
+    assert running.exit_code == 2 and "payhook down" in running.stderr

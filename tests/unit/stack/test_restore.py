@@ -1,0 +1,292 @@
+"""A restore puts a backup in place whole, or changes nothing; what it replaces is set aside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.decision import Decision
+from dlq.acts import Acts
+from journal.index import Index
+from journal.lineage import abandoned, is_given_up
+from journal.reader import JournalReader
+from ledger.redactions import Redactions
+from stack.backup import restore as restoring
+from stack.backup.errors import NewerRows, NoBackup, RestoreRefused
+from stack.backup.restore import Restored, finish, restore
+from stack.errors import AlreadyUp, RestoreUnfinished
+from stack.settings import Settings
+from stack.supervisor import sole_supervisor
+from stack.up import supervised
+from tests.backed_up import SmallLake
+from tests.unit.journal.rows import marks
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    return SmallLake(tmp_path)
+
+
+def put_back(lake: SmallLake, **options: Any) -> Restored:
+    lake.clock.advance(60)
+    given: dict[str, Any] = {"replace_newer": True, "reason": "test", **options}
+    restored = restore(lake.settings, lake.backups, lake.clock, **given)
+    assert restored is not None
+    return restored
+
+
+def trees(folder: Path) -> dict[str, bytes]:
+    """Every file under a folder but those of ``run``, and what is in it."""
+    found = (one for one in folder.rglob("*") if one.is_file() and "run" not in one.relative_to(folder).parts)
+    return {str(one.relative_to(folder)): one.read_bytes() for one in found}
+
+
+def test_an_older_journal_is_put_back_under_a_new_lineage(lake: SmallLake) -> None:
+    before = lake.begin()
+    lake.commit(3)
+    lake.back_up()
+    lake.commit(4)
+    ahead = lake.state()
+    restored = put_back(lake)
+    state = lake.state()
+    assert (restored.journals, restored.set_aside) == ({"ledger": 3}, {"ledger": 4})
+    assert (state.next_seq, state.marks) == (4, marks(3))
+    assert state.lineage not in ("", before.lineage) and state.epoch == ahead.epoch + 1
+    assert is_given_up(state.notes, before.lineage, 4) and not is_given_up(state.notes, before.lineage, 3)
+    assert [one.reason for one in abandoned(state.notes)] == ["test"]
+
+
+def test_the_next_start_goes_on_from_there(lake: SmallLake) -> None:
+    lake.commit(2)
+    lake.commit(1, Decision.DEAD, blocking=True)
+    lake.back_up()
+    lake.commit(5)
+    index = Index.open(lake.places.index, 1)
+    index.catch_up(JournalReader(str(lake.places.journal)), lake.bodies)
+    index.close()
+    put_back(lake)
+    assert not lake.places.index.exists(), "an index that is ahead of its journal must not be found"
+    state = lake.begin()
+    index = Index.open(lake.places.index, state.epoch)
+    index.catch_up(JournalReader(str(lake.places.journal)), lake.bodies)
+    assert (index.seq, index.open_count()) == (3, 1)
+    index.close()
+    lake.commit(2)
+    assert lake.state().next_seq == 6
+
+
+def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.back_up()
+    lake.commit(4)
+    for derived in ("index/ledger", "console/ledger", "selections", "checkpoints/ledger"):
+        (lake.settings.data_dir / derived).mkdir(parents=True)
+        (lake.settings.data_dir / derived / "file").write_text(derived)
+    (lake.settings.data_dir / "lake" / "postings").mkdir()
+    (lake.settings.data_dir / "lake" / "postings" / "file").write_text("derived")
+    before = trees(lake.settings.data_dir)
+    restored = put_back(lake)
+    assert trees(restored.replaced) == before
+    left = {one.name for one in lake.settings.data_dir.iterdir()}
+    assert left == {"lake", "console", "run", restored.replaced.name}
+
+
+def test_newer_rows_are_not_replaced_unless_somebody_says_so(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.back_up()
+    lake.commit(2)
+    before = trees(lake.settings.data_dir)
+    with pytest.raises(NewerRows, match=r"2 of ledger.*--replace-newer"):
+        put_back(lake, replace_newer=False)
+    assert trees(lake.settings.data_dir) == before
+    shutil.rmtree(str(lake.places.journal))
+    assert put_back(lake, replace_newer=False).journals == {"ledger": 3}
+
+
+def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path: Path) -> None:
+    lake.settings.layout.users.parent.mkdir(parents=True)
+    lake.settings.layout.users.write_text('{"ada": 1}')
+    lake.commit(3)
+    lake.act("item 1")
+    lake.back_up()
+    shutil.rmtree(lake.settings.data_dir)
+    restored = put_back(lake, replace_newer=False)
+    assert (restored.journals, restored.set_aside, restored.kept) == ({"ledger": 3}, {}, ())
+    assert restored.files == ("console/users.json",)
+    assert lake.settings.layout.users.read_text() == '{"ada": 1}'
+    assert lake.settings.layout.users.stat().st_mode & 0o777 == 0o600
+    assert Acts(lake.settings.layout.acts).head().number == 1
+
+
+def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> None:
+    lake.settings.layout.users.parent.mkdir(parents=True)
+    lake.settings.layout.users.write_text('{"ada": 1, "bob": 1}')
+    lake.commit()
+    lake.back_up()
+    lake.settings.layout.users.write_text('{"ada": 1}')
+    assert put_back(lake).files == ()
+    assert lake.settings.layout.users.read_text() == '{"ada": 1}'
+
+
+def test_one_of_several_backups_is_put_back_by_its_name(lake: SmallLake) -> None:
+    lake.commit(1)
+    first = lake.back_up()
+    lake.commit(1)
+    lake.back_up()
+    with pytest.raises(NoBackup, match="no complete backup 20200101T000000Z"):
+        put_back(lake, name="20200101T000000Z")
+    assert put_back(lake, name=first.name).journals == {"ledger": 1}
+
+
+def test_twice_from_one_backup_gives_up_what_the_first_time_decided(lake: SmallLake) -> None:
+    lake.commit(2)
+    lake.back_up()
+    put_back(lake)
+    first = lake.begin()
+    lake.commit(3)
+    put_back(lake)
+    state = lake.state()
+    assert state.lineage != first.lineage and is_given_up(state.notes, first.lineage, 3)
+
+
+# acts and redactions
+
+
+def test_what_people_did_after_the_backup_stays_on_record(lake: SmallLake) -> None:
+    lake.commit(2)
+    lake.act("item 1")
+    lake.back_up()
+    lake.act("item 2")
+    assert "acts" in put_back(lake).kept
+    assert [one.what for one in Acts(lake.settings.layout.acts).read(10)] == ["item 2", "item 1"]
+    lake.act("item 3")
+
+
+def test_a_record_of_acts_that_does_not_go_on_from_the_backup_is_replaced(lake: SmallLake) -> None:
+    lake.commit(2)
+    lake.act("item 1")
+    lake.back_up()
+    shutil.rmtree(str(lake.settings.layout.acts))
+    lake.act("another record")
+    assert "acts" not in put_back(lake).kept
+    assert [one.what for one in Acts(lake.settings.layout.acts).read(10)] == ["item 1"]
+
+
+def test_a_body_that_was_redacted_after_the_backup_does_not_come_back(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.redacted(1)
+    lake.back_up()
+    act = lake.redacted(2)
+    restored = put_back(lake)
+    assert (restored.redacted_again, restored.redact) == (1, ())
+    assert lake.held(1, 2, 3) == [1, 3], "row 1's came again before the backup; only what is newer is done again"
+    [_, (last, done)] = Redactions(lake.places.derived("redactions")).orders("ledger")
+    assert last.body_sha256 == act.body_sha256 and done is not None
+    data = b"".join(one.read_bytes() for one in Path(str(lake.places.bodies)).rglob("*.parquet"))
+    assert b"body 1" not in data, "no file of the restored table holds it"
+
+
+def test_the_first_redaction_of_all_counts_too(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.back_up()
+    lake.redacted(2)
+    restored = put_back(lake)
+    assert (restored.kept, restored.redacted_again, lake.held(1, 2, 3)) == (("redactions",), 1, [1, 3])
+
+
+def test_a_redacted_body_that_an_open_event_needs_again_is_named(lake: SmallLake) -> None:
+    """It was closed after the backup, then redacted; as of the backup it is open, and can't go on without its body."""
+    lake.commit(1, Decision.DEAD, blocking=True)
+    lake.back_up()
+    act = lake.redacted(1)
+    restored = put_back(lake)
+    assert (restored.redacted_again, restored.redact, lake.held(1)) == (0, (act.event_key,), [1])
+
+
+def test_a_redacted_event_that_kafka_brings_again_is_named(lake: SmallLake) -> None:
+    lake.commit(1)
+    lake.back_up()
+    lake.commit(1)
+    act = lake.redacted(2)
+    restored = put_back(lake)
+    assert (restored.redacted_again, restored.redact) == (0, (act.event_key,))
+
+
+# refusals
+
+
+def test_nothing_changes_where_the_backup_is_damaged(lake: SmallLake) -> None:
+    lake.commit(5)
+    backup = lake.backups / lake.back_up().name
+    lake.commit(1)
+    before = trees(lake.settings.data_dir)
+    [file] = (backup / "lake" / "bodies").glob("*.parquet")
+    whole = file.read_bytes()
+    for data in (whole[:-1], whole[:-1] + b"x"):
+        file.write_bytes(data)
+        with pytest.raises(RestoreRefused, match="its hash differs"):
+            put_back(lake)
+    file.unlink()
+    with pytest.raises(RestoreRefused, match="No such file"):
+        put_back(lake)
+    shutil.rmtree(lake.settings.layout.restoring)
+    assert trees(lake.settings.data_dir) == before
+
+
+def test_it_refuses_while_anything_runs(lake: SmallLake) -> None:
+    lake.commit()
+    lake.back_up()
+    with sole_supervisor(lake.settings.layout), pytest.raises(AlreadyUp, match="payhook down"):
+        put_back(lake)
+    index = Index.open(lake.places.index, 1)
+    with pytest.raises(RestoreRefused, match="a processor of ledger runs"):
+        put_back(lake)
+    index.close()
+    put_back(lake)
+
+
+def test_it_refuses_an_object_store_in_words(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    away = Settings(data_dir=tmp_path / "data", storage={"url": "s3://bucket/lake"})
+    with pytest.raises(RestoreRefused, match="s3://bucket/lake"):
+        restore(away, lake.backups, lake.clock)
+
+
+# interrupted
+
+
+@pytest.mark.parametrize("moves_done", range(4))
+def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch, moves_done: int
+) -> None:
+    """At worst there is no lake at that moment: a stack that started would begin an empty one."""
+    lake.commit(3)
+    lake.back_up()
+    lake.commit(2)
+    (lake.settings.data_dir / "index" / "ledger").mkdir(parents=True)
+    before = trees(lake.settings.data_dir)
+
+    def killed(layout: Any) -> bool:
+        if not layout.restore_moves.exists():
+            return False
+        for source, target in json.loads(layout.restore_moves.read_text())[:moves_done]:
+            (layout.root / target).parent.mkdir(parents=True, exist_ok=True)
+            (layout.root / source).rename(layout.root / target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(restoring, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            put_back(lake)
+    with pytest.raises(RestoreUnfinished, match="payhook restore"), supervised(lake.settings, None):
+        raise AssertionError("it must not start")
+    lake.clock.advance(60)
+    assert restore(lake.settings, lake.backups, lake.clock) is None
+    assert lake.state().next_seq == 4
+    [replaced] = lake.settings.data_dir.glob("replaced-*")
+    assert trees(replaced) == before
+    assert not lake.settings.layout.restoring.exists() and not finish(lake.settings.layout)
