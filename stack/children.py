@@ -94,7 +94,7 @@ def children(
 
     :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
     :param durability: what is asked of the one broker's topics
-    :param maintained: with the process that maintains the lake by schedule
+    :param maintained: with the process that maintains the lake and backs it up by schedule
     :param alerting: with the one that looks after all others and tells people
     """
     env = _environment(layout, ports, config, durability)

@@ -32,6 +32,7 @@ from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import RestoreUnfinished, ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
+from stack.maintenance import tasks
 from stack.object_store import part_with_keys
 from stack.processors import processes
 from stack.settings import Settings, load_settings, streams_of
@@ -77,7 +78,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
             children(
                 *(layout, ports, config, modes, processors),
                 durability=durability,
-                maintained=settings.ledger.maintain.every_s > 0,
+                maintained=bool(tasks(settings)),
                 alerting=settings.alerts.every_s > 0,
             ),
             lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), replication),

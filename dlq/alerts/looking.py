@@ -32,13 +32,16 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
-    ``ready_url``: the receiver's readiness; empty where nobody asks.
+    ``ready_url``: the receiver's readiness; empty where nobody asks. ``backed_up``: what the last backup left;
+    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule.
     """
 
     ready_url: str
     statuses: Mapping[str, Path]
     journals: Mapping[str, Place]
     metrics: Mapping[str, str]
+    backed_up: Path | None = None
+    backup_every_s: float = 0.0
 
 
 class Looking:
@@ -62,7 +65,17 @@ class Looking:
                 for process, url in self._places.metrics.items()
                 for series, value in self._samples(process, url).items()
             },
+            backup_age=self._backup_age(now),
         )
+
+    def _backup_age(self, now: datetime) -> float | None:
+        if self._places.backed_up is None or not self._places.backup_every_s:
+            return None
+        try:
+            since = from_rfc3339(json.loads(self._places.backed_up.read_text("utf-8"))["since"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return (now - since).total_seconds() / self._places.backup_every_s
 
     def _receiver_ready(self) -> bool | None:
         if not self._places.ready_url:

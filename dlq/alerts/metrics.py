@@ -27,6 +27,10 @@ class AlertMetrics:
         self._unsent = self._gauge(
             "payhook_alert_notices_unsent", "Notices that a receiver didn't take yet", "receiver"
         )
+        self._backup = self._gauge(
+            "payhook_backup_age_ratio",
+            "Age of the newest good backup in times of backup.every_h; 0 where none are made by schedule",
+        )
         self._looked = Gauge(
             "payhook_alerts_looked_timestamp_seconds", "When the alerts last looked", registry=self.registry
         )
@@ -49,6 +53,9 @@ class AlertMetrics:
         self._fired = firing
 
     def _read(self, reading: Reading) -> None:
+        if reading.rule == "backup":
+            self._backup.set(reading.value or 0.0)
+            return
         gauge = {"dlq_depth": self._open, "dlq_age": self._oldest}.get(reading.rule)
         if gauge is None:
             return

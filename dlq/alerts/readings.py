@@ -28,13 +28,15 @@ _TRIES = ("applied", "ignored", "retry", "dead")
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
-    can't be read; ``samples``: of every process whose metrics answered.
+    can't be read; ``samples``: of every process whose metrics answered; ``backup_age``: of the newest good backup, in
+    times of what lies between two.
     """
 
     receiver_ready: bool | None = None
     statuses: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     dead: Mapping[str, Dead | None] = field(default_factory=dict)
     samples: Mapping[Series, float] = field(default_factory=dict)
+    backup_age: float | None = None
 
 
 class Readings:
@@ -48,7 +50,8 @@ class Readings:
         """Every rule's value on each of its subjects."""
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
-        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen)]
+        backup = Reading("backup", "", seen.backup_age)
+        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         for stream, dead in seen.dead.items():

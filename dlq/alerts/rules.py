@@ -15,6 +15,9 @@ SLOW_SHARE_MAX = 0.01
 SLOW_WINDOWS = 2
 """A burst of slow claims is in the share for one window; a share that stays for two has been fed again since."""
 
+BACKUP_LATE = 1.5
+"""A backup that is made by schedule is late when the newest good one is so many times as old as it should ever be."""
+
 Says = Callable[[str, float], str]
 """A sentence of a subject and its value."""
 
@@ -66,6 +69,7 @@ PROMETHEUS: Mapping[str, str] = {
     "retry_rate": "PayhookRetryRate",
     "redis_slow": "PayhookRedisSlow",
     "slo_burn": "PayhookSloBurnFast",
+    "backup": "PayhookBackupLate",
 }
 """What the same condition is called in ops/prometheus."""
 
@@ -128,6 +132,12 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
         ),
         amount(
             "slo_burn", critical, settings.late_share_max, lambda of, x: f"{x:.2%} of the events of {of} missed the 5 s"
+        ),
+        age(
+            "backup",
+            warning,
+            BACKUP_LATE,
+            lambda _, times: f"the newest good backup is {times:,.1f} times as old as backup.every_h",
         ),
     )
     return {rule.name: rule for rule in every}

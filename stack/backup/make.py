@@ -46,7 +46,7 @@ class BackupReport:
     """What a backup came to. ``problems``: what verification found; a backup with any is none.
 
     ``copied_bytes`` were copied, the rest of ``bytes`` is linked to an earlier backup. ``good_at``: when the newest
-    good one was begun, this one or another.
+    good one was begun, this one or another; ``since``: the same, or while there is none, the first try.
     """
 
     folder: Path
@@ -60,6 +60,7 @@ class BackupReport:
     problems: tuple[str, ...]
     kept: tuple[str, ...]
     good_at: datetime | None
+    since: datetime
 
     @property
     def ok(self) -> bool:
@@ -93,6 +94,7 @@ def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> Backup
             kept = complete(folder)
     except (DeltaError, OSError) as failed:
         raise BackupImpossible(problem_of(failed)) from failed
+    good_at = last_good(settings) if found else began_at
     report = BackupReport(
         folder=folder,
         name=target.folder.name,
@@ -104,7 +106,8 @@ def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> Backup
         journals={one.stream: one.seq for one in manifest.journals.values()},
         problems=tuple(found),
         kept=tuple(kept),
-        good_at=last_good(settings) if found else began_at,
+        good_at=good_at,
+        since=good_at or _since(settings) or began_at,
     )
     write_whole(settings.layout.backed_up, report.as_json())
     return report
@@ -118,10 +121,28 @@ def check_backup(settings: Settings, backup: Path) -> list[str]:
     return problems(backup, read_manifest(backup), tables(settings), _scratch(settings))
 
 
+def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
+    """Keeps in the run folder that no backup could be made, and since when the newest good one is the newest."""
+    good_at, now = last_good(settings), clock.now()
+    since = good_at or _since(settings) or now
+    told = {"ok": False, "at": now, "problem": problem, "good_at": good_at, "since": since}
+    _scratch(settings)
+    write_whole(settings.layout.backed_up, json.dumps(told, indent=1, default=_plain) + "\n")
+
+
 def last_good(settings: Settings) -> datetime | None:
     """When the newest backup that was good was begun; None where none was."""
+    return _moment(settings, "good_at")
+
+
+def _since(settings: Settings) -> datetime | None:
+    """When the first try was made, while none was good."""
+    return _moment(settings, "since")
+
+
+def _moment(settings: Settings, name: str) -> datetime | None:
     try:
-        return from_rfc3339(json.loads(settings.layout.backed_up.read_text("utf-8"))["good_at"])
+        return from_rfc3339(json.loads(settings.layout.backed_up.read_text("utf-8"))[name])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

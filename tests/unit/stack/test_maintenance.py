@@ -16,11 +16,15 @@ import pytest
 from core.clock import to_rfc3339
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.lock import LOCK
+from stack.backup.make import check_backup
+from stack.backup.manifest import chosen
+from stack.backup_round import run_once as run_backup
 from stack.children import children, choose_ports
 from stack.layout import Layout
-from stack.maintenance import FIRST_S, wait_s
+from stack.maintenance import FIRST_S, tasks, wait_s
 from stack.maintenance_round import stream_tables
 from stack.settings import Settings
+from tests.backed_up import SmallLake
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHECKOUT = Path(__file__).parents[3]
@@ -116,3 +120,58 @@ def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -
         running.terminate()
         assert running.wait(60) == 0
     assert json.loads(Layout(tmp_path).maintained.read_text("utf-8"))["tables"] == []
+
+
+# backups by the same schedule
+
+
+def backed_up(folder: Path, **backup: object) -> Settings:
+    return Settings(data_dir=folder / "data", backup={"folder": str(folder / "backups"), **backup})
+
+
+def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
+    assert [one.module for one in tasks(Settings(data_dir=tmp_path))] == ["stack.maintenance_round"]
+    maintain, backup = tasks(backed_up(tmp_path, every_h=0.5))
+    assert (maintain.first_s, maintain.again_s) == (900, 900)
+    assert (backup.module, backup.every_s, backup.first_s, backup.again_s) == ("stack.backup_round", 1_800, 60, 900)
+    assert wait_s(backup.report, backup.every_s, NOW, backup.first_s) == FIRST_S
+
+
+def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Path) -> None:
+    settings = backed_up(tmp_path)
+    assert run_backup(settings) == 1
+    first = json.loads(settings.layout.backed_up.read_text("utf-8"))
+    assert "nothing was decided" in first["problem"] and first["since"] == first["at"]
+    assert run_backup(settings) == 1
+    again = json.loads(settings.layout.backed_up.read_text("utf-8"))
+    assert again["since"] == first["since"] < again["at"]
+    lake = SmallLake(tmp_path)
+    lake.commit()
+    assert run_backup(settings) == 0
+    good = json.loads(settings.layout.backed_up.read_text("utf-8"))
+    assert good["ok"] and good["since"] == good["good_at"] > again["at"]
+    with sole_maintenance(settings.layout.run, NOW):
+        assert run_backup(settings) == 1, "it is tried again soon; nothing is wrong"
+    assert json.loads(settings.layout.backed_up.read_text("utf-8")) == good
+
+
+def test_a_backup_is_made_by_itself(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    lake.commit()
+    env = {
+        "PAYHOOK_DATA_DIR": str(lake.settings.data_dir),
+        "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0",
+        "PAYHOOK_BACKUP__FOLDER": str(lake.backups),
+        "PAYHOOK_BACKUP__EVERY_H": "0.0001",
+    }
+    command = [sys.executable, "-m", "stack.maintenance"]
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, env={**os.environ, **env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE
+    ) as running:
+        until = time.monotonic() + 120
+        while not lake.settings.layout.backed_up.exists():
+            assert running.poll() is None and time.monotonic() < until, "no backup was made"
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(60) == 0
+    assert check_backup(lake.settings, chosen(lake.backups, None)) == []

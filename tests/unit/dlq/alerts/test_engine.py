@@ -59,6 +59,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "retry_rate": (0.05, 0.051),
     "redis_slow": (0.01, 0.011),
     "slo_burn": (0.0144, 0.015),
+    "backup": (1.5, 1.51),
 }
 """Of each rule the last value that is well, and one that isn't."""
 

@@ -212,3 +212,8 @@ def test_a_window_forgets_what_is_older() -> None:
     assert window.gained([series], [series], 60) == 60
     assert window.before(series, 60) == 525 and window.before(series, 600) is None
     assert window.spans(60) and not window.spans(120)
+
+
+def test_a_backup_is_as_old_as_it_is_where_some_are_made() -> None:
+    assert Looks().of(Seen(backup_age=1.6))["backup", ""] == 1.6
+    assert Looks().of(Seen())["backup", ""] is None

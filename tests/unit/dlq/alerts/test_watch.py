@@ -226,6 +226,8 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
     fresh, old = tmp_path / "fresh.json", tmp_path / "old.json"
     fresh.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=29)), "ready": True}))
     old.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=31)), "ready": True}))
+    backed_up = tmp_path / "backed-up.json"
+    backed_up.write_text(json.dumps({"ok": False, "since": to_rfc3339(AT - timedelta(hours=3))}))
     page = b'# TYPE payhook_decisions_total counter\npayhook_decisions_total{decision="retry",stream="a"} 7\nother 1\n'
     server.replies(status(200, body=page))
     places = Places(
@@ -233,11 +235,13 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         statuses={"a": fresh, "b": old, "c": tmp_path / "none"},
         journals={"a": tmp_path / "journal"},
         metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
+        backed_up=backed_up,
+        backup_every_s=3_600,
     )
     with httpx.Client(trust_env=False) as client:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
-    assert seen.dead == {"a": Dead(0, None)}
+    assert seen.dead == {"a": Dead(0, None)} and seen.backup_age == 3.0
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
