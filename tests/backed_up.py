@@ -28,11 +28,12 @@ class SmallLake:
     """The ledger's tables of a data folder, their one writer, and a folder for backups beside them."""
 
     root: Path
+    lake_url: str = ""
     seq: int = 0
     clock: ManualClock = field(default_factory=lambda: ManualClock(AT))
 
     def __post_init__(self) -> None:
-        self.settings = Settings(data_dir=self.root / "data")
+        self.settings = Settings(data_dir=self.root / "data", storage={"url": self.lake_url})
         self.backups = self.root / "backups"
         self.places = self.settings.layout.ledger()
         self.begin()

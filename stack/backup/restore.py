@@ -156,9 +156,7 @@ class _Restore:
             if table.kind in CONTINUES and table.kind != REDACTIONS:
                 self._keep(table)
         now = self._clock.now()
-        for path, journal in self._manifest.journals.items():
-            writer = JournalWriter.create_or_open(str(self._lake / path), journal.stream)
-            writer.renew_lineage(now, self._reason, replaced=self._present.get(path))
+        self._renew(now)
         replaced = self._layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
         given = self._files()
         root = self._layout.root
@@ -198,6 +196,17 @@ class _Restore:
         found = next(table_problems(self._lake, self._manifest, self._tables, self._layout.run), None)
         if found is not None:
             raise RestoreRefused(f"backup {self._backup.name} isn't good: {found}")
+
+    def _renew(self, now: datetime) -> None:
+        """A new lineage of each journal: of one that is read before those that read it."""
+        renewed: dict[str, str] = {}
+        for one in reversed(self._tables):
+            if one.kind == JOURNAL and one.path in self._manifest.journals:
+                writer = JournalWriter.create_or_open(str(self._lake / one.path), one.stream)
+                replaced = self._present.get(one.path)
+                state = writer.renew_lineage(now, self._reason, replaced=replaced, sources=renewed)
+                if before := self._manifest.journals[one.path].lineage:
+                    renewed[before] = state.lineage
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
