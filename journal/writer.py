@@ -164,6 +164,7 @@ class JournalWriter:
                 epoch=max(before.epoch, 0 if replaced is None else replaced.epoch) + 1,
                 published_upto=0 if publish_again else before.published_upto,
                 histories=_in_lineages(before.histories, sources or {}),
+                generation=max(before.generation, 0 if replaced is None else replaced.generation),
                 notes={**before.notes, LINEAGES_NOTE: to_note(lineages)},
             )
 

@@ -36,6 +36,7 @@ from processor.wiring import Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
 from stack.layout import LEDGER
+from stack.leftovers import check_restored
 from stack.processors import metrics_port
 from stack.settings import Settings, load_settings, streams_of
 
@@ -48,6 +49,7 @@ def main() -> int:
     mode, names = _arguments()
     try:
         settings = load_settings()
+        check_restored(settings.layout)
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)
         generations = {one.name: open_generation_writer(settings.redis.url, mode) for one in wired if _is_ledger(one)}

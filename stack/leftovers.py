@@ -13,6 +13,7 @@ from typing import TypedDict
 
 import psutil
 
+from stack.errors import RestoreUnfinished
 from stack.layout import Layout
 
 END_WAIT_S = 10.0
@@ -43,6 +44,14 @@ def end_leftovers(layout: Layout) -> bool:
     psutil.wait_procs(left, timeout=END_WAIT_S)
     layout.supervisor.unlink(missing_ok=True)
     return bool(left)
+
+
+def check_restored(layout: Layout) -> None:
+    """
+    :raises RestoreUnfinished: a restore was interrupted while it moved tables: a journal that is missing isn't new
+    """
+    if layout.restore_moves.exists():
+        raise RestoreUnfinished(layout.root)
 
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:

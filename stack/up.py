@@ -29,7 +29,7 @@ from providers.registry import build_adapters
 from stack import leftovers
 from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints
-from stack.errors import RestoreUnfinished, ServerNotUp, StackNotUp
+from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
 from stack.maintenance import tasks
@@ -58,8 +58,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     """
     layout = settings.layout
     with sole_supervisor(layout):
-        if layout.restore_moves.exists():
-            raise RestoreUnfinished(layout.root)
+        leftovers.check_restored(layout)
         # Brokers and the receiver have no use for the lake's keys.
         part_with_keys(settings.storage, layout.secrets)
         adapters = build_adapters(settings.providers)

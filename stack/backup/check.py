@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 
@@ -61,7 +63,9 @@ def _broken_files(backup: Path, manifest: Manifest) -> Iterator[str]:
     for path, expected in manifest.files.items():
         try:
             with (backup / path).open("rb", buffering=0) as file:
+                _forget(file)
                 found = copy_hashed(file)
+                _forget(file)
         except OSError as unreadable:
             yield f"{path} can't be read: {unreadable.strerror}"
             continue
@@ -69,6 +73,12 @@ def _broken_files(backup: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{path} has {found.size:,} bytes, {expected.size:,} were copied"
         elif found != expected:
             yield f"{path} isn't what was copied: its hash differs"
+
+
+def _forget(file: FileIO) -> None:
+    """What is read comes from the disk, not from what was just written; and no other file leaves the cache for it."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _broken_table(lake: Path, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:

@@ -68,9 +68,9 @@ def test_lineages_that_only_the_replaced_journal_knew_are_given_up_whole(tmp_pat
     older, newer = f"{tmp_path}/older", f"{tmp_path}/newer"
     _, first = begun(older)
     _, lost = begun(newer)
-    replaced = JournalWriter(newer, "ledger").renew_lineage(AT, "once")
+    replaced = replace(JournalWriter(newer, "ledger").renew_lineage(AT, "once"), generation=3)
     again = JournalWriter(older, "ledger").renew_lineage(AT, "twice", replaced=replaced)
-    assert again.epoch == replaced.epoch + 1
+    assert (again.epoch, again.generation) == (replaced.epoch + 1, 3), "neither ever goes back"
     for lineage in (lost.lineage, replaced.lineage):
         assert is_given_up(again.notes, lineage, 1)
     assert not is_given_up(again.notes, first.lineage, 0) and is_given_up(again.notes, first.lineage, 1)

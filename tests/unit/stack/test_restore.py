@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,8 @@ from stack.supervisor import sole_supervisor
 from stack.up import supervised
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import marks
+
+CHECKOUT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -310,3 +315,21 @@ def test_a_stream_that_reads_the_journal_goes_on_in_its_new_lineage(lake: SmallL
     notify = JournalReader(path).state()
     assert notify.histories == {"journal.ledger/shop": History(1, lake.state().lineage), "orders": History()}
     assert notify.lineage not in ("n", lake.state().lineage)
+
+
+def test_a_processor_without_a_supervisor_waits_for_an_interrupted_restore(tmp_path: Path) -> None:
+    """Its journal may be missing at that moment: it would begin an empty one."""
+    layout = Settings(data_dir=tmp_path).layout
+    layout.restoring.mkdir()
+    layout.restore_moves.write_text("[]")
+    ended = subprocess.run(
+        [sys.executable, "-m", "processor"],
+        env={**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path), "PYTHONPATH": str(CHECKOUT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1 and "payhook restore" in ended.stderr
+    assert not (tmp_path / "lake").exists()
