@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,11 +10,13 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from journal.bodies import BodyStore
 from journal.chain import ChainHead
+from journal.dataset import dataset_of
 from journal.index import Index
 from journal.lake import open_table
 from journal.reader import JournalReader
@@ -23,6 +26,9 @@ from stack.backup.manifest import CopiedJournal, CopiedTable, Manifest
 from stack.backup.sources import BODIES, SourceTable
 
 PROBLEMS_MAX = 10
+BODIES_PER_READ = 256
+"""What the receiver takes as a body (`ingest.body_bytes_max`) bounds what they are in memory."""
+
 LAKE = "lake"
 """The folder of the tables in a backup."""
 
@@ -43,13 +49,15 @@ def table_problems(lake: Path, manifest: Manifest, tables: list[SourceTable], sc
     for path, table in manifest.tables.items():
         try:
             yield from _broken_table(lake, path, table, manifest)
-        except (DeltaError, OSError) as failed:
-            yield f"{path} can't be opened: {failed}"
+            if table.kind == BODIES:
+                yield from _broken_bodies(lake, path, table)
+        except (DeltaError, OSError, pa.ArrowException) as failed:
+            yield f"{path} can't be read: {failed}"
     bodies = {one.stream: lake / one.path for one in tables if one.kind == BODIES}
     for path, journal in manifest.journals.items():
         try:
             yield from _broken_journal(lake / path, journal, manifest.tables[path], bodies.get(journal.stream), scratch)
-        except (PayhookError, DeltaError, OSError) as failed:
+        except (PayhookError, DeltaError, OSError, pa.ArrowException) as failed:
             yield f"{path}: {failed}"
 
 
@@ -89,6 +97,15 @@ def _broken_table(lake: Path, path: str, expected: CopiedTable, manifest: Manife
     missing = [name for name in data_files(table) if f"{LAKE}/{path}/{name}" not in manifest.files]
     if missing:
         yield f"{path} lacks {len(missing):,} of its files, {missing[0]} among them"
+
+
+def _broken_bodies(lake: Path, path: str, expected: CopiedTable) -> Iterator[str]:
+    """The lake's own files may have been damaged before they were copied."""
+    dataset = dataset_of(open_table(str(lake / path), expected.version))
+    for batch in dataset.to_batches(batch_size=BODIES_PER_READ, batch_readahead=1, fragment_readahead=1):
+        for sha256, body in zip(batch["body_sha256"].to_pylist(), batch["body"].to_pylist(), strict=True):
+            if hashlib.sha256(body).hexdigest() != sha256:
+                yield f"{path} holds a body that isn't what its hash says: {sha256}"
 
 
 def _broken_journal(

@@ -85,10 +85,12 @@ def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> Backup
         raise BackupImpossible(f"{folder} is in the data folder: name one on another disk")
     try:
         with _sole(folder):
+            _clear(folder)
             target, manifest = _copied(settings, folder, clock)
             found = problems(target.folder, manifest, tables(settings), _scratch(settings))
             if found:
                 (target.folder / MANIFEST).rename(target.folder / REJECTED)
+                _clear(folder)
             else:
                 _drop_others(folder, keep)
             kept = complete(folder)
@@ -150,21 +152,24 @@ def _moment(settings: Settings, name: str) -> datetime | None:
 def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Manifest]:
     with sole_maintenance(settings.layout.run, clock.now()):
         began_at = clock.now()
-        earlier, known = _earlier(folder)
-        target = Target(folder / f"{began_at:%Y%m%dT%H%M%SZ}", earlier, known.files if known else {})
+        newest = _newest(folder)
+        target = Target(folder / f"{began_at:%Y%m%dT%H%M%SZ}")
+        # After a backup that wasn't good no file is linked to: the damage may be in one that both share.
+        if newest is not None and not _is_rejected(folder / names(folder)[-1]):
+            target.earlier, target.known = newest[0], newest[1].files
+        wanted = [one for one in tables(settings) if has_table(str(place_of(settings.layout.lake, one.path)))]
+        if not any(one.kind == JOURNAL for one in wanted):
+            raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
         try:
             target.folder.mkdir(mode=0o700)
         except FileExistsError:
             raise BackupImpossible(f"{target.folder} is there already; run it again in a second") from None
-        wanted = [one for one in tables(settings) if has_table(str(place_of(settings.layout.lake, one.path)))]
-        if not any(one.kind == JOURNAL for one in wanted):
-            target.folder.rmdir()
-            raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
-        pinned = [_pinned(settings, one, target) for one in wanted]
-        _check_same_lake(folder, pinned, known)
-        for one in pinned:
-            copy_data(one, target)
-        _copy_files(settings, target)
+        with _removed_if_it_fails(target.folder):
+            pinned = [_pinned(settings, one, target) for one in wanted]
+            _check_same_lake(folder, pinned, newest[1] if newest is not None else None)
+            for one in pinned:
+                copy_data(one, target)
+            _copy_files(settings, target)
     manifest = Manifest(
         began_at,
         target.files,
@@ -178,6 +183,16 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
     target.sync()
     _write_manifest(target.folder, manifest)
     return target, manifest
+
+
+@contextlib.contextmanager
+def _removed_if_it_fails(backup: Path) -> Iterator[None]:
+    """What was copied until then takes room that the next try may want."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(backup, ignore_errors=True)
+        raise
 
 
 def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
@@ -205,15 +220,16 @@ def _write_manifest(backup: Path, manifest: Manifest) -> None:
     sync(backup.parent)
 
 
-def _earlier(folder: Path) -> tuple[Path | None, Manifest | None]:
-    """The newest complete backup, whose files are linked to; none after one that wasn't good."""
-    there = names(folder)
-    if not there or (folder / there[-1] / REJECTED).exists():
-        return None, None
+def _newest(folder: Path) -> tuple[Path, Manifest] | None:
+    """The newest complete backup."""
     for name in reversed(complete(folder)):
         with contextlib.suppress(NoBackup):
             return folder / name, read_manifest(folder / name)
-    return None, None
+    return None
+
+
+def _is_rejected(backup: Path) -> bool:
+    return (backup / REJECTED).exists()
 
 
 def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest | None) -> None:
@@ -228,15 +244,20 @@ def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest | None)
         )
 
 
+def _clear(folder: Path) -> None:
+    """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
+    bad = [name for name in names(folder) if _is_rejected(folder / name)]
+    for name in set(names(folder)) - set(complete(folder)) - set(bad[-1:]):
+        shutil.rmtree(folder / name)
+
+
 def _drop_others(folder: Path, keep: int) -> None:
-    """Removes complete backups beyond ``keep``, and what was begun before the newest one and never completed."""
-    there = complete(folder)
-    kept = set(there[-keep:])
-    for name in names(folder):
-        if name not in kept and name < there[-1]:
-            # Without its manifest it is no backup, wherever this ends.
-            (folder / name / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(folder / name)
+    """Removes complete backups beyond ``keep``, and those that weren't good."""
+    kept = set(complete(folder)[-keep:])
+    for name in set(names(folder)) - kept:
+        # Without its manifest it is no backup, wherever this ends.
+        (folder / name / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(folder / name)
 
 
 @contextlib.contextmanager

@@ -261,6 +261,11 @@ def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
     changed(lake.backups / first.name)
     second = lake.back_up()
     assert not second.ok and second.good_at == last_good(lake.settings) is not None
+    changed(lake.settings.data_dir)
+    again = lake.back_up()
+    assert "bodies" in again.problems[0], "a file of the lake that was damaged before it was copied is no backup either"
+    assert not again.ok and sorted(one.name for one in lake.backups.glob("2*")) == [first.name, again.name]
+    changed(lake.settings.data_dir)
     third = lake.back_up()
     assert third.ok and third.copied_bytes == third.bytes
     assert third.kept == (first.name, third.name) and not (lake.backups / second.name).exists()
@@ -294,6 +299,18 @@ def test_two_lakes_do_not_share_a_folder(lake: SmallLake, tmp_path: Path) -> Non
         other.back_up()
 
 
+def test_a_folder_stays_one_lakes_after_a_backup_that_was_not_good(lake: SmallLake, tmp_path: Path) -> None:
+    lake.commit(2)
+    first = lake.back_up()
+    changed(lake.backups / first.name)
+    assert not lake.back_up().ok
+    other = SmallLake(tmp_path / "other", clock=lake.clock)
+    other.commit()
+    other.backups = lake.backups
+    with pytest.raises(BackupImpossible, match="another lake"):
+        other.back_up()
+
+
 def test_where_nothing_was_decided_and_in_the_data_folder_none_is_made(lake: SmallLake, tmp_path: Path) -> None:
     with pytest.raises(BackupImpossible, match="in the data folder"):
         back_up(lake.settings, lake.settings.data_dir / "backups", 1, lake.clock)
@@ -305,5 +322,7 @@ def test_a_file_of_the_lake_that_is_shorter_than_its_table_says_makes_no_backup(
     lake.commit(5)
     [file] = Path(str(lake.places.bodies)).glob("*.parquet")
     os.truncate(file, file.stat().st_size - 1)
-    with pytest.raises(BackupImpossible, match="the lake is damaged"):
-        lake.back_up()
+    for _ in range(2):
+        with pytest.raises(BackupImpossible, match="the lake is damaged"):
+            lake.back_up()
+    assert [one.name for one in lake.backups.iterdir()] == [".lock"], "what was copied until then is gone"
