@@ -26,6 +26,8 @@ _SCHEMA_VERSION_TEXT = version_text(SCHEMA_VERSION).encode()
 POISON_TYPE = "poison"
 OWN_TYPES = "payhook."
 """Begins the types of events that payhook makes by itself. No webhook may claim one."""
+REVERSED_TYPE = OWN_TYPES + "reversed"
+"""A stream's record of a booking that was taken back in the journal that it reads."""
 SHA256_HEX_CHARS = 64
 HEADER_CHARS_MAX = 4_096
 """Of a name in a header. A key has a handful of parts, of `core.keys.PART_CHARS_MAX` characters at most."""

@@ -126,7 +126,7 @@ class Subscriber:
             self._known.popitem(last=False)
         self.counts.taken += 1
         self.envelopes.append(envelope)
-        fact = envelope.get("fact")
+        fact = envelope.get("fact") or envelope.get("reversal")
         if fact is not None:
             self.counts.out_of_order += fact["seq"] < self._seqs.get(fact["entity"], 0)
             self._seqs[fact["entity"]] = fact["seq"]

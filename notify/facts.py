@@ -1,4 +1,5 @@
-"""What a subscriber is told of an applied journal row: a small, versioned envelope, never bodies nor card data.
+"""What a subscriber is sent of a journal row that changed the books: a small, versioned envelope, never bodies nor card
+data.
 
 ::
 
@@ -7,6 +8,12 @@
               "event_key": "stripe:evt_1:charge.captured", "fact_key": "stripe:ch_1:capture",
               "amount_minor": 1250, "currency": "EUR", "postings": [{"account": …, "side": …, …}, …],
               "mode": "live", "tenant": "shop-a", "occurred_at": "…"}}
+
+A row that reverses what an event had booked has `reversal` in place of `fact`, so that no receiver books it as another
+payment. It holds the same fields, the reversing postings, the id of the event's own notification and the event's type::
+
+    {"version": 1, "id": "msg_…", "type": "payhook.reversed", "time": "…",
+     "reversal": {"of": "msg_…", "event_type": "charge.captured", "seq": 9, …}}
 
 A field without a value is left out. docs/notifications.md tells receivers what each one means. A field may be added
 within a version; what is there keeps its name, type and meaning.
@@ -25,7 +32,7 @@ from core import strict_json
 from core.clock import to_rfc3339
 from core.decision import Decision
 from core.errors import Unparseable
-from core.event import Mode
+from core.event import REVERSED_TYPE, Mode
 from core.work import Posting, postings_from_json
 from journal.schema import JournalRow
 from notify.errors import NoticeUnreadable
@@ -33,12 +40,13 @@ from notify.errors import NoticeUnreadable
 ENVELOPE_VERSION = 1
 TEST_TYPE = "payhook.test"
 """The type of what `payhook notify test` sends: it has no fact."""
+NO_ENVELOPE = "the body isn't an envelope with an id and a fact or a reversal"
 
 FACT_COLUMNS = (
     *("seq", "event_key", "fact_key", "entity_key", "provider", "account", "event_type", "mode", "tenant"),
-    *("occurred_at", "decided_at", "postings"),
+    *("occurred_at", "decided_at", "decision", "postings"),
 )
-"""The journal's columns that `fact_json` reads."""
+"""The journal's columns that `notice_json` reads."""
 
 _KEY = re.compile(r"[^:]+:([^:]+):.+")
 """Stream (behind a tenant's name, where the event has one), receiver, the ledger's key."""
@@ -47,11 +55,15 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the handler reads of an envelope: its id, and whom it is for."""
+    """What the handler reads of an envelope: its id, and whom it is for.
+
+    ``reverses``: the type of the event whose booking was taken back; None where it is no reversal.
+    """
 
     id: str
     mode: Mode
     tenant: str | None
+    reverses: str | None = None
 
 
 def subscriber_of(event_key: str) -> str:
@@ -70,13 +82,28 @@ def message_id(mode: str, ledger_event_key: str) -> str:
     return "msg_" + hashlib.sha256(f"{mode}:{ledger_event_key}".encode()).hexdigest()[:32]
 
 
-def fact_json(row: JournalRow) -> bytes:
-    """The envelope of an applied row, as UTF-8 JSON in one spelling; the same for every subscriber."""
-    assert row.decision is Decision.APPLIED, f"row {row.seq} is {row.decision}: only what was applied goes out"
+def reversal_id(mode: str, ledger_event_key: str) -> str:
+    """The ``webhook-id`` of a reversal: an event is reversed once, and no mode is named so, so it is no event's id."""
+    return message_id(f"reversal:{mode}", ledger_event_key)
+
+
+def notice_json(row: JournalRow) -> bytes:
+    """The envelope of a row that applied an event or reversed one, as UTF-8 JSON in one spelling; the same for every
+    subscriber.
+    """
     assert row.event_key is not None
     assert row.mode is not None
+    booking, event_id = _booking(row), message_id(row.mode, row.event_key)
+    if row.decision is Decision.REVERSED:
+        reversal = _without_none({"of": event_id, "event_type": row.event_type, **booking})
+        return _envelope(row, reversal_id(row.mode, row.event_key), REVERSED_TYPE, {"reversal": reversal})
+    assert row.decision is Decision.APPLIED, f"row {row.seq} is {row.decision}: it didn't change the books"
+    return _envelope(row, event_id, row.event_type, {"fact": booking})
+
+
+def _booking(row: JournalRow) -> dict[str, Any]:
     postings = postings_from_json(row.postings)
-    fact = {
+    booking = {
         "seq": row.seq,
         "provider": row.provider,
         "account": row.account,
@@ -89,14 +116,13 @@ def fact_json(row: JournalRow) -> bytes:
         "tenant": row.tenant,
         "occurred_at": None if row.occurred_at is None else to_rfc3339(row.occurred_at),
     }
-    envelope = {
-        "version": ENVELOPE_VERSION,
-        "id": message_id(row.mode, row.event_key),
-        "type": row.event_type,
-        "time": to_rfc3339(row.decided_at),
-        "fact": _without_none(fact),
-    }
-    return _dumps(_without_none(envelope))
+    return _without_none(booking)
+
+
+def _envelope(row: JournalRow, message: str, event_type: str | None, content: dict[str, Any]) -> bytes:
+    time = to_rfc3339(row.decided_at)
+    head = {"version": ENVELOPE_VERSION, "id": message, "type": event_type, "time": time}
+    return _dumps(_without_none({**head, **content}))
 
 
 def trial_json(message: str, time: str) -> bytes:
@@ -117,10 +143,18 @@ def read_notice(event_key: str, body: bytes) -> Notice:
         case {"version": int() as version} if version != ENVELOPE_VERSION:
             raise NoticeUnreadable(event_key, f"the envelope is of version {version}, not {ENVELOPE_VERSION}")
         case {"version": int(), "id": str() as found, "fact": {"mode": "live" | "test" as mode, **fact}}:
-            tenant = fact.get("tenant")
-            if _ID.fullmatch(found) and (tenant is None or isinstance(tenant, str)):
-                return Notice(found, mode, tenant)
-    raise NoticeUnreadable(event_key, "the body isn't an envelope with an id and a fact")
+            return _notice(event_key, found, mode, fact.get("tenant"))
+        case {"version": int(), "id": str() as found, "reversal": {"mode": "live" | "test" as mode, **reversal}}:
+            event_type = reversal.get("event_type", "")
+            if isinstance(event_type, str):
+                return _notice(event_key, found, mode, reversal.get("tenant"), event_type)
+    raise NoticeUnreadable(event_key, NO_ENVELOPE)
+
+
+def _notice(event_key: str, found: str, mode: Mode, tenant: object, reverses: str | None = None) -> Notice:
+    if not _ID.fullmatch(found) or not (tenant is None or isinstance(tenant, str)):
+        raise NoticeUnreadable(event_key, NO_ENVELOPE)
+    return Notice(found, mode, tenant, reverses)
 
 
 def _amount(postings: Sequence[Posting]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from core.errors import SettingError
 from core.event import Mode
 from journal.schema import JournalRow
-from notify.facts import FACT_COLUMNS, fact_json
+from notify.facts import FACT_COLUMNS, notice_json
 from notify.settings import NotifySettings
 from notify.subscribers import SubscribersFile
 
 
 class FactFeed:
-    """Every subscriber of a mode gets every applied row, as an envelope; what it doesn't want its handler passes over.
+    """Every subscriber of a mode gets every row that changed the books, as an envelope; its handler passes over what it
+    doesn't want.
 
     So a subscriber that is disabled, or wants more types from now on, has no gap that isn't in the stream's journal.
     """
@@ -33,7 +34,7 @@ class FactFeed:
         return tuple(name for name, one in self._subscribers.all().items() if one.mode == mode)
 
     def body(self, row: JournalRow) -> bytes:
-        return fact_json(row)
+        return notice_json(row)
 
 
 def build(settings: NotifySettings) -> FactFeed:

@@ -77,8 +77,8 @@ class NotifyHandler:
             return f"subscriber {name} takes {subscriber.mode} facts, this is a {notice.mode} one"
         if not subscriber.may_see(notice.tenant):
             return f"subscriber {name} isn't this tenant's"
-        if not subscriber.wants(event_type):
-            return f"subscriber {name} doesn't want {event_type}"
+        if not subscriber.wants(event_type) and not (notice.reverses is not None and subscriber.wants(notice.reverses)):
+            return f"subscriber {name} doesn't want {notice.reverses or event_type}"
         disabled = self._disabled.find(name)
         return None if disabled is None else _told(name, disabled)
 

@@ -67,7 +67,7 @@ class StreamConfig(StreamSettings):
     source: str = Field(
         "kafka",
         pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$",
-        description="kafka (payments.events), kafka:TOPIC, or journal:STREAM: what that stream applied",
+        description="kafka (payments.events), kafka:TOPIC, or journal:STREAM: what that stream applied, or reversed",
     )
     handler: str = Field(pattern=_FUNCTION, description="module:function that builds the handler")
     feed: str = Field(

@@ -1,4 +1,8 @@
-"""What a stream makes of another stream's applied rows: records, one a row and receiver, as if Kafka had held them."""
+"""What a stream makes of the rows that changed another stream's books: a record for each row and receiver, as if Kafka
+had held it.
+
+These are the rows that applied an event, and those that reversed what one had booked.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from core.clock import to_rfc3339
-from core.event import Dedupe, Event, Mode, to_headers
+from core.decision import Decision
+from core.event import REVERSED_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import join_key
 from core.routing import journal_topic
 from journal.schema import JournalRow
@@ -23,6 +29,16 @@ NAMED_COLUMNS = (
     *("event_key", "entity_key", "account", "event_type", "mode", "tenant", "zone", "occurred_at"),
 )
 """What naming a record takes; a feed adds what its bodies take."""
+
+CHANGED_BOOKS = (pc.field("decision") == Decision.APPLIED.value) | (
+    (pc.field("decision") == Decision.REVERSED.value) & ~pc.field("first")
+)
+"""Which rows become records. A first row that says `reversed` is the command's own."""
+CHANGED_BOOKS_SQL = f"decision = '{Decision.APPLIED.value}' OR (decision = '{Decision.REVERSED.value}' AND NOT first)"
+"""The same for Spark."""
+
+REVERSAL_PART = "reversed"
+"""Ends a reversal's key: the event itself was told under the key without it."""
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -49,7 +65,10 @@ class Feed(Protocol):
         """
 
     def body(self, row: JournalRow) -> bytes:
-        """What a record of an applied row holds: the same for every receiver, and the same whenever it is asked."""
+        """What a record of a row holds: the same for every receiver, and the same whenever it is asked.
+
+        The row's decision is `applied`, or `reversed` where it takes back what the event had booked.
+        """
 
 
 class OwnFeed:
@@ -66,6 +85,7 @@ class OwnFeed:
     def body(self, row: JournalRow) -> bytes:
         told = {
             "seq": row.seq,
+            "decision": row.decision.value,
             "event_key": row.event_key,
             "event_type": row.event_type,
             "entity_key": row.entity_key,
@@ -83,11 +103,11 @@ class OwnFeed:
 
 
 class FeedRecords:
-    """Turns a source stream's applied rows into a reading stream's records.
+    """Turns rows of `CHANGED_BOOKS` of a source stream into a reading stream's records.
 
     A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
-    reading stream's name and the receiver's, so that order is kept for each receiver by itself. It counts as received
-    when the row was decided.
+    reading stream's name and the receiver's, so that order is kept for each receiver by itself: a reversal
+    follows what it reverses. It has a key and a type of its own. A record counts as received when its row was decided.
     """
 
     def __init__(self, stream: str, source_stream: str, feed: Feed, receivers: Sequence[str]) -> None:
@@ -113,7 +133,7 @@ class FeedRecords:
         for receiver, topic in self._topics.items():
             event = self._event(row, receiver, body)
             # Both were made safe for a header when the event came in.
-            safe = {"ce_type": (row.event_type or "").encode(), "account": (row.account or "").encode()}
+            safe = {"ce_type": event.event_type.encode(), "account": (row.account or "").encode()}
             headers = to_headers(event, row.decided_at, Dedupe.CLAIMED)
             yield {
                 "topic": topic,
@@ -124,13 +144,15 @@ class FeedRecords:
             }
 
     def _event(self, row: JournalRow, receiver: str, body: bytes) -> Event:
-        assert row.event_key is not None and row.entity_key is not None, f"row {row.seq} was applied without its keys"
-        assert row.mode in ("live", "test"), f"row {row.seq} was applied without its mode"
+        assert row.event_key is not None and row.entity_key is not None, f"row {row.seq} books without its keys"
+        assert row.mode in ("live", "test"), f"row {row.seq} books without its mode"
+        is_reversal = row.decision is Decision.REVERSED
+        names = [row.event_key, REVERSAL_PART] if is_reversal else [row.event_key]
         event = Event(
             provider=PROVIDER,
-            event_id=row.event_key,
-            event_type=row.event_type or "",
-            event_key=join_key(self._stream, receiver, row.event_key),
+            event_id=":".join(names),
+            event_type=REVERSED_TYPE if is_reversal else row.event_type or "",
+            event_key=join_key(self._stream, receiver, *names),
             entity_key=join_key(self._stream, receiver, row.entity_key),
             content_sha256="",
             content_version=CONTENT_VERSION,

@@ -1,4 +1,6 @@
-"""What another stream applied, as a source: its journal, read with Spark's Delta source from this stream's marks on."""
+"""What changed another stream's books, as a source: its journal, read with Spark's Delta source from this stream's
+marks on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from core.decision import Decision
 from core.routing import is_sparse
 from journal.errors import Refused
 from journal.marks import Marks
@@ -20,7 +21,7 @@ from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from journal.state import JournalState
 from processor.history.kafka_log import Held
-from processor.source.feed import RECORD_SCHEMA, FeedRecords
+from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords
 from processor.source.sources import COLUMNS, KafkaSource, tick
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class FirstNamed:
 
 
 class JournalSource:
-    """A record for each applied row and receiver; and Kafka's ``control`` topic, for operators' commands.
+    """A record for each receiver and row that changed the books; and Kafka's ``control`` topic, for commands.
 
     At each start the rows since the marks are read in seq order up to one version, however the table's files are laid
     out and whatever the log has forgotten; only what is committed after that comes from the streaming source, which
@@ -127,13 +128,13 @@ class JournalSource:
         self._control.check(stream, state, reader)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
-        """What was applied since the slowest receiver's mark, and pins the version after which `frame` begins."""
+        """What changed the books since the slowest receiver's mark, and pins the version after which `frame` begins."""
         table = DeltaTable(self._path)
         self._version = table.version()
         for window in scan(table, self._lowest(marks) - 1, self._records.columns):
-            applied = window.filter(pc.equal(window["decision"], Decision.APPLIED.value))
-            for at in range(0, applied.num_rows, self._rows_max):
-                yield self._records.table(from_arrow(applied.slice(at, self._rows_max)))
+            taken = window.filter(CHANGED_BOOKS)
+            for at in range(0, taken.num_rows, self._rows_max):
+                yield self._records.table(from_arrow(taken.slice(at, self._rows_max)))
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
         assert self._version is not None, "the backlog is asked for first"
@@ -143,7 +144,7 @@ class JournalSource:
             .option("startingVersion", self._version)
             .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
             .load(self._path)
-            .where(f"decision = '{Decision.APPLIED.value}' AND seq >= {self._lowest(marks)}")
+            .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._lowest(marks)}")
             .selectExpr(*columns)
         )
         control = self._control.topic_frame(marks, records_max).unionByName(tick(self._session, self._control.tick_s))

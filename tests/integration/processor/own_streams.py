@@ -21,7 +21,7 @@ from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from dlq.commands import Command, Target, encode
 from journal.anchors import AnchorKeys
-from journal.reader import JournalReader
+from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from processor.application import Application
 from processor.opening import Shared, Starter
@@ -39,7 +39,8 @@ DAY_MS = 86_400_000
 HANDLER = '''
 """A handler that somebody wrote."""
 from core.decision import ErrorKind
-from core.work import Applied, Ignored
+from core.money import Money
+from core.work import Applied, Ignored, Posting
 from pydantic import BaseModel
 
 
@@ -63,6 +64,9 @@ class Greeter:
             raise LookupError(f"{self.settings.greeting}, nobody")
         if item.event_type == "refused":
             raise Refused("401 Unauthorized")
+        if item.event_type == "pays":
+            paid = Money(500, "EUR")
+            return Applied((Posting("door:cash", "debit", paid), Posting("door:income", "credit", paid)))
         return Ignored("shy") if item.event_type == self.settings.shy_of else Applied()
 
 
@@ -83,12 +87,13 @@ def build_broken():
 
 
 def streams_file(topic: str) -> str:
-    """Three streams: one on a topic of Kafka, one on its journal, one that fails whenever it starts."""
+    """Four streams: one on a topic of Kafka, two on its journal (one is the shipped `notify`), one fails."""
     return f"""
 [ledger]
 enabled = false
 [notify]
-enabled = false
+source = "journal:greet"
+dlq = {{ create_topic = true }}
 
 [greet]
 source = "kafka:{topic}"
@@ -121,6 +126,7 @@ class OwnStreams:
     topic: str
     folder: Path
     names: tuple[str, ...] = ("greet", "retell")
+    sections: Mapping[type, BaseModel] = field(default_factory=dict)
     metrics: dict[str, ProcessorMetrics] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,10 +159,18 @@ class OwnStreams:
 
     def order(self, stream: str, action: str, row: JournalRow) -> None:
         """An operator's command about an item whose last row is given."""
-        target = Target(row.item_seq, row.seq)
-        now = SystemClock().now()
-        command = Command(uuid.uuid4().hex, stream, action, (target,), "ada", "it can't be handled", now)
-        self._producer.produce("payments.control", encode(command))
+        lineage, now = self.lineage(stream), SystemClock().now()
+        reason = "it can't be handled"
+        self.command(Command(uuid.uuid4().hex, stream, lineage, action, (Target.of(row),), "ada", reason, now))
+
+        assert self._producer.flush(10) == 0
+
+    def lineage(self, stream: str) -> str:
+        return lineage_of(str(self.layout.stream(stream).journal))
+
+    def command(self, *commands: Command) -> None:
+        for command in commands:
+            self._producer.produce("payments.control", encode(command))
         assert self._producer.flush(10) == 0
 
     @contextmanager
@@ -187,11 +201,10 @@ class OwnStreams:
     def _starters(self, names: tuple[str, ...]) -> list[tuple[Starter, Telling]]:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
-        sections: Mapping[type, BaseModel] = {}
         shared = Shared(self.session, self.bootstrap, {}, clock, 2, AnchorKeys(["k" * 32]), 0.1, "single")
         found = []
         for config in configs:
-            wired = wire(config, "live", self.layout.stream, sections)
+            wired = wire(config, "live", self.layout.stream, self.sections)
             metrics = self.metrics[config.name] = ProcessorMetrics(clock)
             telling = Telling(wired.name, StatusFile(wired.places.status, clock), metrics)
             found.append((Starter(wired, shared, metrics, telling), telling))

@@ -15,9 +15,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from core.clock import SystemClock
 from core.keys import join_key
 from core.routing import topics_of
+from dlq.commands import Target, approve, propose_reversal
 from journal.schema import JournalRow
+from load.subscriber import Subscriber
+from notify.settings import Allowance, NotifySettings
+from notify.signature import new_secret
 from processor.spark import open_session
 from stack.jars import spark_jars
 from tests.integration.processor.own_streams import HANDLER, OwnStreams
@@ -74,6 +79,62 @@ def test_a_stream_of_ones_own_decides_and_another_one_reads_what_it_applied(stre
     assert [row.event_key for row in told] == [join_key("retell", "retell", sources[row.offset]) for row in told]
     assert {row.topic for row in told} == {"journal.greet/retell"}
     assert dead_letter(streams) == (None, None, "LookupError")
+
+
+def test_a_reversal_reaches_a_subscriber_and_a_stream_without_a_feed(streams: OwnStreams, tmp_path: Path) -> None:
+    """One while the readers run, and one from their backlog after a start."""
+    secret, clock = new_secret(), SystemClock()
+    with Subscriber([secret], clock) as shop:
+        subscribe(streams, tmp_path, shop, secret)
+        with streams.running("greet", "retell", "notify") as wait_for:
+            wait_for(lambda: says(streams, "notify").get("state") == "running", "the subscriber's stream")
+            streams.post("paid", "paid-too", kind="pays")
+            wait_for(lambda: shop.counts.taken == 2, "both facts")
+            reverse(streams, wait_for, "paid")
+            wait_for(lambda: shop.counts.taken == 3, "the reversal")
+        with streams.running("greet") as wait_for:
+            reverse(streams, wait_for, "paid-too")
+        with streams.running("greet", "retell", "notify") as wait_for:
+            wait_for(lambda: shop.counts.taken == 4, "the other reversal")
+            wait_for(lambda: len(streams.applied("retell")) == 4, "both reversals by the stream without a feed")
+        facts = {one["fact"]["event_key"]: one for one in shop.envelopes if "fact" in one}
+        reversals = [one for one in shop.envelopes if "reversal" in one]
+    assert [one["type"] for one in reversals] == ["payhook.reversed"] * 2
+    assert [one["reversal"]["event_key"] for one in reversals] == ["door:paid:pays", "door:paid-too:pays"]
+    assert [one["reversal"]["of"] for one in reversals] == [
+        facts[one["reversal"]["event_key"]]["id"] for one in reversals
+    ]
+    for one in reversals:
+        booked = facts[one["reversal"]["event_key"]]["fact"]["postings"]
+        assert [line["side"] for line in one["reversal"]["postings"]] == ["credit", "debit"]
+        assert [line["account"] for line in one["reversal"]["postings"]] == [line["account"] for line in booked]
+    assert len({one["id"] for one in shop.envelopes}) == 4
+    assert (shop.counts.repeated, shop.counts.forged, shop.counts.out_of_order) == (0, 0, 0)
+
+
+def subscribe(streams: OwnStreams, folder: Path, shop: Subscriber, secret: str) -> None:
+    """One subscriber, on the loopback address."""
+    (folder / "secrets").mkdir(mode=0o700)
+    (folder / "secrets" / "notify.shop").write_text(secret + "\n")
+    file = folder / "subscribers.toml"
+    file.write_text(f'[shop]\nurl = "{shop.url}"\ntypes = ["pays"]\n')
+    allowed = Allowance(networks=("127.0.0.0/8",), ports=(shop.port,), http=True)
+    streams.sections = {NotifySettings: NotifySettings(subscribers_file=str(file), allow={"shop": allowed})}
+
+
+def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], Any], event_id: str) -> None:
+    """Two people take back what an event booked; returns once the journal says so."""
+    key, now = f"door:{event_id}:pays", SystemClock().now()
+    (booked,) = [row for row in streams.rows("greet") if row.event_key == key and row.decision == "applied"]
+    wanted = propose_reversal(
+        "greet", streams.lineage("greet"), [Target.of(booked)], "ada", "paid at another door", now
+    )
+    streams.command(wanted)
+    resolved = join_key("payhook", wanted.command_id, wanted.action)
+    wait_for(lambda: any(row.event_key == resolved for row in streams.rows("greet")), "the proposal")
+    streams.command(approve(wanted, "bob", "checked", now))
+    entry = (booked.item_seq, "reversed")
+    wait_for(lambda: any((row.item_seq, row.decision) == entry for row in streams.rows("greet")), "the reversing entry")
 
 
 def test_one_streams_failure_is_told_and_leaves_the_other_alone(streams: OwnStreams) -> None:

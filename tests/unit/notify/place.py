@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from core.money import Money
-from core.work import Posting, Receivers, WorkItem, postings_to_json
+from core.work import Posting, Receivers, WorkItem, postings_from_json, postings_to_json, reversed_postings
 from journal.schema import JournalRow
-from notify.facts import fact_json
+from notify.facts import notice_json
 from notify.handler import NotifyHandler, build
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
@@ -120,6 +120,15 @@ def row(event_id: str = "evt_1", **fields: Any) -> JournalRow:
     return JournalRow(**{**given, **fields})
 
 
+def reversal(of: JournalRow, **fields: Any) -> JournalRow:
+    """The row that takes back what an applied row booked."""
+    postings = postings_to_json(reversed_postings(postings_from_json(of.postings)))
+    return replace(
+        of,
+        **{"seq": of.seq + 2, "first": False, "decision": Decision.REVERSED, "postings": postings, **fields},
+    )
+
+
 def item(subscriber: str, of: JournalRow | None = None) -> WorkItem:
     """An applied row on its way to one subscriber."""
     applied = of or row()
@@ -132,7 +141,7 @@ def item(subscriber: str, of: JournalRow | None = None) -> WorkItem:
         provider="payhook",
         account=applied.account or "",
         event_type=applied.event_type or "",
-        body=fact_json(applied),
+        body=notice_json(applied),
         fact_key=None,
         attempt=0,
     )

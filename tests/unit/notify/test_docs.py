@@ -15,16 +15,16 @@ from click.testing import CliRunner
 
 from cli.main import main
 from core.clock import SystemClock
-from notify.facts import fact_json
+from notify.facts import notice_json
 from notify.settings import NotifySettings
 from notify.signature import key_of, new_secret, signed_headers
 from notify.subscribers import parse
-from tests.unit.notify.place import Place, item, row
+from tests.unit.notify.place import Place, item, reversal, row
 from tests.unit.notify.receiver import Receiver
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")
 BLOCKS = dict(re.findall(r"^\*\*`([^`\n]+)`\*\*\n```\w+\n(.*?)^```$", PAGE, re.M | re.S))
-JSON = next(iter(re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)))
+JSON, REVERSAL = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
 SHELL = next(iter(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)))
 HTTP = next(iter(re.findall(r"^```http\n(.*?)^```$", PAGE, re.M | re.S)))
 
@@ -40,17 +40,21 @@ def module(name: str) -> ModuleType:
 
 def test_every_named_block_of_the_page_is_run_here() -> None:
     assert list(BLOCKS) == ["with_library.py", "by_hand.py", "taken_once.py", "subscribers.toml", "payhook.toml"]
-    assert PAGE.count("```") == 2 * (len(BLOCKS) + 3)
+    assert PAGE.count("```") == 2 * (len(BLOCKS) + 4)
 
 
 def test_the_envelope_of_the_page_is_what_goes_out() -> None:
-    assert json.loads(JSON) == json.loads(fact_json(row(tenant="shop-a")))
+    booked = row(tenant="shop-a")
+    assert json.loads(JSON) == json.loads(notice_json(booked))
+    assert json.loads(REVERSAL) == json.loads(notice_json(reversal(booked)))
 
 
 def test_every_field_of_an_envelope_is_explained() -> None:
     envelope = json.loads(JSON)
     for field in [*envelope, *(f"fact.{name}" for name in envelope["fact"])]:
         assert field == "fact" or f"`{field}`" in PAGE, field
+    for name in json.loads(REVERSAL)["reversal"].keys() - envelope["fact"].keys():
+        assert f"`reversal.{name}`" in PAGE, name
 
 
 def test_the_request_of_the_page_is_what_is_sent(place: Place, receiver: Receiver) -> None:
@@ -68,7 +72,7 @@ def test_the_request_of_the_page_is_what_is_sent(place: Place, receiver: Receive
 def test_both_ways_to_verify_take_ours_and_nothing_else(name: str) -> None:
     verified: Verify = module(name).verified
     older, secret = new_secret(), new_secret()
-    body, now = fact_json(row()), SystemClock().now()
+    body, now = notice_json(row()), SystemClock().now()
     headers = signed_headers("msg_1", body, [key_of(older), key_of(secret)], now)
     assert verified(secret, headers, body) == json.loads(body)
     assert verified(older, headers, body) == json.loads(body)
@@ -90,6 +94,18 @@ def test_a_repeat_books_nothing(tmp_path: Path) -> None:
     assert again.execute("SELECT * FROM income").fetchall() == [("stripe:ch_evt_1:capture", 1250, "EUR")]
     store.close()
     again.close()
+
+
+def test_a_reversal_takes_back_what_was_booked_whichever_comes_first(tmp_path: Path) -> None:
+    page, fact, taken_back = module("taken_once.py"), json.loads(JSON), json.loads(REVERSAL)
+    for number, order in enumerate([(fact, taken_back, taken_back, fact), (taken_back, fact)]):
+        store = page.open_store(str(tmp_path / f"store-{number}"))
+        for envelope in order:
+            page.take(store, envelope)
+        booked = [amount for (amount,) in store.execute("SELECT amount_minor FROM income")]
+        assert sum(booked) == 0
+        assert booked == ([1250, -1250] if number == 0 else [])
+        store.close()
 
 
 def test_the_files_of_the_page_are_taken(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import SettingError
 from notify.errors import SubscribersUnreadable
-from notify.facts import fact_json
+from notify.facts import notice_json
 from notify.feed import build
 from notify.settings import NotifySettings
 from processor.source.feed import Feed
@@ -58,4 +58,4 @@ def test_an_envelope_needs_no_other_columns_than_are_named(tmp_path: Path) -> No
     others = {one.name: None for one in fields(whole)} | {"decision": whole.decision}
     for name in feed.columns:
         del others[name]
-    assert feed.body(replace(whole, **others)) == fact_json(whole)  # type: ignore[arg-type]
+    assert feed.body(replace(whole, **others)) == notice_json(whole)  # type: ignore[arg-type]

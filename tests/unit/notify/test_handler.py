@@ -17,7 +17,7 @@ from core.errors import SettingError
 from core.work import Applied, Receivers
 from notify import errors
 from notify.errors import NoticeUnreadable, NotTaken, Unreachable
-from notify.facts import fact_json, message_id
+from notify.facts import message_id, notice_json
 from notify.handler import build
 from notify.settings import NotifySettings
 from notify.signature import new_secret
@@ -32,7 +32,7 @@ def test_a_fact_is_posted_signed_to_the_subscribers_url(place: Place, receiver: 
     assert place.handler()(item("shop")) == Applied()
     (request,) = receiver.requests
     assert request.line == "POST /hook?x=1 HTTP/1.1"
-    assert request.body == fact_json(row())
+    assert request.body == notice_json(row())
     wanted = {
         "host": f"{HOST}:{receiver.port}",
         "content-type": "application/json",

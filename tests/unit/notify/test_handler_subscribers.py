@@ -13,7 +13,7 @@ from core.work import Applied, DownstreamHeld, Ignored
 from notify.errors import FileUnusable, SubscriberGone, SubscribersUnreadable
 from notify.signature import new_secret
 from tests.unit.notify.calls import Calls
-from tests.unit.notify.place import Place, item, row
+from tests.unit.notify.place import Place, item, reversal, row
 from tests.unit.notify.receiver import Receiver
 
 
@@ -36,6 +36,21 @@ def test_what_isnt_for_a_subscriber_is_ignored_with_the_reason(
     assert isinstance(outcome, Ignored)
     assert reason in outcome.reason
     assert receiver.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("types", "goes_out"),
+    [('["charge.*"]', True), ('["payhook.reversed"]', True), ('["*"]', True), ('["refund.*"]', False)],
+)
+def test_a_reversal_goes_to_who_wants_what_it_takes_back(
+    place: Place, receiver: Receiver, types: str, goes_out: bool
+) -> None:
+    place.add("shop", receiver.port, f"types = {types}")
+    outcome = place.handler()(replace(item("shop", reversal(row())), event_type="payhook.reversed"))
+    if goes_out:
+        assert outcome == Applied()
+    else:
+        assert outcome == Ignored("subscriber shop doesn't want charge.captured")
 
 
 def test_a_tenants_event_key_still_finds_its_subscriber(place: Place, receiver: Receiver) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from journal.schema import JournalRow
 from load.subscriber import Reply, Subscriber
 from notify.feed import build
 from notify.settings import NotifySettings
 from processor.settings import DeadHead
 from processor.source.feed import FeedRecords
-from tests.unit.notify.place import Place, row
+from tests.unit.notify.place import Place, reversal, row
 from tests.unit.processor.harness import EVENTS, Engine
 
 UNWELL = Reply(503)
@@ -25,9 +26,12 @@ def engine_of(folder: Path, place: Place) -> Engine:
 
 def notify(engine: Engine, subscriber: str, number: int, entity: str) -> str:
     """An applied row of the ledger, as the stream's own feed hands it over; returns its event's key."""
-    applied = row(f"evt_{number}", seq=number, entity_key=entity)
+    return hand_over(engine, subscriber, row(f"evt_{number}", seq=number, entity_key=entity))
+
+
+def hand_over(engine: Engine, subscriber: str, changed: JournalRow) -> str:
     feed = build(NotifySettings(subscribers_file="subscribers.toml"))
-    (record,) = FeedRecords("notify", "ledger", feed, [subscriber]).table([applied]).to_pylist()
+    (record,) = FeedRecords("notify", "ledger", feed, [subscriber]).table([changed]).to_pylist()
     headers = [(header["key"], header["value"]) for header in record["headers"]]
     engine.send(EVENTS, record["value"], headers)
     return str(dict(headers)["event_key"], "ascii")
@@ -55,6 +59,23 @@ def test_every_entity_is_told_in_order_though_every_third_request_fails(tmp_path
         assert seqs(shop, "e1") == [1, 3, 5, 7, 9, 11]
         assert (shop.counts.taken, shop.counts.forged, shop.counts.out_of_order) == (12, 0, 0)
         assert shop.counts.refused > 3
+
+
+def test_a_reversal_follows_what_it_reverses(tmp_path: Path, place: Place) -> None:
+    """The subscriber is unwell: both wait, and come in order, each under its own id."""
+    with subscribed(place, "shop", lambda number: UNWELL if number == 0 else None) as shop:
+        engine = engine_of(tmp_path / "engine", place)
+        booked = row("evt_1", seq=1)
+        keys = [hand_over(engine, "shop", one) for one in (booked, reversal(booked))]
+        engine.batch()
+        assert shop.envelopes == []
+        engine.advance(20)
+        first, second = shop.envelopes
+        assert (first["fact"]["seq"], second["reversal"]["seq"]) == (1, 3)
+        assert (second["type"], second["reversal"]["of"]) == ("payhook.reversed", first["id"])
+        assert first["id"] != second["id"]
+        assert [engine.decisions(key)[-1] for key in keys] == ["applied"] * 2
+        assert (shop.counts.taken, shop.counts.repeated) == (2, 0)
 
 
 def test_an_event_that_dies_lets_its_followers_pass(tmp_path: Path, place: Place) -> None:

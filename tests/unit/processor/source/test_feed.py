@@ -167,6 +167,29 @@ def test_the_backlog_is_what_was_applied_since_the_slowest_mark_in_seq_order(jou
     assert found == [(SHOP, 8), (BANK, 8), (SHOP, 10), (BANK, 10), (SHOP, 11), (BANK, 11)]
 
 
+def test_what_took_a_booking_back_is_a_record_and_the_command_that_ordered_it_is_not(journal: Path) -> None:
+    writer = JournalWriter.create_or_open(str(journal), "ledger")
+    writer.begin_epoch(STARTS)
+    command = row(13, mode="live", decision=Decision.REVERSED)
+    entry = row(14, item_seq=11, first=False, mode="live", decision=Decision.REVERSED)
+    writer.commit([command, entry], marks(13), 0)
+    ((*found,),) = backlog(journal, {SHOP: {0: 11}, BANK: {0: 12}})
+    assert found == [(SHOP, 11), (BANK, 11), (SHOP, 14), (BANK, 14)]
+
+
+def test_a_reversal_has_a_key_and_a_type_of_its_own_in_the_line_of_what_it_reverses() -> None:
+    applied = row(7, mode="live", event_type="charge.succeeded")
+    entry = replace(applied, seq=9, first=False, decision=Decision.REVERSED)
+    before, after = (
+        from_record(record.value, record.headers).event
+        for record in read_table(records("shop").table([applied, entry]))
+    )
+    assert (before.event_type, after.event_type) == ("charge.succeeded", "payhook.reversed")
+    assert after.event_key == f"{before.event_key}:reversed"
+    assert after.entity_key == before.entity_key
+    assert [json.loads(event.body)["decision"] for event in (before, after)] == ["applied", "reversed"]
+
+
 def test_a_long_backlog_comes_in_pieces(journal: Path) -> None:
     pieces = backlog(journal, {SHOP: {0: 1}, BANK: {0: 1}}, rows_per_batch_max=6)
     assert [len(piece) for piece in pieces] == [6, 6, 4]
