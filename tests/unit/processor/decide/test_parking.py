@@ -335,7 +335,7 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch(policy
     """An ignored event is reprocessed beside its entity's queue, dies, and so holds back what waits there; the head of
     the queue is purged in that batch. Who comes next is behind the dead one: it waits, or dies with it."""
     parking = Parking()
-    parking.begins(policy=policy, drain_max=1, replays_max=1)
+    parking.begins(policy=policy, drain_max=1, replays_max=1, due_max=1_000)
     alone = (ReplayMode.ALONE, False, 0, False)
     try:
         for _ in range(3):
