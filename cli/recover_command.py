@@ -47,11 +47,11 @@ def recover(
     """
     if accept_loss and (actor is None or reason is None):
         raise click.UsageError("--accept-loss needs --actor and --reason")
-    from stack.recovery import decide, export, kafka_of, look
+    from stack.recovery import decide, export, look, servers_of
 
     clock = SystemClock()
-    with kafka_of(place.settings) as bootstrap:
-        looks = look(place.settings, bootstrap)
+    with servers_of(place.settings) as servers:
+        looks = look(place.settings, servers)
         if file is not None:
             lines = export(looks, clock, file)
             click.echo(f"{lines} lost ranges and events are written to {file}", err=True)
@@ -103,6 +103,12 @@ def _print(looks: list[Look]) -> None:
 
 
 def _print_events(one: Look, console: Console) -> None:
+    if one.claims is None:
+        console.print("  claims in Redis couldn't be compared: there is no index, or Redis doesn't answer")
+    elif one.claims:
+        console.print(
+            f"  at least {len(one.claims):,} events that Redis knows as published are nowhere", highlight=False
+        )
     if not one.events:
         console.print("  no receipt is without a decision or a record (receipts that Kafka lost can't tell)")
         return
@@ -144,4 +150,5 @@ def _as_tree(one: Look) -> dict[str, Any]:
             for each in one.partings()
         ],
         "lost_events": [event.event_key for event in one.events],
+        "lost_claims": None if one.claims is None else [digest.hex() for digest in one.claims],
     }

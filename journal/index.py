@@ -123,6 +123,11 @@ class Index:
         found = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
         return [_known_event(value) for value in found]
 
+    def unknown_hashes(self, hashes: Sequence[bytes]) -> list[bytes]:
+        """Those of event keys' hashes (`core.keys.hash16`) that no event holds."""
+        found = self._store.get_many([layout.EVENT + one for one in hashes])
+        return [one for one, known in zip(hashes, found, strict=True) if known is None]
+
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
         """Whether it is other content than the holder's, that died or was purged under the same key."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == b""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from redis import Redis
+from redis.exceptions import RedisError
+
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
+from core.keys import hash16
 from core.routing import stream_of, topics_of
+from ingest.confirmed import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
+from journal.entity_queue import open_beside_its_writer
+from journal.errors import IndexUnreadable
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.state import JournalState
@@ -25,9 +33,12 @@ from stack.endpoints import read_endpoints
 from stack.kafka import kafka_server
 from stack.layout import LEDGER, StreamLayout
 from stack.ports import LOOPBACK, free_ports
+from stack.redis import redis_server, redis_url
 from stack.server import running
 from stack.settings import Settings, streams_of
 from stack.supervisor import sole_supervisor
+
+log_ = logging.getLogger(__name__)
 
 RECEIPTS_BEFORE = timedelta(days=1)
 """Receipts that are older than the journal's last row by more than this were decided, or never published."""
@@ -35,12 +46,17 @@ RECEIPTS_BEFORE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor."""
+    """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor.
+
+    ``claims``: hashes of event keys that Redis says were published, and that neither the index nor Kafka knows; None:
+    nothing could be compared.
+    """
 
     layout: StreamLayout
     findings: Findings
     events: tuple[Answered, ...]
     anchored: int
+    claims: tuple[bytes, ...] | None = None
 
     @property
     def disagrees(self) -> bool:
@@ -52,36 +68,45 @@ class Look:
             yield from parted.partings
 
 
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Addresses of Kafka and Redis."""
+
+    kafka: str
+    redis: str
+
+
 @contextlib.contextmanager
-def kafka_of(settings: Settings) -> Iterator[str]:
-    """The address of the Kafka that the processors read: the running stack's, the one that is set, or the data folder's
-    own, which is started for the length of the ``with``.
+def servers_of(settings: Settings) -> Iterator[Servers]:
+    """The servers that the processors use: the running stack's, the ones that are set, or the data folder's own, which
+    are started for the length of the ``with``.
 
     :raises AlreadyUp: a stack is starting or stopping just now
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        yield endpoints.kafka
+        yield Servers(endpoints.kafka, endpoints.redis)
     elif "bootstrap_servers" in settings.kafka.model_fields_set:
-        yield settings.kafka.bootstrap_servers
+        yield Servers(settings.kafka.bootstrap_servers, settings.redis.url)
     else:
         layout = settings.layout
-        port, controller = free_ports(2)
-        server = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
-        with sole_supervisor(layout), running(server):
-            yield f"{LOOPBACK}:{port}"
+        port, controller, redis_port = free_ports(3)
+        kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
+        redis = redis_server(layout.redis, redis_port, layout.logs / "redis.log")
+        with sole_supervisor(layout), running(kafka), running(redis):
+            yield Servers(f"{LOOPBACK}:{port}", redis_url(redis_port))
 
 
-def look(settings: Settings, bootstrap: str) -> list[Look]:
+def look(settings: Settings, servers: Servers) -> list[Look]:
     """Every stream that has a journal, live and test.
 
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    with contextlib.closing(KafkaLog(bootstrap)) as log:
+    with contextlib.closing(KafkaLog(servers.kafka)) as log, contextlib.closing(Redis.from_url(servers.redis)) as redis:
         return [
-            _look(settings, config, mode, log, keys)
+            _look(settings, config, mode, log, keys, redis)
             for mode in settings.ingest.modes
             for config in streams_of(settings).values()
             if has_table(str(settings.layout.stream(stream_of(config.name, mode)).journal))
@@ -115,25 +140,41 @@ def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
     return len(lines)
 
 
-def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys) -> Look:
+def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: Redis) -> Look:
     layout = settings.layout.stream(stream_of(config.name, mode))
     reader = JournalReader(str(layout.journal))
     state = reader.state()
     topics = [topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic]
     findings = find(layout.stream, state, reader, log, topics, settings.kafka.transactional)
-    events: list[Answered] = []
-    if findings.parted and config.name == LEDGER:
-        events = _lost(layout, reader, state, findings, log, topics_of(mode).events)
-    return Look(layout, findings, tuple(events), _anchored(log, keys, layout.stream, topics_of(mode).anchors))
+    anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
+    if not findings.parted or config.name != LEDGER:
+        return Look(layout, findings, (), anchored)
+    waiting = _waiting(findings, log, topics_of(mode).events)
+    events: Sequence[Answered] = ()
+    if state.next_seq > 1:
+        [last] = reader.rows_of([state.next_seq - 1])
+        since = last.decided_at - RECEIPTS_BEFORE
+        events = undecided(layout.derived("receipts"), layout.journal, since, waiting)
+    claims = _claims(layout, redis, mode, state.generation, {hash16(key) for key in waiting})
+    return Look(layout, findings, tuple(events), anchored, claims)
 
 
-def _lost(
-    layout: StreamLayout, reader: JournalReader, state: JournalState, findings: Findings, log: KafkaLog, topic: str
-) -> list[Answered]:
-    if state.next_seq == 1:
-        return []
-    [last] = reader.rows_of([state.next_seq - 1])
-    waiting = {
+def _claims(
+    layout: StreamLayout, redis: Redis, mode: Mode, generation: int, waiting: Collection[bytes]
+) -> tuple[bytes, ...] | None:
+    try:
+        with contextlib.closing(open_beside_its_writer(layout.index)) as index:
+            parts = confirmed_hashes(redis, mode, generation)
+            unknown = {one for part in parts for one in index.unknown_hashes(part) if one not in waiting}
+    except (IndexUnreadable, RedisError) as unreadable:
+        log_.warning("claims aren't compared: %s", unreadable)
+        return None
+    return tuple(sorted(unknown))
+
+
+def _waiting(findings: Findings, log: KafkaLog, topic: str) -> set[str]:
+    """Event keys of the records that the next history decides."""
+    return {
         raw.decode("utf-8", "replace")
         for parted in findings.parted
         for one in parted.partings
@@ -142,7 +183,6 @@ def _lost(
         for name, raw in record.headers
         if name == "event_key" and raw is not None
     }
-    return undecided(layout.derived("receipts"), layout.journal, last.decided_at - RECEIPTS_BEFORE, waiting)
 
 
 def _anchored(log: KafkaLog, keys: AnchorKeys, stream: str, topic: str) -> int:
@@ -171,3 +211,5 @@ def _lines(one: Look) -> Iterator[dict[str, object]]:
             "provider": event.provider,
             "answered_at": at,
         }
+    for digest in one.claims or ():
+        yield {"lost": "claim", "stream": stream, "event_key_hash": digest.hex()}
