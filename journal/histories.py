@@ -52,6 +52,11 @@ Histories = Mapping[str, History]
 """Each topic's current history."""
 
 
+def life_of(topic: str, number: int) -> str:
+    """A topic's history in one word: its name in the first one, and with the number (``payments.events#2``) later."""
+    return topic if number == FIRST else f"{topic}#{number}"
+
+
 def with_ids(histories: Histories, topic_ids: Mapping[str, str]) -> dict[str, History]:
     """``histories`` with the ids of topics that had none yet."""
     known = {topic: histories.get(topic, History()) for topic in {**histories, **topic_ids}}

@@ -18,6 +18,7 @@ from core.event import Mode
 from core.routing import mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.chain import GENESIS
+from journal.histories import life_of
 from journal.index import Entries, KnownEvent
 from journal.open_item import CONFLICT_CLASS, OpenItem
 from journal.place import Place
@@ -171,8 +172,23 @@ class Evidence:
             for number, until in sorted(untils.items()):
                 start = self.state.start.get(topic, {}).get(number, until)
                 if not self.is_whole:
-                    start = min((low for low, _ in self.survey().runs.get((topic, number), ())), default=until)
+                    start = self._lowest(life_of(topic, self.state.history(topic).number), number, until)
                 yield topic, number, start, until
+
+    def spans(self) -> Iterator[tuple[str, int, int, int]]:
+        """As `partitions`, of every history: named by `journal.histories.life_of`."""
+        for topic, history in sorted(self.state.histories.items()):
+            for ended in history.ended:
+                life = life_of(topic, ended.number)
+                for number, until in sorted(ended.end.items()):
+                    start = ended.start.get(number, until)
+                    yield life, number, start if self.is_whole else self._lowest(life, number, until), until
+        for topic, number, start, until in self.partitions():
+            yield life_of(topic, self.state.history(topic).number), number, start, until
+
+    def _lowest(self, life: str, number: int, until: int) -> int:
+        """The lowest offset among the rows that are looked at."""
+        return min((low for low, _ in self.survey().runs.get((life, number), ())), default=until)
 
 
 def anchored(
@@ -199,10 +215,14 @@ def collect(frame: DataFrame) -> list[dict[str, Any]]:
 def journal_view(rows: DataFrame) -> DataFrame:
     """The journal's rows with what follows from each by itself.
 
+    ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
     ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
     Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
     """
+    for name, kind in (("history", "int"), ("offset_until", "bigint")):
+        if name not in rows.columns:
+            rows = rows.withColumn(name, fn.lit(None).cast(kind))
     decision, first = fn.col("decision"), fn.col("first")
     is_class = fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS
     # A handler's own error of that name comes with the handler's version.
@@ -210,9 +230,10 @@ def journal_view(rows: DataFrame) -> DataFrame:
     is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
     return rows.withColumns(
         {
-            "holds": first & (decision != Decision.DUPLICATE.value) & ~conflict,
+            "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
+            "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
             "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
-            "closes": ~is_open & (decision != Decision.REVERSED.value),
+            "closes": ~is_open & ~decision.isin(Decision.REVERSED.value, Decision.LOST.value),
             "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
             "lines": fn.from_json("postings", POSTINGS_TYPE),
         }

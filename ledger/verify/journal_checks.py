@@ -79,7 +79,7 @@ class OneEffectPerEventKey:
                        count_if(decision = 'duplicate') AS duplicates,
                        min(IF(holds, item_seq, NULL)) AS held_by,
                        min(IF(decision = 'duplicate', item_seq, NULL)) AS first_duplicate
-                FROM journal WHERE event_key IS NOT NULL GROUP BY event_key)
+                FROM journal WHERE event_key IS NOT NULL AND decision <> 'lost' GROUP BY event_key)
             WHERE applied > 1 OR held {_other_than(evidence)} 1 OR first_duplicate < held_by
             """,  # noqa: S608 - one of two signs
         )
@@ -209,7 +209,7 @@ class ItemsCloseOnce:
                         SELECT item_seq, seq, first, closes, decision,
                                lead(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS next_decision
                         FROM journal
-                        WHERE (NOT first OR waits OR decision = 'ignored') AND decision <> 'reversed'
+                        WHERE (NOT first OR waits OR decision = 'ignored') AND decision NOT IN ('reversed', 'lost')
                           AND item_seq >= {evidence.since}))
                 GROUP BY item_seq)
             WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq

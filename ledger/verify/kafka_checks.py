@@ -19,22 +19,36 @@ BUCKET = 32_768
 
 class OffsetsAccounted:
     name = "offsets_accounted"
-    sentence = "Every Kafka offset from the journal's start to its mark has exactly one first decision."
+    sentence = "Every Kafka offset has exactly one first decision, in each history of its topic from start to end."
 
     def check(self, evidence: Evidence) -> Finding:
         every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
-        accounted = sum(until - start for _, _, start, until in evidence.partitions())
+        accounted = sum(until - start for _, _, start, until in evidence.spans())
         offenders = islice(every, evidence.sample_max)
         unknown = None if evidence.is_whole else "offsets that were decided before"
-        return Finding(self.name, self.sentence, tuple(offenders), {"offsets": accounted}, unknown)
+        figures = {"offsets": accounted, **self._lost(evidence)}
+        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
+
+    def _lost(self, evidence: Evidence) -> dict[str, Any]:
+        """What a person accepted as lost, and how many of the lost events were decided later."""
+        if all(not history.ended for history in evidence.state.histories.values()):
+            return {}
+        [figures] = evidence.rows(
+            """
+            SELECT coalesce(sum(IF(first, offset_until - offset, 0)), 0) AS lost_offsets,
+                   count_if(NOT first) AS lost_events,
+                   count_if(NOT first AND event_key IN (
+                       SELECT event_key FROM whole WHERE decision <> 'lost' AND event_key IS NOT NULL)) AS found_again
+            FROM journal WHERE decision = 'lost'
+            """
+        )
+        return figures
 
     def _are_whole(self, evidence: Evidence) -> bool:
         """Whether each partition's offsets are one run, from its start to its mark."""
         survey = evidence.survey()
         wanted = {
-            (topic, partition): [(start, until)]
-            for topic, partition, start, until in evidence.partitions()
-            if until > start
+            (topic, partition): [(start, until)] for topic, partition, start, until in evidence.spans() if until > start
         }
         return survey.clears(Doubt.OFFSETS) and survey.runs == wanted
 
@@ -48,59 +62,82 @@ class OffsetsAccounted:
     def _offenders(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
         buckets = evidence.rows(
             """
-            SELECT topic, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
+            SELECT life, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
                    min(low) AS low, max(high) AS high
             FROM (
-                SELECT topic, partition, bitmap_bucket_number(offset + 1) AS bucket, count(*) AS rows,
+                SELECT life, partition, bitmap_bucket_number(offset + 1) AS bucket, count(*) AS rows,
                        bitmap_construct_agg(bitmap_bit_position(offset + 1)) AS seen,
                        min(offset) AS low, max(offset) AS high
-                FROM journal WHERE first GROUP BY ALL)
+                FROM journal WHERE first AND offset_until IS NULL GROUP BY ALL)
             GROUP BY ALL
             """
         )
+        ranges = self._ranges(evidence)
         found: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for bucket in buckets:
-            found.setdefault((bucket["topic"], bucket["partition"]), []).append(bucket)
-        for topic, partition, start, until in evidence.partitions():
-            mine = found.pop((topic, partition), [])
+            found.setdefault((bucket["life"], bucket["partition"]), []).append(bucket)
+        for topic, partition, start, until in evidence.spans():
+            mine, passed = found.pop((topic, partition), []), ranges.get((topic, partition), [])
             where = {"topic": topic, "partition": partition}
             rows, offsets = (sum(bucket[name] for bucket in mine) for name in ("rows", "offsets"))
-            low = min((bucket["low"] for bucket in mine), default=until)
-            high = max((bucket["high"] for bucket in mine), default=until - 1)
+            low = min([bucket["low"] for bucket in mine] + [since for since, _ in passed], default=until)
+            high = max([bucket["high"] for bucket in mine] + [to - 1 for _, to in passed], default=until - 1)
             if low < start or high >= until:
                 yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
-            if rows != offsets or offsets != until - start:
-                yield from self._wrong_offsets(evidence, topic, partition, start, until, mine)
+            covered = sum(to - since for since, to in passed)
+            if rows != offsets or offsets + covered != until - start:
+                yield from self._wrong_offsets(evidence, topic, partition, start, until, mine, passed)
         yield from self._never_held(evidence)
         for topic, partition in found:
             yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
 
+    def _ranges(self, evidence: Evidence) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Offsets that one row stands for."""
+        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for row in evidence.rows(
+            "SELECT life, partition, offset, offset_until FROM journal WHERE first AND offset_until IS NOT NULL"
+        ):
+            found.setdefault((row["life"], row["partition"]), []).append((row["offset"], row["offset_until"]))
+        return found
+
     def _wrong_offsets(
-        self, evidence: Evidence, topic: str, partition: int, start: int, until: int, buckets: list[dict[str, Any]]
+        self,
+        evidence: Evidence,
+        topic: str,
+        partition: int,
+        start: int,
+        until: int,
+        buckets: list[dict[str, Any]],
+        ranges: list[tuple[int, int]],
     ) -> Iterator[dict[str, Any]]:
         """Names offsets of the first bucket that has too few, or some twice."""
         counts = {bucket["bucket"]: bucket for bucket in buckets}
         numbers = range(start // BUCKET + 1, (until - 1) // BUCKET + 2)
-        first = next((number for number in numbers if _is_wrong(number, counts, start, until)), None)
+        first = next((number for number in numbers if _is_wrong(number, counts, start, until, ranges)), None)
         if first is None:
             return
         low, high = (first - 1) * BUCKET, first * BUCKET
         bucket = evidence.session.table("journal").where(
             fn.col("first")
-            & (fn.col("topic") == topic)
+            & fn.col("offset_until").isNull()
+            & (fn.col("life") == topic)
             & (fn.col("partition") == partition)
             & fn.col("offset").between(low, high - 1)
         )
         rows = collect(bucket.groupBy("offset").agg(fn.count("*").alias("rows")))
         times = {row["offset"]: row["rows"] for row in rows}
         for offset in range(max(low, start), min(high, until)):
-            if times.get(offset, 0) != 1:
-                many = "several first rows" if offset in times else "no first row"
+            count = times.get(offset, 0) + sum(since <= offset < to for since, to in ranges)
+            if count != 1:
+                many = "several first rows" if count else "no first row"
                 yield {"problem": f"an offset with {many}", "topic": topic, "partition": partition, "offset": offset}
 
 
-def _is_wrong(number: int, buckets: dict[int, dict[str, Any]], start: int, until: int) -> bool:
-    wanted = min(number * BUCKET, until) - max((number - 1) * BUCKET, start)
+def _is_wrong(
+    number: int, buckets: dict[int, dict[str, Any]], start: int, until: int, ranges: list[tuple[int, int]]
+) -> bool:
+    low, high = max((number - 1) * BUCKET, start), min(number * BUCKET, until)
+    wanted = high - low - sum(max(0, min(high, to) - max(low, since)) for since, to in ranges)
     found = buckets.get(number, {"rows": 0, "offsets": 0})
     return not found["rows"] == found["offsets"] == wanted
 

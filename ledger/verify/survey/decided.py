@@ -14,6 +14,7 @@ from ledger.postings import BOOKING_DECISIONS
 
 FIRST, HOLDS, WAITS, CLOSES, BOOKS = 1, 2, 4, 8, 16
 APPLIED, DUPLICATE, DUPLICATE_FACT, REVERSED, DEAD, REPLAYED, PURGED, IGNORED = 32, 64, 128, 256, 512, 1024, 2048, 4096
+LOST = 8192
 
 _NAMED = {
     Decision.APPLIED: APPLIED,
@@ -24,6 +25,7 @@ _NAMED = {
     Decision.REPLAYED: REPLAYED,
     Decision.PURGED: PURGED,
     Decision.IGNORED: IGNORED,
+    Decision.LOST: LOST,
 }
 
 
@@ -31,7 +33,7 @@ def _of(decision: Decision) -> int:
     found = _NAMED.get(decision, 0)
     if decision in OPEN_DECISIONS:
         found |= WAITS
-    elif decision is not Decision.REVERSED:
+    elif decision not in (Decision.REVERSED, Decision.LOST):
         found |= CLOSES
     if decision in BOOKING_DECISIONS:
         found |= BOOKS
@@ -53,7 +55,7 @@ def flags(rows: pa.RecordBatch) -> np.ndarray:
     found: np.ndarray = np.array([_FLAGS[word] for word in words], "u2")[decisions.indices.to_numpy()]
     first = rows["first"].to_numpy(zero_copy_only=False)
     found |= first.astype("u2") * FIRST
-    held = first & ((found & DUPLICATE) == 0)
+    held = first & ((found & (DUPLICATE | LOST)) == 0)
     if (found & DEAD).any():
         held &= ~(_conflict(rows) & ((found & DEAD) > 0))
     found |= held.astype("u2") * HOLDS

@@ -20,7 +20,7 @@ from ledger.verify.survey.facts import Doubt, Facts
 from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.items import ITEM
 from ledger.verify.survey.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
-from ledger.verify.survey.offsets import joined, runs_of, too_many
+from ledger.verify.survey.offsets import Runs, joined, runs_of, too_many
 from ledger.verify.survey.portions import Portion
 from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
 
@@ -109,10 +109,9 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
     facts.rows += rows.num_rows
     found.commits.add(rows, wrong_hashes(rows))
     first = (flags & decided.FIRST) > 0
-    one = chosen(rows, ("topic", "partition", "offset"), first)
+    one = chosen(rows, ("topic", "partition", "offset", *_later(rows)), first)
     if one.num_rows:
-        runs = runs_of(one["topic"], one["partition"].to_numpy(), one["offset"].to_numpy())
-        facts.runs = joined((facts.runs, runs))
+        facts.runs = joined((facts.runs, *all_runs(one)))
         if too_many(facts.runs):
             facts.doubts.add(Doubt.OFFSETS)
             facts.runs = {}
@@ -122,6 +121,35 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
     _add_keys(found, rows, flags)
     _add_items(found, rows, flags)
     _add_bookings(found, rows, flags)
+
+
+def _later(rows: pa.RecordBatch) -> list[str]:
+    """Which of the columns are there that say more of an offset: the history, and where a range of them ends."""
+    return [name for name in ("history", "offset_until") if name in rows.schema.names and _any(rows[name])]
+
+
+def _any(column: pa.Array) -> bool:
+    return bool(column.null_count < len(column))
+
+
+def all_runs(rows: pa.RecordBatch) -> list[Runs]:
+    """The runs of first rows, each topic's histories by themselves (`journal.histories.life_of`)."""
+    lives = rows["topic"].cast(pa.string())
+    if "history" in rows.schema.names:
+        later = pc.binary_join_element_wise(lives, rows["history"].cast(pa.string()), "#")
+        lives = pc.coalesce(later, lives)
+    partition, offset = rows["partition"].to_numpy(), rows["offset"].to_numpy()
+    if "offset_until" not in rows.schema.names:
+        return [runs_of(lives, partition, offset)]
+    until = rows["offset_until"]
+    single = until.is_null().to_numpy(zero_copy_only=False)
+    found: list[Runs] = []
+    if single.any():
+        found.append(runs_of(lives.filter(pa.array(single)), partition[single], offset[single]))
+    for at in np.flatnonzero(~single).tolist():
+        where = (lives[at].as_py(), int(partition[at]))
+        found.append({where: [(int(offset[at]), until[at].as_py())]})
+    return found
 
 
 def chosen(rows: pa.RecordBatch, names: Sequence[str], which: np.ndarray) -> pa.RecordBatch:
@@ -145,7 +173,8 @@ def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     applied, holds = (flags & decided.APPLIED) > 0, (flags & decided.HOLDS) > 0
     indexed = seq <= question.index_seq
 
-    at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False))
+    lost = (flags & decided.LOST) > 0
+    at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False) & ~lost)
     hashes = keys.key_hashes(_taken(rows["event_key"], at))
     roles = applied[at] * keys.TOOK | holds[at] * keys.HELD | ((flags[at] & decided.DUPLICATE) > 0) * keys.COPY
     entries = keys.entries(hashes, rows["item_seq"].to_numpy()[at], roles)
@@ -188,7 +217,7 @@ def first_bytes(hashes: pa.Array) -> np.ndarray:
 
 def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     """Rows of items that weren't settled by their first one."""
-    unsettled = ((flags & decided.FIRST) == 0) | ((flags & decided.WAITS) > 0)
+    unsettled = ((flags & (decided.FIRST | decided.LOST)) == 0) | ((flags & decided.WAITS) > 0)
     item, seq = rows["item_seq"].to_numpy(), rows["seq"].to_numpy()
     reversal = (flags & decided.REVERSED) > 0
     taken_back = np.flatnonzero(reversal & ((flags & decided.FIRST) == 0))
