@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -105,21 +104,22 @@ def test_the_running_writer_goes_on_and_a_stale_one_stays_refused(path: Path) ->
 def test_a_writer_that_commits_all_the_while_loses_nothing(path: Path) -> None:
     """Spark's own commits on a local disk would: they rename onto an entry that was put a moment before."""
     writer = begun(path)
-    stop = threading.Event()
+    stop, rewritten = threading.Event(), threading.Semaphore(0)
 
     def maintain() -> None:
-        while not stop.wait(0.005):
+        while not stop.is_set():
             rewrite(path)
+            rewritten.release()
 
     commit(writer, 1)
     with ThreadPoolExecutor(1) as pool:
         others = pool.submit(maintain)
         seq, rewrites = 1, 0
         try:
-            while rewrites < 20 and seq < 20_000:
+            while rewrites < 20 and seq < 2_000:
                 seq += 1
                 commit(writer, seq)
-                time.sleep(0.003)
+                assert seq % 3 or rewritten.acquire(timeout=60)
                 rewrites = (writer._appender.version if writer._appender else 0) - seq
         finally:
             stop.set()
