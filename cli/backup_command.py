@@ -97,11 +97,11 @@ def restore(place: Place, folder: Path, name: str | None, reason: str, replace_n
         click.echo("an interrupted restore was completed; no other one was begun")
         return
     try:
-        put_on_record(place, "restore", f"backup {restored.name}", reason=reason, after=_told(restored))
+        put_on_record(place, "restore", f"backup {restored.name}", reason=reason, after=_as_json(restored))
     except PayhookError as problem:
         click.echo(f"payhook: it is restored, and not on record: {problem}", err=True)
     if as_json:
-        click.echo(_told(restored))
+        click.echo(_as_json(restored))
     else:
         _print_restored(restored)
 
@@ -164,6 +164,6 @@ def _print_restored(done: Restored) -> None:
         click.echo(f"once it is decided and closed: payhook ledger redact {event_key}", err=True)
 
 
-def _told(done: Restored) -> str:
-    told: dict[str, Any] = {**asdict(done), "made_at": to_rfc3339(done.made_at), "replaced": str(done.replaced)}
-    return json.dumps(told)
+def _as_json(done: Restored) -> str:
+    fields: dict[str, Any] = {**asdict(done), "made_at": to_rfc3339(done.made_at), "replaced": str(done.replaced)}
+    return json.dumps(fields)

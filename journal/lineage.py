@@ -38,17 +38,17 @@ class Abandoned:
 
 def abandoned(notes: Mapping[str, str]) -> tuple[Abandoned, ...]:
     """What the journal's notes say of lineages before its own, oldest first."""
-    told = json.loads(notes.get(LINEAGES_NOTE, "[]"))
-    return tuple(Abandoned(one["lineage"], one["after"], from_rfc3339(one["at"]), one["reason"]) for one in told)
+    fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
+    return tuple(Abandoned(one["lineage"], one["after"], from_rfc3339(one["at"]), one["reason"]) for one in fields)
 
 
 def to_note(lineages: Sequence[Abandoned]) -> str:
     """The inverse of `abandoned`; of more than `LINEAGES_MAX` the newest."""
-    told = [
+    fields = [
         {"lineage": one.lineage, "after": one.after, "at": to_rfc3339(one.at), "reason": one.reason[:REASON_CHARS_MAX]}
         for one in lineages[-LINEAGES_MAX:]
     ]
-    return json.dumps(told, separators=(",", ":"))
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:

@@ -41,7 +41,7 @@ class Readable(Protocol):
 class Target:
     """The folder that is copied into. ``known``: files of an earlier backup, in ``earlier``, that are linked to.
 
-    ``private``: its owner alone may read what is put there; else whoever the process's umask lets.
+    ``private``: its owner alone may read what is put there; else those whom the process's umask lets.
     """
 
     folder: Path
@@ -93,10 +93,10 @@ class Pinned:
     data: Mapping[str, int]
 
 
-def pin(source: Place, path: str, target: Target, *, since_told: bool) -> Pinned:
+def pin(source: Place, path: str, target: Target, *, with_state: bool) -> Pinned:
     """Pins a table at its newest version and copies the log that leads there; ``path`` is the table's in the backup.
 
-    :param since_told: the copied log reaches back to the last commit that tells a journal's state
+    :param with_state: the copied log reaches back to the last commit that has a journal's state
     :raises BackupImpossible: the log goes while it is copied
     :raises DeltaError, OSError: the table can't be read
     """
@@ -104,7 +104,7 @@ def pin(source: Place, path: str, target: Target, *, since_told: bool) -> Pinned
     for _ in range(PIN_TRIES):
         table = open_table(str(source))
         try:
-            _copy_log(source, path, table.version(), target, since_told=since_told)
+            _copy_log(source, path, table.version(), target, with_state=with_state)
         except FileNotFoundError as cleaned:
             gone = cleaned
             _undo(target, f"{path}/{LOG}/")
@@ -168,22 +168,22 @@ def make_folders(folder: Path, root: Path, private: bool) -> None:
     folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
 
 
-def _copy_log(source: Place, path: str, version: int, target: Target, *, since_told: bool) -> None:
+def _copy_log(source: Place, path: str, version: int, target: Target, *, with_state: bool) -> None:
     storage, disk = open_storage(source), file_system(source)
     checkpoints = [one.name for one in storage.files(LOG) if _CHECKPOINT.fullmatch(one.name)]
     usable = [name for name in checkpoints if int(name[:20]) <= version]
     newest = max((name[:20] for name in usable), default=None)
     since = 0 if newest is None else int(newest) + 1
-    if since_told:
-        since = min(since, _last_told(source, storage, version))
+    if with_state:
+        since = min(since, _last_with_state(source, storage, version))
     wanted = [f"{LOG}/{name}" for name in usable if name[:20] == newest]
     for name in [*wanted, *(place(number) for number in range(since, version + 1))]:
         with disk.open_input_stream(name, compression=None) as entry:
             target.take(f"{path}/{name}", entry)
 
 
-def _last_told(source: Place, storage: Storage, version: int) -> int:
-    """The last commit that tells the journal's state, if the log still has it."""
+def _last_with_state(source: Place, storage: Storage, version: int) -> int:
+    """The last commit that has the journal's state, if the log still has it."""
     for number in range(version, -1, -1):
         commit = commit_info(str(source), storage, number)
         if commit is None:

@@ -39,8 +39,8 @@ class NewerRows(RestoreRefused):
     def __init__(self, name: str, ahead: Sequence[tuple[str, int]]) -> None:
         self.name = name
         self.ahead = tuple(ahead)
-        told = ", ".join(f"{count:,} of {stream}" for stream, count in ahead)
+        counts = ", ".join(f"{count:,} of {stream}" for stream, count in ahead)
         super().__init__(
-            f"the present journals hold rows that backup {name} doesn't ({told}). What Kafka still holds of them is "
+            f"the present journals hold rows that backup {name} doesn't ({counts}). What Kafka still holds of them is "
             "decided again, the rest isn't. --replace-newer sets them aside"
         )

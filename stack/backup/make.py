@@ -67,8 +67,8 @@ class BackupReport:
         return not self.problems
 
     def as_json(self) -> str:
-        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps({"ok": self.ok, **told}, indent=1, default=_plain) + "\n"
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps({"ok": self.ok, **fields}, indent=1, default=_plain) + "\n"
 
 
 def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> BackupReport:
@@ -127,9 +127,9 @@ def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
     """Keeps in the run folder that no backup could be made, and since when the newest good one is the newest."""
     good_at, now = last_good(settings), clock.now()
     since = good_at or _since(settings) or now
-    told = {"ok": False, "at": now, "problem": problem, "good_at": good_at, "since": since}
+    fields = {"ok": False, "at": now, "problem": problem, "good_at": good_at, "since": since}
     _scratch(settings)
-    write_whole(settings.layout.backed_up, json.dumps(told, indent=1, default=_plain) + "\n")
+    write_whole(settings.layout.backed_up, json.dumps(fields, indent=1, default=_plain) + "\n")
 
 
 def last_good(settings: Settings) -> datetime | None:
@@ -197,7 +197,7 @@ def _removed_if_it_fails(backup: Path) -> Iterator[None]:
 
 def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
     source = place_of(settings.layout.lake, table.path)
-    return pin(source, f"{LAKE}/{table.path}", target, since_told=table.kind == JOURNAL)
+    return pin(source, f"{LAKE}/{table.path}", target, with_state=table.kind == JOURNAL)
 
 
 def _journal(copy: Path, table: SourceTable, pinned: Pinned) -> CopiedJournal:

@@ -64,9 +64,9 @@ class Manifest:
         return sum(one.size for one in self.files.values())
 
     def to_json(self) -> str:
-        told = {"format": FORMAT, "began_at": to_rfc3339(self.began_at)}
+        fields = {"format": FORMAT, "began_at": to_rfc3339(self.began_at)}
         parts = {name: _dicts(getattr(self, name)) for name in ("journals", "tables", "files")}
-        return json.dumps({**told, **parts}, indent=1) + "\n"
+        return json.dumps({**fields, **parts}, indent=1) + "\n"
 
 
 def read_manifest(backup: Path) -> Manifest:
@@ -75,15 +75,15 @@ def read_manifest(backup: Path) -> Manifest:
     :raises NoBackup: there is none, it isn't whole, or newer code wrote it
     """
     try:
-        told = json.loads((backup / MANIFEST).read_text("utf-8"))
-        if told["format"] != FORMAT:
-            raise NoBackup(backup, f"its manifest is of format {told['format']}, this version reads {FORMAT}")
-        files = {_inside(path): CopiedFile(**one) for path, one in told["files"].items()}
+        fields = json.loads((backup / MANIFEST).read_text("utf-8"))
+        if fields["format"] != FORMAT:
+            raise NoBackup(backup, f"its manifest is of format {fields['format']}, this version reads {FORMAT}")
+        files = {_inside(path): CopiedFile(**one) for path, one in fields["files"].items()}
         if any(not _SHA256.fullmatch(one.sha256) or type(one.size) is not int for one in files.values()):
             raise ValueError("a file without its hash or size")
-        tables = {_inside(path): CopiedTable(**one) for path, one in told["tables"].items()}
-        journals = {_inside(path): CopiedJournal(**one) for path, one in told["journals"].items()}
-        return Manifest(from_rfc3339(told["began_at"]), files, tables, journals)
+        tables = {_inside(path): CopiedTable(**one) for path, one in fields["tables"].items()}
+        journals = {_inside(path): CopiedJournal(**one) for path, one in fields["journals"].items()}
+        return Manifest(from_rfc3339(fields["began_at"]), files, tables, journals)
     except FileNotFoundError:
         raise NoBackup(backup, "it has no manifest: no backup, or one that was never completed") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as broken:

@@ -244,7 +244,7 @@ class _Restore:
             goes_on = has_table(str(present)) and CONTINUES[table.kind](present, copied if copied.exists() else None)
             if goes_on:
                 fresh = Target(self._layout.restoring / "kept", private=False)
-                copy_data(pin(present, table.path, fresh, since_told=False), fresh)
+                copy_data(pin(present, table.path, fresh, with_state=False), fresh)
         except UNREADABLE:
             return
         if goes_on:
@@ -304,7 +304,7 @@ def _state(journal: Place) -> JournalState | None:
 def _set_aside(
     settings: Settings, manifest: Manifest, present: dict[str, JournalState | None]
 ) -> dict[str, int | None]:
-    """How many rows each present journal has beyond the backup's; None where nobody knows."""
+    """How many rows each present journal has beyond the backup's; None where it can't be read."""
     streams = {one.path: one.stream for one in tables(settings) if one.kind == JOURNAL}
     restored = {path: one.seq for path, one in manifest.journals.items()}
     return {

@@ -36,9 +36,9 @@ def test_a_journal_from_a_backup_goes_on_and_decides_again_what_kafka_holds(tmp_
         words = ("restore", str(backups), "--reason", "drill", "--replace-newer", "--json", "--data", str(data))
         done = payhook(*words)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert told["journals"]["ledger"] + told["set_aside"]["ledger"] == lost.next_seq - 1
-        assert told["set_aside"]["ledger"] >= 21
+        report = json.loads(done.stdout)
+        assert report["journals"]["ledger"] + report["set_aside"]["ledger"] == lost.next_seq - 1
+        assert report["set_aside"]["ledger"] >= 21
 
         up = payhook("up", "--detach", "--data", str(data), timeout_s=UP_S_MAX)
         assert up.returncode == 0, up.stdout + up.stderr

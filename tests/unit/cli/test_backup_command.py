@@ -56,8 +56,8 @@ def test_results_are_json_where_asked(lake: SmallLake) -> None:
     assert made["ok"] and made["journals"] == {"ledger": 3} and made["kept"] == [made["name"]]
     checked = json.loads(payhook(lake, "backup", "--to", str(lake.backups), "--check", "--json").stdout)
     assert checked == {"ok": True, "backup": str(lake.backups / made["name"]), "problems": []}
-    told = json.loads(payhook(lake, "restore", str(lake.backups), "--reason", "drill", "--json").stdout)
-    assert (told["name"], told["journals"], told["set_aside"]) == (made["name"], {"ledger": 3}, {"ledger": 0})
+    done = json.loads(payhook(lake, "restore", str(lake.backups), "--reason", "drill", "--json").stdout)
+    assert (done["name"], done["journals"], done["set_aside"]) == (made["name"], {"ledger": 3}, {"ledger": 0})
 
 
 def test_a_damaged_backup_is_exit_1_and_is_not_put_back(lake: SmallLake) -> None:

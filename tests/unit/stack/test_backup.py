@@ -105,8 +105,8 @@ def test_a_journal_behind_maintenance_commits_keeps_what_its_last_writer_said(la
     table.create_checkpoint()
     report = lake.back_up()
     assert report.ok
-    told = read_manifest(lake.backups / report.name).journals["journal/ledger"]
-    assert (told.lineage, told.epoch, told.chain) == (state.lineage, state.epoch, state.chain)
+    fields = read_manifest(lake.backups / report.name).journals["journal/ledger"]
+    assert (fields.lineage, fields.epoch, fields.chain) == (state.lineage, state.epoch, state.chain)
 
 
 def test_what_refers_to_something_is_pinned_before_it(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_a_manifest_that_is_cut_short_makes_no_backup(lake: SmallLake) -> None:
 
 def edited(backup: Path, change: Callable[[dict[str, object]], None]) -> None:
     """The manifest as somebody wants it, with the hashes of files left as they are."""
-    told = json.loads((backup / MANIFEST).read_text())
-    change(told)
-    (backup / MANIFEST).write_text(json.dumps(told))
+    fields = json.loads((backup / MANIFEST).read_text())
+    change(fields)
+    (backup / MANIFEST).write_text(json.dumps(fields))
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_a_journal_that_is_not_the_one_that_was_recorded_is_found(
 ) -> None:
     lake.commit(5)
     backup = lake.backups / lake.back_up().name
-    edited(backup, lambda told: told["journals"]["journal/ledger"].update({field: value}))  # type: ignore[index]
+    edited(backup, lambda fields: fields["journals"]["journal/ledger"].update({field: value}))  # type: ignore[index]
     assert said in " ".join(check_backup(lake.settings, backup))
 
 
 def test_a_path_out_of_the_backup_is_refused(lake: SmallLake) -> None:
     lake.commit()
     backup = lake.backups / lake.back_up().name
-    edited(backup, lambda told: told["files"].update({"../../secret": {"size": 0, "sha256": "0" * 64}}))  # type: ignore[attr-defined]
+    edited(backup, lambda fields: fields["files"].update({"../../secret": {"size": 0, "sha256": "0" * 64}}))  # type: ignore[attr-defined]
     with pytest.raises(NoBackup, match="leads out"):
         read_manifest(backup)
 
