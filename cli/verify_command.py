@@ -20,6 +20,10 @@ from stack.settings import streams_of
 
 if TYPE_CHECKING:
     from ledger.verify import Report
+    from ledger.verify.invariant import Finding
+
+WRONG, NOT_CHECKED = 1, 2
+"""Exit codes beside 0."""
 
 
 def _since(context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
@@ -41,7 +45,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     """Prove from Kafka and the journal that nothing was lost and nothing took effect twice.
 
     May run at any moment, on a busy stack too. Each invariant names a bounded sample of what offends it; exit 1 if
-    anything does.
+    anything does, 2 if nothing does but something couldn't be checked.
     """
     # Spark's modules take a second to load; no other command needs them.
     from cli.verify_progress import watching
@@ -65,7 +69,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
         click.echo(report.as_json())
     else:
         print_report(report, console)
-    sys.exit(0 if report.ok else 1)
+    sys.exit(0 if report.ok else WRONG if report.wrong else NOT_CHECKED)
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -75,17 +79,30 @@ def print_report(report: Report, console: Console) -> None:
     if console.is_terminal:
         table = Table("", "invariant", "which says", title=title)
         for finding in report.findings:
-            table.add_row("ok" if finding.ok else "[bold red]NO[/]", finding.name, finding.sentence)
+            table.add_row(_said(finding), finding.name, finding.sentence)
         console.print(table)
     else:
         console.print(title, highlight=False)
         for finding in report.findings:
-            console.print(f"{'ok' if finding.ok else 'NO'}  {finding.name}: {finding.sentence}", highlight=False)
+            console.print(f"{_said(finding)}  {finding.name}: {finding.sentence}", highlight=False)
     for finding in report.findings:
         if finding.unknown is not None:
             console.print(f"not looked at by {finding.name}: {finding.unknown}", markup=False, highlight=False)
     for finding in report.findings:
+        if finding.not_checked is not None:
+            console.print(f"{finding.name}: not checked: {finding.not_checked}", markup=False, highlight=False)
+    for finding in report.findings:
         for offender in finding.offenders:
             console.print(f"{finding.name}: {json.dumps(offender, default=str)}", markup=False)
     held = "all of it holds" if report.since <= 1 else "all that was looked at holds"
-    console.print(f"verified: {held}" if report.ok else "[bold red]not verified[/]: see the offenders above")
+    if report.ok:
+        console.print(f"verified: {held}")
+    else:
+        why = "the offenders above" if report.wrong else "what couldn't be checked above"
+        console.print(f"[bold red]not verified[/]: see {why}")
+
+
+def _said(finding: Finding) -> str:
+    if finding.not_checked is not None:
+        return "[yellow]--[/]"
+    return "ok" if finding.ok else "[bold red]NO[/]"

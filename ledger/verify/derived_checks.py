@@ -19,7 +19,8 @@ class PostingsEqualJournal:
     def check(self, evidence: Evidence) -> Finding:
         mark = evidence.postings_mark
         if mark is None:
-            return Finding(self.name, self.sentence, (), {"mark": None})
+            missing = "there is no table of postings; the processor makes it when it starts"
+            return Finding(self.name, self.sentence, (), {"mark": None}, not_checked=missing)
         offenders = evidence.search(
             Doubt.POSTINGS,
             """
@@ -58,7 +59,8 @@ class IndexEqualsJournal:
     def check(self, evidence: Evidence) -> Finding:
         index, root = evidence.index, evidence.index_root
         if index is None or root is None:
-            return Finding(self.name, self.sentence, (), {"seq": None})
+            missing = "there is no key index here; verify where the processor runs, or start it: it makes one"
+            return Finding(self.name, self.sentence, (), {"seq": None}, not_checked=missing)
         figures = {"seq": index.seq, "behind": evidence.seq - index.seq}
         if index.seq > evidence.seq:
             ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}

@@ -12,7 +12,8 @@ from ledger.verify.evidence import Evidence
 class Finding:
     """One invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
 
-    ``unknown``: what couldn't be looked at, because only rows since some moment were.
+    ``unknown``: what couldn't be looked at, because only rows since some moment were. ``not_checked``: why nothing was
+    checked at all; it isn't ``ok`` then, and nothing is wrong either.
     """
 
     name: str
@@ -20,10 +21,11 @@ class Finding:
     offenders: tuple[dict[str, Any], ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
     unknown: str | None = None
+    not_checked: str | None = None
 
     @property
     def ok(self) -> bool:
-        return not self.offenders
+        return not self.offenders and self.not_checked is None
 
 
 class Invariant(Protocol):

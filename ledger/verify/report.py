@@ -28,6 +28,11 @@ class Report:
     def ok(self) -> bool:
         return all(finding.ok for finding in self.findings)
 
+    @property
+    def wrong(self) -> bool:
+        """Whether something offends an invariant; else what isn't ok couldn't be checked."""
+        return any(finding.offenders for finding in self.findings)
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "ok": self.ok,
@@ -43,6 +48,7 @@ class Report:
                     "ok": finding.ok,
                     "sentence": finding.sentence,
                     "unknown": finding.unknown,
+                    "not_checked": finding.not_checked,
                     "figures": finding.figures,
                     "offenders": list(finding.offenders),
                 }

@@ -22,6 +22,7 @@ from dlq.record import DlqRecord, build_record
 from journal.anchors import Anchor, AnchorKeys
 from journal.bodies import BodyStore
 from journal.chain import GENESIS, commit_digest, extend
+from journal.histories import histories_to_json
 from journal.index import Index
 from journal.marks import marks_to_json
 from journal.reader import JournalReader
@@ -116,6 +117,7 @@ class World:
             "payhook.start": marks_to_json(self.state.start),
             "payhook.chain": self.state.chain,
             "payhook.published_upto": str(self.state.published_upto),
+            "payhook.histories": histories_to_json(self.state.histories),
         } | {f"payhook.{name}": text for name, text in self.state.notes.items()}
         properties = CommitProperties(custom_metadata=metadata)
         write_deltalake(table, to_arrow(self.rows), mode="append", commit_properties=properties)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from core.decision import Decision
+from journal.histories import History
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
 from tests.integration.ledger.findings import failed, only, problems
 
@@ -48,3 +52,68 @@ def test_decided_offsets_that_kafka_never_had_are_named(report: Verify, world: W
     """The topic was made anew under a journal that remembers the old one."""
     world.kafka.held[EVENTS][0] = (0, 3)
     assert "never had" in problems(only(report(), "offsets_accounted"))
+
+
+def second_history(world: World, since: int) -> None:
+    """From row ``since`` on, partition 0 of the events is of another log, which begins two offsets before."""
+    state = world.state
+    mine = [row for row in world.rows if row.topic == EVENTS and row.partition == 0 and row.first]
+    border = next(row.offset for row in mine if row.seq >= since)
+    items = {row.item_seq for row in mine if row.seq >= since}
+    for row in world.rows:
+        if row.item_seq in items:
+            row.history, row.offset = 2, row.offset - 2
+        elif row.topic == EVENTS and row.partition == 1 and row.seq >= since:
+            row.history = 2
+    until = dict(state.marks[EVENTS])
+    other = [row.offset for row in world.rows if row.topic == EVENTS and row.partition == 1 and row.history is None]
+    turned = {0: border, 1: max(other, default=-1) + 1}
+    history = History().next("id-2", state.start[EVENTS], turned)
+    world.state = replace(
+        state,
+        histories={EVENTS: history},
+        start={**state.start, EVENTS: {0: border - 2, 1: turned[1]}},
+        marks={**state.marks, EVENTS: {0: until[0] - 2, 1: until[1]}},
+    )
+
+
+def test_the_same_offsets_in_two_histories_are_two_records_each(report: Verify, world: World) -> None:
+    second_history(world, 8)
+    world.rewrite()
+    assert "offsets_accounted" not in failed(report())
+
+
+def test_an_offset_without_a_decision_in_the_second_history_is_named(report: Verify, world: World) -> None:
+    second_history(world, 8)
+    world.state.start[EVENTS][0] -= 1
+    world.rewrite()
+    offender = only(report(), "offsets_accounted").offenders[0]
+    assert (offender["topic"], offender["problem"]) == (f"{EVENTS}#2", "an offset with no first row")
+
+
+def test_one_row_stands_for_a_range_that_was_lost(report: Verify, world: World) -> None:
+    """Its offsets are accounted for; without it each of them lacks a decision."""
+    last = world.rows[-1]
+    until = world.state.marks[EVENTS][1]
+    lost = replace(
+        last,
+        seq=last.seq + 1,
+        item_seq=last.seq + 1,
+        batch_seq=last.seq + 1,
+        first=True,
+        topic=EVENTS,
+        partition=1,
+        offset=until,
+        offset_until=until + 40_000,
+        decision=Decision.LOST,
+        **dict.fromkeys(("event_key", "fact_key", "entity_key", "postings", "cause_seq", "mode", "body_sha256")),
+    )
+    marks = {**world.state.marks, EVENTS: {**world.state.marks[EVENTS], 1: until + 40_000}}
+    world.kafka.held[EVENTS][1] = (until + 40_000, until + 40_000)
+    world.rows.append(lost)
+    world.state = replace(world.state, marks=marks, next_seq=world.state.next_seq + 1)
+    world.rewrite()
+    assert "offsets_accounted" not in failed(report())
+    lost.offset_until = until + 39_999
+    world.rewrite()
+    assert failed(report())["offsets_accounted"].offenders[0]["offset"] == until + 39_999

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,7 @@ def test_json_has_every_key_of_every_invariant(asked: list[dict[str, Any]]) -> N
             "ok": True,
             "sentence": "Debits equal credits.",
             "unknown": None,
+            "not_checked": None,
             "figures": {},
             "offenders": [],
         }
@@ -107,6 +109,18 @@ def test_offenders_and_what_was_not_looked_at_are_told(terminal: bool) -> None:
     assert "not looked at by one_mode: rows before" in said
     assert 'one_mode: {"seq": 7}' in said
     assert "not verified: see the offenders above" in said
+
+
+def test_what_could_not_be_checked_is_not_called_verified(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
+    unchecked = replace(HOLDS, name="index_equals_journal", not_checked="there is no key index here")
+    monkeypatch.setattr(ledger.verify, "run", lambda *_, **__: report_of(HOLDS, unchecked))
+    said = payhook()
+    assert said.exit_code == 2
+    assert "--  index_equals_journal" in said.output
+    assert "index_equals_journal: not checked: there is no key index here" in said.output
+    assert "not verified: see what couldn't be checked above" in said.output
+    monkeypatch.setattr(ledger.verify, "run", lambda *_, **__: report_of(BROKEN, unchecked))
+    assert payhook().exit_code == 1
 
 
 def test_the_newest_rows_alone_are_not_called_all() -> None:
