@@ -106,7 +106,13 @@ def test_one_row_stands_for_a_range_that_was_lost(report: Verify, world: World) 
         offset=until,
         offset_until=until + 40_000,
         decision=Decision.LOST,
-        **dict.fromkeys(("event_key", "fact_key", "entity_key", "postings", "cause_seq", "mode", "body_sha256")),
+        event_key=None,
+        fact_key=None,
+        entity_key=None,
+        postings=None,
+        cause_seq=None,
+        mode=None,
+        body_sha256=None,
     )
     marks = {**world.state.marks, EVENTS: {**world.state.marks[EVENTS], 1: until + 40_000}}
     world.kafka.held[EVENTS][1] = (until + 40_000, until + 40_000)
