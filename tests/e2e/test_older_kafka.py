@@ -84,3 +84,5 @@ def test_an_older_kafka_is_refused_until_a_person_decides(folder: Path, tmp_path
     assert wait_for(lambda: stack.processor_status().get("state") == "running", WAIT_S)
     applied = [row["event_key"] for row in stack.rows(["event_key", "decision"]) if row["decision"] == "applied"]
     assert len(applied) == len(set(applied)) == 5 * BATCH
+    verified = payhook("verify", "--data", str(folder))
+    assert verified.returncode == 0, verified.stdout + verified.stderr
