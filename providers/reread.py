@@ -6,8 +6,8 @@ again: the provider must send it once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from core.errors import PayhookError, Unparseable
@@ -82,6 +82,20 @@ class Names:
     fact_sha256: str | None
 
 
+class OtherKey(Unparseable):
+    """Its adapter gives the event another key by now: under that one it is another event.
+
+    ``names``: what can be told of it under the key that it has.
+    """
+
+    def __init__(self, problem: str, names: Names) -> None:
+        self.names = names
+        super().__init__(problem)
+
+    def __reduce__(self) -> tuple[type[OtherKey], tuple[str, Names]]:  # type: ignore[override]
+        return OtherKey, (self.problem, self.names)
+
+
 def renamed(
     adapter: Reader,
     event_key: str,
@@ -93,7 +107,8 @@ def renamed(
 ) -> Names:
     """The names of an event that was received before, by its body.
 
-    :raises Unparseable: its body can't be read, its money can't be told, or it has another key by now; says why
+    :raises Unparseable: its body can't be read, or its money can't be told; says why
+    :raises OtherKey: it has another key by now
     """
     try:
         fact = reader_of(adapter, event_type).money(body, event_type)
@@ -102,24 +117,27 @@ def renamed(
         raise Unparseable(_told(unreadable)) from unreadable
     except Exception as bug:
         raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
-    entity_key = None if event_type.startswith(OWN_TYPES) else _entity_key(adapter, event_key, body, mode, tenant, zone)
-    return Names(entity_key, fact_key, fact_sha256)
+    names = Names(None, fact_key, fact_sha256)
+    keys = None if event_type.startswith(OWN_TYPES) else _entity_keys(adapter, body, mode, tenant, zone)
+    if keys is None:
+        return names
+    if event_key not in keys:
+        named = ", ".join(sorted(keys)) or "no event"
+        raise OtherKey(f"its adapter reads it as {named} now: under that name it is another event", names)
+    return replace(names, entity_key=_kept(keys[event_key]))
 
 
-def _entity_key(
-    adapter: Reader, event_key: str, body: bytes, mode: Mode, tenant: str | None, zone: str | None
-) -> str | None:
+def _entity_keys(
+    adapter: Reader, body: bytes, mode: Mode, tenant: str | None, zone: str | None
+) -> Mapping[str, str] | None:
+    """Entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
     if not hasattr(adapter, "events"):
         return None
     try:
         events = reread(cast(Adapter, adapter), body, mode, tenant, zone)
     except Unparseable:
         return None
-    keys = {event.event_key: event.entity_key for event in events}
-    if event_key not in keys:
-        named = ", ".join(sorted(keys)) or "no event"
-        raise Unparseable(f"its adapter reads it as {named} now: under that name it is another event")
-    return _kept(keys[event_key])
+    return {event.event_key: event.entity_key for event in events}
 
 
 def _kept(key: str) -> str:

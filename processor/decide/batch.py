@@ -42,7 +42,9 @@ from processor.decide.numbering import (
     take_early,
 )
 from processor.decide.ports import Anchors, DeadLetters, Follower, Reader, Watch
-from processor.decide.reprocessing import AppliedUpto, Reprocessing, applied_nothing
+from processor.decide.renaming import AppliedUpto, applied_nothing
+from processor.decide.replays import Replays
+from processor.decide.reprocessing import Reprocessing
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
@@ -343,7 +345,7 @@ class Batches:
             rules.mode,
             index,
             now,
-            rules.replays,
+            Replays(rules.replays, index, self._adapters, self._applied_upto, now, meanwhile),
             Reversals(index, self._rows_of, now),
             Closings(index, self._adapters, rules.alone, meanwhile),
             Reprocessing(

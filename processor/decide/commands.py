@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from core.decision import Decision
 from core.event import Mode
 from core.keys import join_key
-from dlq.acceptance import Judged, Lookup, Meanwhile, ReplayRules, judge_replay
+from dlq.acceptance import Lookup, Meanwhile
 from dlq.commands import (
     CLOSING_ACTIONS,
     PROPOSE_REVERSAL,
@@ -24,14 +24,13 @@ from dlq.commands import (
 from dlq.refusals import older_than_restore
 from journal.open_item import is_conflict
 from journal.schema import JournalRow
-from processor.decide.admission import again
 from processor.decide.closings import Closings
 from processor.decide.intake import Item, KafkaRecord
 from processor.decide.own_error import attempt
 from processor.decide.release import release
+from processor.decide.replays import Replays
 from processor.decide.reprocessing import Reprocessing
 from processor.decide.reversals import Reversals
-from processor.decide.told import told_of
 from processor.decide.verdict import die, duplicate
 from processor.judge.classify import Failure
 
@@ -50,7 +49,7 @@ class CommandDesk:
     mode: Mode
     index: Lookup
     now: datetime
-    replays: ReplayRules
+    replays: Replays
     reversals: Reversals
     closings: Closings
     reprocessing: Reprocessing
@@ -98,20 +97,17 @@ class CommandDesk:
             self._act(item, command)
 
     def release(self) -> None:
-        """After the last command: who waited behind what was closed goes on."""
+        """After the last command: who waited behind what was closed, or left its entity, goes on."""
+        heads = {**self.closings.heads, **self.replays.heads}
+        gone = self.closings.closed | self.replays.gone
+        dies = self.replays.rules.die_with_it
         self.rows += release(
-            self.closings,
-            self.index,
-            self._batch,
-            self.rows,
-            self.meanwhile,
-            self.now,
-            die_with_it=self.replays.die_with_it,
+            heads, gone, self.index, self._batch, self.rows, self.meanwhile, self.now, die_with_it=dies
         )
 
     def _act(self, item: Item, command: Command) -> None:
         if command.action == REPLAY:
-            self._replay(item, command)
+            self.rows += self.replays.replay(item, command)
         elif command.action == REPROCESS:
             self.rows += self.reprocessing.take_up(item, command)
         elif command.action in (PURGE, RESOLVE):
@@ -122,26 +118,6 @@ class CommandDesk:
             self.reversals.propose(item, command)
         else:
             self.rows += self.reversals.reverse(item, command)
-
-    def _replay(self, item: Item, command: Command) -> None:
-        told = judge_replay(command, self.index, self.replays, self.meanwhile)
-        interval = timedelta(microseconds=command.interval_us)
-        accepted = [one for one in told if one.refusal is None]
-        self.rows += [self._replayed(one, item, command, self.now + at * interval) for at, one in enumerate(accepted)]
-        refusals = [one.refusal.why for one in told if one.refusal is not None]
-        item.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
-        item.row.reason = told_of(f"{len(accepted)} of {len(told)} accepted", refusals)
-
-    def _replayed(self, one: Judged, control: Item, command: Command, due_at: datetime) -> Item:
-        assert one.item is not None
-        replayed = again(one.item)
-        row = replayed.row
-        row.decision, row.blocking = Decision.REPLAYED, one.in_place
-        row.attempt, row.due_at = 0, due_at
-        row.actor, row.reason = command.actor, command.reason
-        row.out_of_order |= not one.in_place
-        replayed.cause = control
-        return replayed
 
     def _control_item(self, record: KafkaRecord, seq: int) -> Item:
         value = record.value or b""

@@ -1,9 +1,9 @@
-"""After a person closed what held back its entity: the next one that waits behind it is due at once."""
+"""After orders took away what held back its entity: the next one that waits behind it is due at once."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,13 +11,13 @@ from core.decision import OPEN_DECISIONS, Decision
 from dlq.acceptance import Lookup, Meanwhile
 from journal.open_item import OpenItem
 from processor.decide.admission import again
-from processor.decide.closings import Closings
 from processor.decide.intake import Item
 from processor.decide.verdict import park
 
 
 def release(
-    closings: Closings,
+    heads: Mapping[str, Item],
+    gone: Set[int],
     index: Lookup,
     batch: Sequence[Item],
     ordered: Sequence[Item],
@@ -28,22 +28,25 @@ def release(
 ) -> list[Item]:
     """The rows that wake followers. Only the first of an entity is woken: the others follow it, in order.
 
-    ``batch`` is what the batch decided of events: one that it parked itself gets no second row, but its time.
-    ``ordered`` are the rows of orders: what is replayed in its place may hold the entity back from now on.
+    ``heads`` are what held back an entity and no longer does, by that entity: it was closed, or is of another entity
+    now. ``gone`` are all items that left their entity so. ``batch`` is what the batch decided of events: one that it
+    parked itself gets no second row, but its time. ``ordered`` are the rows of orders: what is replayed in its place
+    may hold the entity back from now on.
     """
-    if not closings.heads:
+    if not heads:
         return []
-    lines = _lines(closings, batch, ordered)
+    lines = _lines(heads, batch, ordered)
     woken = []
-    for entity, head in closings.heads.items():
-        waiting = _first_left(entity, lines[entity], index, closings, meanwhile, die_with_it=die_with_it)
+    for entity, head in heads.items():
+        waiting = _first_left(entity, lines[entity], index, gone, meanwhile, die_with_it=die_with_it)
         if waiting is None or lines[entity].replayed < waiting.row.item_seq:
             continue
         if isinstance(waiting, Item):
             waiting.row.due_at = now
         else:
             item = again(waiting)
-            park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}", now)
+            elsewhere = f" as an event of {head.row.entity_key}" if head.row.entity_key != entity else ""
+            park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}{elsewhere}"[:500], now)
             item.cause = head.cause
             woken.append(item)
     return woken
@@ -57,8 +60,8 @@ class _Line:
     replayed: float = float("inf")
 
 
-def _lines(closings: Closings, batch: Sequence[Item], ordered: Sequence[Item]) -> dict[str, _Line]:
-    lines = {entity: _Line() for entity in closings.heads}
+def _lines(heads: Iterable[str], batch: Sequence[Item], ordered: Sequence[Item]) -> dict[str, _Line]:
+    lines = {entity: _Line() for entity in heads}
     for item in batch:
         if (line := lines.get(item.row.entity_key or "")) is not None:
             line.events[item.seq] = item
@@ -70,13 +73,13 @@ def _lines(closings: Closings, batch: Sequence[Item], ordered: Sequence[Item]) -
 
 
 def _first_left(
-    entity: str, line: _Line, index: Lookup, closings: Closings, meanwhile: Meanwhile, *, die_with_it: bool
+    entity: str, line: _Line, index: Lookup, gone: Set[int], meanwhile: Meanwhile, *, die_with_it: bool
 ) -> OpenItem | Item | None:
     """Who waits at the head of its entity's line and would wait for ever; None where nobody does.
 
     Behind a dead head somebody waits for ever only where followers die with it: the next batch lets them.
     """
-    for waiting in _holding(entity, line, index, closings):
+    for waiting in _holding(entity, line, index, gone):
         row = waiting.row
         if row.item_seq in meanwhile.moved and not isinstance(waiting, Item):
             return None
@@ -86,13 +89,13 @@ def _first_left(
     return None
 
 
-def _holding(entity: str, line: _Line, index: Lookup, closings: Closings) -> Iterator[OpenItem | Item]:
+def _holding(entity: str, line: _Line, index: Lookup, gone: Set[int]) -> Iterator[OpenItem | Item]:
     """Whoever holds back later events of the entity after this batch, in Kafka's order.
 
     What the batch decided stands for what the index knows, which also lacks those that hold nobody until now.
     """
-    gone = closings.closed | line.events.keys()
-    before = (waiting for waiting in index.queue(entity) if waiting.row.item_seq not in gone)
+    known = gone | line.events.keys()
+    before = (waiting for waiting in index.queue(entity) if waiting.row.item_seq not in known)
     now = [item for item in line.events.values() if item.row.blocking and item.row.decision in OPEN_DECISIONS]
     now.sort(key=_place)
     return heapq.merge(before, now, key=_place)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 from core.decision import Decision
 from core.errors import Unparseable
-from core.event import Mode
 from dlq.acceptance import Lookup, Meanwhile
 from dlq.commands import Command, Target
 from dlq.refusals import restored
@@ -20,29 +19,21 @@ from processor.decide.admission import again
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead
 from processor.decide.own_error import attempt, failure_of
+from processor.decide.renaming import AppliedUpto, named_today, passed
 from processor.decide.reversals import RowsOf
 from processor.decide.told import told_of
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.rules import StreamRules
 from processor.settings import DeadHead
-from providers.reread import Reader, renamed
 
 BodiesOf: TypeAlias = Callable[[Iterable[str]], Mapping[str, bytes]]
 """Bodies by their hash; those that aren't kept are left out."""
-
-AppliedUpto: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
-"""Of each entity the last applied item after the one that is named, in the committed rows; none where none was."""
 
 
 class ReopenLookup(Lookup, Protocol):
     """What deciding asks of the index."""
 
     def reopened_at(self, item_seq: int) -> int | None: ...
-
-
-def applied_nothing(_: Mapping[str, int]) -> Mapping[str, int]:
-    """Where no journal is looked through."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +66,12 @@ class Reprocessing:
     def take_up(self, control: Item, command: Command) -> list[Item]:
         """Each target by itself; the command's row tells how many were taken, and why the others weren't."""
         named, refusals = self._named(command.targets)
-        passed = self._passed(named)
+        late = passed([one.row for one in named], self.applied_upto, self.meanwhile)
         interval = timedelta(microseconds=command.interval_us)
         items = []
         for number, one in enumerate(named):
             due_at = self.now + number * interval
-            items.append(self._opened(one, control, command, due_at, in_place=one.row.item_seq not in passed))
+            items.append(self._opened(one, control, command, due_at, in_place=one.row.item_seq not in late))
         row = control.row
         row.decision = Decision.REPLAYED if items else Decision.IGNORED
         row.reason = told_of(f"{len(items)} of {len(command.targets)} taken up again", refusals)
@@ -131,7 +122,7 @@ class Reprocessing:
         adapter = self.adapters.get(row.provider or "")
         if adapter is None:
             return f"there is no adapter for {row.provider}, the provider of item {number}"
-        named = attempt(_under_todays_names, cast(Reader, adapter), row, body)
+        named = attempt(_named_today, adapter, row, body)
         if isinstance(named, Failure):
             return f"item {number} can't be read again: {named.message}"
         head = self._dead_head_before(named)
@@ -150,17 +141,6 @@ class Reprocessing:
                 return waiting.row.item_seq
         return None
 
-    def _passed(self, named: Sequence[_Named]) -> set[int]:
-        """Items that a later event of their entity was applied before."""
-        first: dict[str, int] = {}
-        for one in named:
-            entity = one.row.entity_key or ""
-            first[entity] = min(first.get(entity, one.row.item_seq), one.row.item_seq)
-        applied = dict(self.applied_upto(first)) if first else {}
-        for entity in first:
-            applied[entity] = max(applied.get(entity, 0), self.meanwhile.applied.get(entity, 0))
-        return {one.row.item_seq for one in named if applied[one.row.entity_key or ""] > one.row.item_seq}
-
     def _opened(self, one: _Named, control: Item, command: Command, due_at: datetime, *, in_place: bool) -> Item:
         item = again(OpenItem(one.row, one.body, one.row.seq))
         row = item.row
@@ -173,13 +153,9 @@ class Reprocessing:
         return item
 
 
-def _under_todays_names(adapter: Reader, row: JournalRow, body: bytes) -> JournalRow | Failure:
+def _named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow | Failure:
     """The row with the names that its adapter gives the event today."""
     try:
-        names = renamed(
-            adapter, row.event_key or "", row.event_type or "", body, cast(Mode, row.mode), row.tenant, row.zone
-        )
+        return named_today(adapter, row, body)
     except Unparseable as unreadable:
         return replace(failure_of(unreadable), message=clean(unreadable.problem, MESSAGE_CHARS_MAX))
-    entity_key = names.entity_key or row.entity_key
-    return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)

@@ -34,6 +34,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.engine = Engine(folder / "engine")
+        self.engine.adapters["stripe"] = ADAPTERS["stripe"]
         self.data = folder / "data"
         lake = Layout(self.data).ledger()
         self.journal, self.bodies = str(lake.journal), str(lake.bodies)

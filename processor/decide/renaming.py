@@ -1,0 +1,86 @@
+"""Events that are taken up again under the names that the adapter of now gives them.
+
+Their receiver may have run another version, or the adapter didn't know their type yet. A fact that was named otherwise
+was never looked up, so it could be booked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias, cast
+
+from core.errors import Unparseable
+from core.event import POISON_TYPE, Mode
+from dlq.acceptance import Meanwhile
+from journal.index_changes import EMPTY_SHA256
+from journal.schema import JournalRow
+from processor.decide.own_error import attempt
+from processor.judge.classify import Failure
+from providers.reread import Names, OtherKey, Reader, renamed
+
+AppliedUpto: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
+"""Of each entity the last applied item after the one that is named, in the committed rows; none where none was."""
+
+
+def applied_nothing(_: Mapping[str, int]) -> Mapping[str, int]:
+    """Where no journal is looked through."""
+    return {}
+
+
+def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    """The row with its entity and its fact as the adapter names them.
+
+    :raises Unparseable: the adapter can't read it; says why
+    :raises OtherKey: it has another key by now
+    """
+    names = renamed(
+        cast(Reader, adapter),
+        row.event_key or "",
+        row.event_type or "",
+        body,
+        cast(Mode, row.mode),
+        row.tenant,
+        row.zone,
+    )
+    return _under(names, row)
+
+
+def renamed_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
+    """As `named_today`; what no adapter can read, or has no body any more, keeps its names.
+
+    One with another key by now keeps its key and its entity, and gets its fact: under the new key the same money is a
+    duplicate by that.
+    """
+    adapter = adapters.get(row.provider or "")
+    has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
+    if adapter is None or not has_body or row.event_key is None or row.event_type == POISON_TYPE:
+        return row
+    named = attempt(_named_or_kept, adapter, row, body)
+    return row if isinstance(named, Failure) else named
+
+
+def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    try:
+        return named_today(adapter, row, body)
+    except OtherKey as other:
+        return _under(other.names, row)
+    except Unparseable:
+        return row
+
+
+def passed(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: Meanwhile) -> set[int]:
+    """Items that a later event of their entity was applied before."""
+    items = [(row.entity_key or "", row.item_seq) for row in rows]
+    first: dict[str, int] = {}
+    for entity, item_seq in items:
+        first[entity] = min(first.get(entity, item_seq), item_seq)
+    applied = dict(applied_upto(first)) if first else {}
+    for entity in first:
+        applied[entity] = max(applied.get(entity, 0), meanwhile.applied.get(entity, 0))
+    return {item_seq for entity, item_seq in items if applied[entity] > item_seq}
+
+
+def _under(names: Names, row: JournalRow) -> JournalRow:
+    entity_key = names.entity_key or row.entity_key
+    return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)
