@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
@@ -215,12 +216,12 @@ class Same:
     """An adapter whose content hash is the body's, and whose money is what the test says of a body."""
 
     def __init__(self) -> None:
-        self.facts: dict[bytes, MoneyFact | NamedFact] = {}
+        self.facts: dict[bytes, MoneyFact] = {}
 
     def content_sha256(self, body: bytes, version: int) -> str:
         return hashlib.sha256(body).hexdigest()
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | NamedFact | None:
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         """What the test said of the body, or posted with it."""
         return self.facts.get(body)
 
@@ -312,6 +313,12 @@ class Engine:
         self._pending.clear()
         self.start()
 
+    def take_over(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> None:
+        """Another process's journal is this one's from the next `start` on; nothing was decided before."""
+        self.journal = ListJournal([*rows], marks)
+        self.bodies.by_hash.update(bodies)
+        self._offsets = {topic: partitions[0] for topic, partitions in marks.items()}
+
     def post(
         self,
         event_id: str,
@@ -327,7 +334,7 @@ class Engine:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()
         if fact is not None:
-            self.adapter.facts.setdefault(body, NamedFact(fact, fact_sha256))
+            self.adapter.facts.setdefault(body, cast(MoneyFact, NamedFact(fact, fact_sha256)))
         event = Event(
             provider="stripe",
             event_id=event_id,
