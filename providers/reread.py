@@ -85,7 +85,7 @@ class Names:
 class OtherKey(Unparseable):
     """Its adapter gives the event another key by now: under that one it is another event.
 
-    ``names``: what can be told of it under the key that it has.
+    ``names``: its fact, under the key that it has.
     """
 
     def __init__(self, problem: str, names: Names) -> None:

@@ -38,7 +38,7 @@ CHANGED_BOOKS_SQL = f"decision = '{Decision.APPLIED.value}' OR (decision = '{Dec
 """The same for Spark."""
 
 REVERSAL_PART = "reversed"
-"""Ends a reversal's key: the event itself was told under the key without it."""
+"""Ends a reversal's key: the event itself is sent under the key without it."""
 
 RECORD_SCHEMA = pa.schema(
     [
