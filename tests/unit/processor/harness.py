@@ -22,7 +22,7 @@ from dlq.commands import Command, Target, encode
 from dlq.record import build_record
 from journal.index import Index
 from journal.marks import Marks
-from journal.schema import JournalRow, stamped, to_arrow
+from journal.schema import JournalRow, row_hash, stamped, to_arrow
 from journal.state import JournalState
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
@@ -315,6 +315,8 @@ class Engine:
 
     def take_over(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> None:
         """Another process's journal is this one's from the next `start` on; nothing was decided before."""
+        for row in rows:
+            row.row_hash = row.row_hash or row_hash(row)
         self.journal = ListJournal([*rows], marks)
         self.bodies.by_hash.update(bodies)
         self._offsets = {topic: partitions[0] for topic, partitions in marks.items()}
