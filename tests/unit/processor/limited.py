@@ -24,8 +24,10 @@ from tests.unit.processor.harness import Engine
 class ThreadedExecutor(Executor):
     """Tasks one after another in this process, packed and unpacked as on their way to Spark."""
 
-    def __init__(self, handler: Handler, parallelism: int, downstreams: Downstreams, stop_on_dead: bool) -> None:
-        task = Task("ledger", lambda: handler, Classifier(), 5.0, 4, 1, stop_on_dead)
+    def __init__(
+        self, handler: Handler, parallelism: int, downstreams: Downstreams, stop_on_dead: bool, concurrency: int
+    ) -> None:
+        task = Task("ledger", lambda: handler, Classifier(), 5.0, concurrency, 1, stop_on_dead)
         super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
         self._handler = handler
         self._left_behind = LeftBehind()
@@ -47,17 +49,21 @@ class LimitedEngine(Engine):
         settings: Mapping[str, DownstreamSettings] | None = None,
         *,
         parallelism: int = 2,
+        concurrency: int = 4,
         dead_head: DeadHead = DeadHead.WAIT,
     ) -> None:
         self.settings = settings or {}
         self.parallelism = parallelism
+        self.concurrency = concurrency
         super().__init__(folder, dead_head=dead_head)
 
     def start(self, **options: Any) -> None:
         super().start(**options)
         self.downstreams = Downstreams(self.settings, self.clock, notes=self.journal.notes)
         stop_on_dead = self.rules.dead_head is not DeadHead.CONTINUE
-        self.batches._executor = ThreadedExecutor(self.handler, self.parallelism, self.downstreams, stop_on_dead)
+        self.batches._executor = ThreadedExecutor(
+            self.handler, self.parallelism, self.downstreams, stop_on_dead, self.concurrency
+        )
         self.batches._notes = self.downstreams.notes
 
     def last(self, event_key: str) -> JournalRow:

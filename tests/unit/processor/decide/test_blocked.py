@@ -25,7 +25,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def calls_out(tmp_path: Path) -> Iterator[LimitedEngine]:
-    one = LimitedEngine(tmp_path, parallelism=1)
+    one = LimitedEngine(tmp_path, parallelism=1, concurrency=1)
     yield one
     one.index.close()
 
