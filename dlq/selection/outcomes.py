@@ -198,7 +198,7 @@ def _told(text: str) -> dict[int, str]:
 def _each_told(text: str) -> Iterator[tuple[int, str]]:
     text = _MORE.sub("", text)
     begins = [found for found in _TOLD.finditer(text) if not (head := text[: found.start()]) or head.endswith(_BEFORE)]
-    ends = [found.start() - 2 for found in begins[1:]] + [len(text)]
+    ends = [*(found.start() - 2 for found in begins[1:]), len(text)][: len(begins)]
     for found, end in zip(begins, ends, strict=True):
         yield int(found.group(1)), text[found.start() : end]
 
