@@ -53,7 +53,7 @@ class JournalOnDisk(ListJournal):
 
     def begin(self, layout: StreamLayout) -> None:
         self._writer = JournalWriter.create_or_open(str(layout.journal), layout.stream)
-        self._writer.begin_epoch(self.marks)
+        self.lineage = self._writer.begin_epoch(self.marks).lineage
         self._postings = PostingsWriter.open(str(layout.postings))
 
     def commit(
@@ -90,6 +90,8 @@ class DeadLetters(Engine):
         if not isinstance(self.journal, JournalOnDisk):
             self.journal = JournalOnDisk(marks={EVENTS: {0: 0}, CONTROL: {0: 0}})
             self.journal.begin(self.layout)
+            self.lineage = self.journal.lineage
+            self.start()
             self.bodies = BodiesOnDisk(self.layout)
         super().start(keeps_index=keeps_index)
 
