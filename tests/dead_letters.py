@@ -91,7 +91,6 @@ class DeadLetters(Engine):
             self.journal = JournalOnDisk(marks={EVENTS: {0: 0}, CONTROL: {0: 0}})
             self.journal.begin(self.layout)
             self.lineage = self.journal.lineage
-            self.start()
             self.bodies = BodiesOnDisk(self.layout)
         super().start(keeps_index=keeps_index)
 
