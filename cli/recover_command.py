@@ -70,7 +70,10 @@ def recover(
         what = ", ".join(one.layout.stream for one in disagree)
         with on_record(place, "accept_loss", what, f"ordered by {actor}: {reason}"):
             decide(looks, Acceptance(actor, reason, clock.now()))
-    click.echo(f"accepted for {what}: the next histories begin. A running processor goes on within some seconds.")
+    click.echo(
+        f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
+        err=as_json,
+    )
 
 
 def _print(looks: list[Look]) -> None:

@@ -203,9 +203,7 @@ class Batches:
 
     def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
         """Those of them that are events to be decided yet, in offset order."""
-        return take(
-            (one for one in records if one.topic != self._rules.control_topic), self.marks, self._transactional
-        )[0]
+        return self._take(one for one in records if one.topic != self._rules.control_topic)[0]
 
     def _take(self, records: Iterable[KafkaRecord]) -> tuple[list[KafkaRecord], Marks]:
         return take(records, self.marks, self._transactional)
@@ -213,9 +211,7 @@ class Batches:
     def obey(self, records: Iterable[KafkaRecord]) -> bool:
         """Decides the control records among them, and nothing else; returns whether there were any to be decided."""
         self._poll()
-        orders, marks = take(
-            (one for one in records if one.topic == self._rules.control_topic), self.marks, self._transactional
-        )
+        orders, marks = self._take(one for one in records if one.topic == self._rules.control_topic)
         if orders:
             self._decide(orders, marks, [])
         return bool(orders)

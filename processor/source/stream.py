@@ -108,7 +108,8 @@ class Stream:
             query = self._start()
             self._ahead.start(InheritableThread)
             while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
-                self._failure = self._batches.refusal
+                if self._batches.refusal is not None:
+                    self._failure = self._batches.refusal
                 self._stop.wait(IDLE_CHECK_S)
             self._end(query)
         finally:

@@ -66,6 +66,24 @@ def test_a_run_of_records_is_read_in_order(topic: str, log: KafkaLog) -> None:
     assert list(log.records(topic, 1, 0, 5)) == []
 
 
+def test_the_marker_of_a_transaction_is_a_gap(kafka_broker: str, make_topic: Callable[[str, int], str]) -> None:
+    topic = make_topic("mirrored", 1)
+    producer = Producer({"bootstrap.servers": kafka_broker, "transactional.id": f"mirror-{topic}"})
+    producer.init_transactions(60)
+    for number in range(2):
+        producer.begin_transaction()
+        producer.produce(topic, b"body %d" % number, partition=0)
+        producer.commit_transaction(60)
+    log = KafkaLog(kafka_broker)
+    try:
+        assert log.held([topic]) == {topic: {0: (0, 4)}}
+        points = [(topic, 0, 0), (topic, 0, 1), (topic, 0, 3)]
+        assert log.next_offsets(points) == {(topic, 0, 0): 0, (topic, 0, 1): 2}
+        assert [one.offset for one in log.records(topic, 0, 0, 4)] == [0, 2]
+    finally:
+        log.close()
+
+
 def test_a_topic_that_is_created_again_has_another_id(kafka_broker: str, topic: str, log: KafkaLog) -> None:
     before = log.topic_ids([topic])
     assert log.topic_ids([topic]) == before

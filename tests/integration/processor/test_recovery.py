@@ -71,6 +71,23 @@ def test_kafka_hands_over_an_offset_beyond_the_mark_and_nothing_is_decided(store
     assert_whole(stored)
 
 
+def test_a_gap_of_a_declared_topic_has_one_row_that_says_which_offsets_were_passed_over(stored: Stored) -> None:
+    """Markers of transactions take offsets and hold no record."""
+    batches = stored.open()
+    batches._transactional = (EVENTS,)
+    for event_id in ("g", "h", "i", "j"):
+        stored.kafka.post(event_id)
+    batches.run(stored.kafka.read(8))
+    batches.close()
+    passed, *rest = [row for row in stored.rows() if row.offset >= 6]
+    assert (passed.decision, passed.offset, passed.offset_until, passed.event_key) == ("ignored", 6, 8, None)
+    assert [(row.offset, row.decision) for row in rest] == [(8, "applied"), (9, "applied")]
+    shutil.rmtree(stored.index)
+    reopened = stored.open()
+    assert reopened.marks[EVENTS][0] == 10
+    reopened.close()
+
+
 # what is derived is lost or damaged
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from journal.histories import with_ids
+from journal.records import Record
 from journal.state import JournalState
+from processor.history import watch as watch_module
 from processor.history.check import LOOKED_NOTE, Kind
+from processor.history.kafka_log import Held
 from processor.history.watch import HistoryWatch, Position
 from tests.unit.journal.rows import TOPIC
 from tests.unit.processor.history.logs import MemoryLog, decided, records
@@ -66,3 +73,32 @@ def test_a_log_that_went_back_and_a_topic_that_was_created_again_are_found_witho
         world.watch.look(log)
         assert world.watch.refusal is not None
         assert [one.kind for one in world.watch.refusal.found] == [kind]
+
+
+class BrokenOnce(MemoryLog):
+    """Fails as a client does, not as payhook does; then it answers."""
+
+    def __init__(self, held_records: list[Record]) -> None:
+        super().__init__(held_records)
+        self.asked = 0
+
+    def held(self, topics: Sequence[str]) -> Held:
+        self.asked += 1
+        if self.asked == 1:
+            raise RuntimeError("the client is gone")
+        return super().held(topics)
+
+
+def test_a_look_that_fails_in_any_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that ended in silence would let a log that is exchanged later pass."""
+    monkeypatch.setattr(watch_module, "TICK_S", 0.01)
+    world = World()
+    broken = BrokenOnce(OTHER)
+    world.watch = HistoryWatch("ledger", lambda: world.position, lambda: broken, [TOPIC])
+    world.watch.start()
+    until = time.monotonic() + 60
+    while world.watch.refusal is None and time.monotonic() < until:
+        time.sleep(0.01)
+    world.watch.close()
+    assert broken.asked >= 2
+    assert world.watch.refusal is not None
