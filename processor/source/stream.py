@@ -210,7 +210,9 @@ class Stream:
         return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
 
     def _decide(self, read: Read) -> None:
-        """On the thread that decides."""
+        """On the thread that decides. What was read ahead of a stop isn't decided: it is read again."""
+        if self._stop.is_set():
+            return
         was_blocked = self._batches.blocked
         if not self._while_blocked.passes(read.table):
             return
