@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +11,14 @@ from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake.exceptions import DeltaError
 
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from journal.append import Appender, AppTransaction
+from journal.dataset import dataset_of
 from journal.lake import create_table, has_table, open_table
 from journal.schema import TIMESTAMP
 
@@ -60,10 +63,13 @@ class ReceiptsUnread(PayhookError):
 
 @dataclass(slots=True)
 class Collected:
-    """``rows`` were written; ``lost`` records were gone before anybody collected them."""
+    """``rows`` were written; ``lost`` records were gone before anybody collected them; of ``again`` offsets the topic
+    holds other records now than those that were collected: it went back, and they were collected again.
+    """
 
     rows: int = 0
     lost: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,12 @@ class ReceiptsTable:
             return None
         return open_table(self.path).transaction_version(_app_id(partition))
 
+    def lines_of(self, partition: int, offset: int) -> list[dict[str, Any]]:
+        """What was collected of one record, by line; none where it isn't here."""
+        of_record = (pc.field("partition") == partition) & (pc.field("offset") == offset)
+        rows: list[dict[str, Any]] = dataset_of(open_table(self.path)).to_table(filter=of_record).to_pylist()
+        return rows
+
     def append(self, partition: int, rows: pa.Table, next_offset: int) -> None:
         """Adds rows of one partition.
 
@@ -122,7 +134,11 @@ def collect(topic: Topic, table: ReceiptsTable, rows_per_commit: int = ROWS_PER_
     collected = Collected()
     for partition, (low, high) in sorted(topic.ends().items()):
         since = table.next_offset(partition)
-        begin = low if since is None else max(low, since)
+        begin = low if since is None else _begin(topic, table, partition, (low, high), since)
+        if since is not None and begin < since:
+            collected.again += since - begin
+            log.error("receipts of partition %d went back from offset %d to %d", partition, since, begin)
+            table.append(partition, RECEIPTS_SCHEMA.empty_table(), begin)
         if since is not None and begin > since:
             collected.lost += begin - since
             log.error("%d records of receipts were gone before they were collected", begin - since)
@@ -130,6 +146,25 @@ def collect(topic: Topic, table: ReceiptsTable, rows_per_commit: int = ROWS_PER_
             table.append(partition, rows, until)
             collected.rows += rows.num_rows
     return collected
+
+
+def _begin(topic: Topic, table: ReceiptsTable, partition: int, held: tuple[int, int], since: int) -> int:
+    """Where to go on: after what was collected, or where the topic's records part from it: it went back then."""
+    low, high = held
+    both = range(low, min(since, high))
+
+    def differs(offset: int) -> bool:
+        collected = table.lines_of(partition, offset)
+        return any(
+            line not in collected
+            for record in topic.records(partition, offset, offset + 1)
+            for line in _lines(record)
+        )
+
+    if not both or not differs(both[-1]):
+        return max(low, min(since, high))
+    # A log only grows at its end: once its records differ, all later ones do.
+    return both[bisect.bisect_left(both, True, key=differs)]
 
 
 def _portions(records: Iterator[Record], rows_per_commit: int) -> Iterator[tuple[pa.Table, int]]:

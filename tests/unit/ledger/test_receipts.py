@@ -129,3 +129,29 @@ def test_nothing_to_collect_makes_no_table(table: ReceiptsTable) -> None:
     assert collect(ListTopic({}), table) == Collected()
     assert collect(ListTopic({0: []}), table) == Collected()
     assert not DeltaTable.is_deltatable(table.path)
+
+
+def test_a_topic_that_went_back_is_collected_from_where_it_parts(table: ReceiptsTable) -> None:
+    """An older copy of Kafka's folder was put back: what comes gets numbers that were collected already."""
+    collect(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
+    back = ListTopic({0: [receipt(name) for name in "abc"]})
+    assert collect(back, table) == Collected(again=3)
+    back.held[0] += [receipt("x"), receipt("y")]
+    assert collect(back, table) == Collected(rows=2)
+    back.held[0].append(receipt("z"))
+    assert collect(back, table) == Collected(rows=1)
+    assert sorted(key or "" for key in keys(table)) == sorted("abcdefxyz")
+
+
+def test_a_topic_that_went_back_and_grew_past_the_mark_is_found_out(table: ReceiptsTable) -> None:
+    collect(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
+    other = ListTopic({0: [receipt(name) for name in "abcuvwxyz"]})
+    assert collect(other, table) == Collected(rows=6, again=3)
+    assert collect(other, table) == Collected()
+    assert sorted(key or "" for key in keys(table)) == sorted("abcdefuvwxyz")
+
+
+def test_another_topic_is_collected_from_its_start(table: ReceiptsTable) -> None:
+    collect(ListTopic({0: [receipt(name) for name in "abc"]}), table)
+    assert collect(ListTopic({0: []}), table) == Collected(again=3)
+    assert collect(ListTopic({0: [receipt("d")]}), table) == Collected(rows=1)
