@@ -27,11 +27,13 @@ from journal.index_changes import Changes, Line, read_line
 from journal.index_queues import Queues
 from journal.keystore import KeyStore
 from journal.open_item import OpenItem, pack, unpack
+from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
 
+INDEX = "the key index"
 BODIES_PER_FETCH = 1_000
 ENTRIES_AT_ONCE = 50_000
 """Some 10 MB of keys and values."""
@@ -102,6 +104,11 @@ class Index:
     def seq(self) -> int:
         """The last row that is reflected."""
         return self._seq
+
+    @property
+    def position(self) -> Position:
+        """The last row that is reflected, and of which journal."""
+        return Position((self._store.get(layout.LINEAGE) or b"").decode(), self._seq, self._last_hash.hex())
 
     def open_count(self) -> int:
         """Events that wait or are dead."""
@@ -246,14 +253,16 @@ class Index:
         self._end(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
-        """Follows the journal up to the reader's version; starts over if it doesn't reflect this journal's history.
+        """Follows the journal up to the reader's version; starts over if it is of another journal.
 
         What was taken up again may have lost its body to retention at that very moment: it stays without one.
 
         :raises BodyMissing: the body of any other open event is nowhere
+        :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
         if not self._belongs_to(reader):
             self._begin_anew(reader)
+        self._name_lineage(reader.lineage)
         for table in reader.tables_after(self._seq, SETTLED_COLUMNS):
             self._follow(table, reader)
         self._fetch_bodies(bodies)
@@ -294,10 +303,19 @@ class Index:
             self._store.write(batch)
 
     def _belongs_to(self, reader: JournalReader) -> bool:
-        """Whether it reflects this table, and its last row is there as it was."""
+        """Whether it reflects this table, and its last row is there as it was.
+
+        :raises JournalOlder: this table had it
+        """
         if self._store.get(layout.TABLE) != _table_name(reader):
             return False
-        return self._seq == 0 or reader.row_hash_at(self._seq) == self._last_hash.hex()
+        return follows(INDEX, self.position, reader)
+
+    def _name_lineage(self, lineage: str) -> None:
+        if self.position.lineage != lineage:
+            batch = WriteBatch(raw_mode=True)
+            batch.put(layout.LINEAGE, lineage.encode())
+            self._store.write(batch)
 
     def _begin_anew(self, reader: JournalReader) -> None:
         if self._seq:

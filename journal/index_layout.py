@@ -15,6 +15,9 @@ TABLE_PREFIX = f"{FORMAT}:".encode()
 CONTENT_BYTES = 8
 
 MARK, TABLE = b"m", b"t"
+LINEAGE = b"y"
+"""The lineage of the journal that is reflected."""
+
 EVENT, CONFLICT, FACT = b"e", b"c", b"f"
 ITEM, DUE, BODILESS = b"i", b"d", b"b"
 QUEUE, BESIDE, DIED = b"q", b"n", b"p"

@@ -45,6 +45,11 @@ class JournalReader:
         return str(self._table.metadata().id)
 
     @property
+    def lineage(self) -> str:
+        """The journal's id, which a restore renews; empty in a journal of before."""
+        return self.state().lineage
+
+    @property
     def last_seq(self) -> int:
         """The seq of the last row; 0 if there is none."""
         return last_seq(self._table)

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
+from journal.entity_queue import open_beside_its_writer
 from journal.errors import JournalBroken
+from journal.index import INDEX
+from journal.position import follows
 from journal.reader import JournalReader
 from journal.state import JournalState
+
+log = logging.getLogger(__name__)
+
+
+def check_index(root: Path, path: str) -> None:
+    """Looks, before an epoch begins, whether the index that is there knows more than the journal at ``path``.
+
+    :raises JournalOlder: it does
+    """
+    if not any(root.glob("epoch-*")):
+        return
+    try:
+        index = open_beside_its_writer(root)
+    except Exception:
+        log.warning("the index in %s can't be looked at beside its writer", root, exc_info=True)
+        return
+    position = index.position
+    index.close()
+    # Opened after the index: a processor that is still at work may only have taken the journal on.
+    reader = JournalReader(path)
+    if reader.last_seq:
+        follows(INDEX, position, reader)
 
 
 def check_whole(path: str, reader: JournalReader, state: JournalState, index_seq: int) -> None:

@@ -14,8 +14,11 @@ from core.errors import PayhookError
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.demands import TableUnfit
 from journal.lake import create_table, has_table, open_table
+from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP, JournalRow
+from journal.state import commit_info
+from journal.stores import open_storage
 from ledger.accounts import merchant_among
 
 POSTINGS_SCHEMA = pa.schema(
@@ -70,6 +73,7 @@ _COLUMNS = (
     "entity_key",
     "provider",
     "postings",
+    "row_hash",
 )
 
 
@@ -88,15 +92,15 @@ class PostingsRefused(PayhookError):
 
 
 class PostingsAhead(PayhookError):
-    """The postings reflect rows that the journal doesn't have: it was cut, or restored from an older copy than they."""
+    """The postings reflect rows of another journal: one that was restored, or made new."""
 
     def __init__(self, path: str, mark: int, last_seq: int) -> None:
         self.path = path
         self.mark = mark
         self.last_seq = last_seq
         super().__init__(
-            f"postings {path} reflect the journal up to seq {mark}, the journal ends with {last_seq}: commits were "
-            "lost. Restore the journal; if it can't be, delete the postings, which are made anew from what is left."
+            f"postings {path} go up to row {mark} of another journal, this one ends with {last_seq}. Restore the "
+            "journal that they are of, or make them again from this one: `payhook ledger rebuild-postings`."
         )
 
 
@@ -107,11 +111,13 @@ class PostingsWriter:
     same app transaction.
     """
 
-    def __init__(self, path: str, appender: Appender, mark: int) -> None:
+    def __init__(self, path: str, appender: Appender, position: Position) -> None:
         self._path = path
         self._appender = appender
-        self._mark = mark
+        self._position = position
+        self._mark = position.seq
         self._seen = self._mark
+        self._lineage = position.lineage
 
     @classmethod
     def open(cls, path: str) -> PostingsWriter:
@@ -123,7 +129,7 @@ class PostingsWriter:
             if not has_table(path):
                 _create(path)
             table = open_table(path)
-            return cls(path, Appender.open(path, version=table.version()), mark_of(table))
+            return cls(path, Appender.open(path, version=table.version()), position_of(path, table))
         except (DeltaError, OSError, TableUnfit) as failed:
             raise PostingsRefused(path, str(failed)) from failed
 
@@ -135,12 +141,20 @@ class PostingsWriter:
     def catch_up(self, reader: JournalReader) -> None:
         """Follows the journal from the mark on, up to the reader's version.
 
-        :raises PostingsAhead: the journal lacks rows that are booked here
+        :raises PostingsAhead, JournalOlder: as `check`
         """
-        if self._mark > reader.last_seq:
-            raise PostingsAhead(self._path, self._mark, reader.last_seq)
+        self.check(reader)
+        self._lineage = reader.lineage
         for rows in reader.rows_after(self._mark, _COLUMNS):
             self.follow(rows)
+
+    def check(self, reader: JournalReader) -> None:
+        """
+        :raises JournalOlder: rows that are booked here were in this journal, and aren't now
+        :raises PostingsAhead: they are of another journal
+        """
+        if not follows(f"the table of postings {self._path}", self._position, reader):
+            raise PostingsAhead(self._path, self._mark, reader.last_seq)
 
     def follow(self, rows: Sequence[JournalRow]) -> None:
         """Reflects rows in seq order; those up to the mark are skipped.
@@ -152,20 +166,42 @@ class PostingsWriter:
             return
         table = flat(fresh)
         if table.num_rows > 0 or fresh[-1].seq - self._mark > MARK_LAG_ROWS_MAX:
-            self._commit(table, fresh[-1].seq)
+            self._commit(table, fresh[-1].seq, fresh[-1].row_hash)
         self._seen = fresh[-1].seq
 
-    def _commit(self, table: pa.Table, mark: int) -> None:
+    def _commit(self, table: pa.Table, mark: int, row_hash: str = "") -> None:
+        position = Position(self._lineage, mark, row_hash)
         try:
-            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), {"payhook.mark": str(mark)})
+            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), told_of(position))
         except (Overtaken, AppendUnknown, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
-        self._mark = mark
+        self._mark, self._position = mark, position
 
 
 def mark_of(table: DeltaTable) -> int:
     """The seq up to which a postings table reflects its journal."""
     return table.transaction_version(MARK_APP_ID) or 0
+
+
+def told_of(position: Position) -> dict[str, str]:
+    """What a commit of postings says of itself: up to which row of which journal they go with it."""
+    return {
+        "payhook.mark": str(position.seq),
+        "payhook.lineage": position.lineage,
+        "payhook.row_hash": position.row_hash,
+    }
+
+
+def position_of(path: str, table: DeltaTable) -> Position:
+    """Up to which row of which journal a postings table goes; of commits that its log forgot only the row is known."""
+    mark, storage = mark_of(table), open_storage(path)
+    for version in range(table.version(), -1, -1):
+        told = commit_info(path, storage, version)
+        if told is None:
+            break
+        if told.get("payhook.mark") == str(mark):
+            return Position(str(told.get("payhook.lineage", "")), mark, str(told.get("payhook.row_hash", "")))
+    return Position("", mark, "")
 
 
 def flat(rows: Sequence[JournalRow]) -> pa.Table:

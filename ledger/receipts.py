@@ -156,9 +156,7 @@ def _begin(topic: Topic, table: ReceiptsTable, partition: int, held: tuple[int, 
     def differs(offset: int) -> bool:
         collected = table.lines_of(partition, offset)
         return any(
-            line not in collected
-            for record in topic.records(partition, offset, offset + 1)
-            for line in _lines(record)
+            line not in collected for record in topic.records(partition, offset, offset + 1) for line in _lines(record)
         )
 
     if not both or not differs(both[-1]):

@@ -32,7 +32,7 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState, read_state
 from journal.stores import open_storage
-from journal.whole import check_whole
+from journal.whole import check_index, check_whole
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp
 from processor.backlog.lag import EndsWatch, JournalEnds, KafkaEnds
@@ -70,6 +70,11 @@ RECORDS_FIRST = 2_000
 
 class Derived(Protocol):
     """A table that follows a journal's rows by seq, made by its class's ``open(path)``."""
+
+    def check(self, reader: JournalReader) -> None:
+        """
+        :raises Refused: it is ahead of its journal
+        """
 
     def catch_up(self, reader: JournalReader) -> None: ...
     def follow(self, rows: Any) -> None: ...
@@ -131,7 +136,7 @@ def open_stream(
     _check_dead_letters(wired, shared, held)
     _check_topics(wired, shared)
     places.trying.parent.mkdir(parents=True, exist_ok=True)
-    before = _check_positions(stream, places.journal, source, telling)
+    before = _check_positions(wired, source, telling)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
     state = writer.begin_epoch(source.starts(before, held), tenure, source.ids())
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
@@ -184,17 +189,22 @@ def open_stream(
         return batches
 
 
-def _check_positions(stream: str, journal: Place, source: Source, telling: Telling) -> JournalState | None:
+def _check_positions(wired: Wired, source: Source, telling: Telling) -> JournalState | None:
     """Where the journal stands before an epoch begins; None where there is none yet.
 
-    :raises Refused: its positions are of another history than what the source holds
+    :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
+        ahead of it
     """
-    if not has_table(str(journal)):
+    journal = str(wired.places.journal)
+    if not has_table(journal):
         return None
-    reader = JournalReader(str(journal))
+    reader = JournalReader(journal)
     state = reader.state()
     try:
-        source.check(stream, state, reader)
+        source.check(wired.name, state, reader)
+        check_index(wired.places.index, journal)
+        for table, kept_by in wired.derived.items():
+            kept_by.open(str(wired.places.derived(table))).check(JournalReader(journal))
     except Refused:
         telling.generation(state.generation, refused=True)
         raise

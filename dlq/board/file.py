@@ -18,7 +18,7 @@ from dlq.board.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 
-LAYOUT = 3
+LAYOUT = 4
 """Of the tables and of what is written to them, fingerprints too: a file of an older one is made anew."""
 
 BUSY_S = 30.0
@@ -41,7 +41,8 @@ _ITEMS = ", ".join(
 )
 _SMALL = "kind, error_class, provider, event_type, fingerprint, mark, seen_seq, seen_hash, amount_minor, currency"
 TABLES = (
-    "CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), table_id TEXT, seq INTEGER, row_hash TEXT)",
+    "CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), table_id TEXT, seq INTEGER, row_hash TEXT,"
+    " lineage TEXT)",
     f"CREATE TABLE items ({_ITEMS})",
     # The columns after the order let filters pass over an item without reading it whole.
     f"CREATE INDEX items_by_age ON items (state, since_at, item_seq, {_SMALL})",

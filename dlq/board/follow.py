@@ -22,6 +22,7 @@ from core.decision import Decision
 from dlq.board.file import CUBE_COLUMNS, BoardDamaged, BoardFile, empty
 from dlq.board.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.board.item import COLUMNS, Entry, ItemState, values
+from journal.position import Position, follows
 from journal.reader import JournalReader
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
@@ -43,6 +44,7 @@ class _Mark(NamedTuple):
     table_id: str | None
     seq: int
     row_hash: str | None
+    lineage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Follower:
 
         :raises JournalBroken: a row is missing, or a file can't be read
         :raises BoardUnreadable: the board's file can't be written
+        :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
         for left in range(TRIES_MAX - 1, -1, -1):
             try:
@@ -112,7 +115,7 @@ class Follower:
             reader = JournalReader(self._journal)
             if not _belongs(mark, reader):
                 empty(connection)
-                mark = _Mark(reader.table_id, 0, None)
+                mark = _Mark(reader.table_id, 0, None, reader.lineage)
                 _set_mark(connection, mark)
         return reader, mark
 
@@ -124,7 +127,7 @@ class Follower:
         since = mark.seq
         for table in reader.tables_after(mark.seq, MARK_COLUMNS):
             for picked, until in _picks(table):
-                after = _mark_at(table, until, mark.table_id)
+                after = _mark_at(table, until, mark)
                 rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
                 ahead = self._write(mark, rows, after)
                 if ahead is not None:
@@ -255,21 +258,24 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _mark(connection: sqlite3.Connection) -> _Mark:
-    found = connection.execute("SELECT table_id, seq, row_hash FROM mark").fetchone()
+    found = connection.execute("SELECT table_id, seq, row_hash, lineage FROM mark").fetchone()
     return _Mark(*found) if found is not None else _Mark(None, 0, None)
 
 
 def _set_mark(connection: sqlite3.Connection, mark: _Mark) -> None:
-    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?)", mark)
+    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?, ?)", mark)
 
 
-def _mark_at(table: pa.Table, seq: int, table_id: str | None) -> _Mark:
+def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
     place = seq - table["seq"][0].as_py()
-    return _Mark(table_id, seq, table["row_hash"][place].as_py())
+    return before._replace(seq=seq, row_hash=table["row_hash"][place].as_py())
 
 
 def _belongs(mark: _Mark, reader: JournalReader) -> bool:
-    """Whether the board reflects this table, and its last row is there as it was."""
-    if mark.table_id != reader.table_id or mark.seq > reader.last_seq:
+    """Whether the board reflects this table, and its last row is there as it was.
+
+    :raises JournalOlder: this table had it
+    """
+    if mark.table_id != reader.table_id:
         return False
-    return mark.seq == 0 or reader.row_hash_at(mark.seq) == mark.row_hash
+    return follows("the dead-letter index", Position(mark.lineage, mark.seq, mark.row_hash or ""), reader)

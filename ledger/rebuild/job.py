@@ -15,9 +15,10 @@ from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from journal.append import AppTransaction
 from journal.place import Place
+from journal.position import Position
 from journal.reader import JournalReader
 from ledger.maintain.session import CONF
-from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
+from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
 from ledger.rebuild.replacement import replace_all
 from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
@@ -94,7 +95,8 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
         files = _write(session, booked, folder / "rows", mark)
         lines = sum(pq.read_metadata(one).num_rows for one in files)
         moved = AppTransaction(MARK_APP_ID, mark)
-        told = {"payhook.mark": str(mark), "payhook.kind": "rebuild"}
+        position = Position(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
+        told = {**told_of(position), "payhook.kind": "rebuild"}
         now_ms = to_micros(clock.now()) // 1_000
         version = replace_all(postings, files, moved, told, now_ms)
     return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journal.errors import Fenced, JournalBroken
+from journal.position import JournalOlder
 from journal.writer import Tenure
-from ledger.postings import PostingsAhead
 from processor.decide.intake import OffsetHole
 from tests.integration.processor.stored import Stored
 from tests.unit.processor.harness import EVENTS
@@ -171,7 +171,7 @@ def test_commits_that_are_gone_while_their_postings_are_there_stop_the_start(sto
     stored.decide_all()
     for entry in sorted(stored.journal.glob("_delta_log/*.json"))[before:]:
         entry.unlink()
-    with pytest.raises(PostingsAhead, match="Restore the journal"):
+    with pytest.raises(JournalOlder, match="payhook recover"):
         stored.open()
 
 

@@ -33,6 +33,7 @@ class ListReader:
     rows: Sequence[JournalRow]
     chunk: int = 7
     table_id: str = "table-1"
+    lineage: str = ""
 
     @property
     def last_seq(self) -> int:

@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from dlq.board import BoardUnreadable, Filter
 from dlq.board.file import LAYOUT, TABLES
+from journal.position import JournalOlder
+from journal.reader import JournalReader
 from tests.dead_items import DeadItems, follow_until, seqs
 
 ALL = Filter(states=())
@@ -100,7 +102,7 @@ def of_another_journal(items: DeadItems) -> None:
     "damage",
     [
         *(cut, overwritten, no_sqlite, of_older_layout, deleted, folder_deleted, deleted_but_for_its_log),
-        *(with_fingerprints_of_older_masks, with_another_row, further_than_the_journal, of_another_journal),
+        *(with_fingerprints_of_older_masks, of_another_journal),
     ],
 )
 def test_it_is_made_anew(items: DeadItems, damage: Callable[[DeadItems], None]) -> None:
@@ -110,6 +112,21 @@ def test_it_is_made_anew(items: DeadItems, damage: Callable[[DeadItems], None]) 
     board = items.followed()
     assert seqs(board.page(Filter()).items) == [1, 2, 3, 4]
     assert (board.stats().open, board.groups()[0].count, board.follow().rows) == (4, 4, 0)
+
+
+@pytest.mark.parametrize("ahead", [with_another_row, further_than_the_journal])
+def test_it_refuses_where_the_journal_lacks_what_it_knows(items: DeadItems, ahead: Callable[[DeadItems], None]) -> None:
+    ahead(items)
+    with pytest.raises(JournalOlder, match="payhook recover"):
+        items.followed()
+
+
+@pytest.mark.parametrize("ahead", [with_another_row, further_than_the_journal])
+def test_one_of_an_earlier_lineage_is_made_again(items: DeadItems, ahead: Callable[[DeadItems], None]) -> None:
+    """A restore renewed the journal's lineage."""
+    ahead(items)
+    sql(items, "UPDATE mark SET lineage = 'before'")
+    assert seqs(items.followed().page(Filter()).items) == [1, 2, 3]
 
 
 def test_whoever_reads_a_damaged_one_is_told_and_the_next_one_follows(items: DeadItems) -> None:
@@ -132,10 +149,12 @@ def test_one_that_newer_code_wrote_is_left_alone(items: DeadItems) -> None:
 def test_the_layout_has_a_number_of_its_own() -> None:
     """Whoever changes a table, or what is written to it, counts `LAYOUT` up and mends this."""
     digest = hashlib.sha256("\n".join(TABLES).encode()).hexdigest()[:16]
-    assert (LAYOUT, digest) == (3, "f2383afc815c58e4")
+    assert (LAYOUT, digest) == (4, "f48d66b6ea636bce")
 
 
-def test_a_restored_journal_is_followed_from_its_beginning(items: DeadItems, tmp_path: Path) -> None:
+def test_a_restored_journal_is_followed_from_its_beginning(
+    items: DeadItems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The backup is shorter; what comes after it has numbers that the board has seen of other rows."""
     shutil.copytree(items.layout.journal, tmp_path / "backup")
     rows = list(items.ledger.rows)
@@ -146,6 +165,9 @@ def test_a_restored_journal_is_followed_from_its_beginning(items: DeadItems, tmp
     assert board.count(Filter()) == 0
     shutil.rmtree(items.layout.journal)
     shutil.copytree(tmp_path / "backup", items.layout.journal)
+    with pytest.raises(JournalOlder):
+        board.follow()
+    monkeypatch.setattr(JournalReader, "lineage", "renewed by the restore")
     board.follow()
     assert seqs(board.page(ALL).items) == [1, 2, 3]
     assert board.count(Filter()) == 3
