@@ -26,6 +26,7 @@ from journal.bodies import BodyStore
 from journal.entries import last_number
 from journal.errors import Refused
 from journal.index import Index
+from journal.kafka_log import Held, KafkaLog
 from journal.lake import has_table
 from journal.place import Place
 from journal.reader import JournalReader
@@ -40,7 +41,6 @@ from processor.backlog.pace import Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches, Reader
 from processor.decide.hooks import HookRunner
-from processor.history.kafka_log import Held, KafkaLog
 from processor.history.watch import HistoryWatch
 from processor.lasting import LastingStream
 from processor.run.execute import Executor

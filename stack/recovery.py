@@ -21,13 +21,13 @@ from ingest.confirmed import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
+from journal.kafka_log import KafkaLog
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.state import JournalState
 from ledger.undecided import Answered, undecided
 from processor.history.accept import Acceptance, LostEvent, accept
 from processor.history.find import Findings, Parting, find
-from processor.history.kafka_log import KafkaLog
 from processor.streams import StreamConfig
 from stack.endpoints import read_endpoints
 from stack.kafka import kafka_server

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.routing import is_sparse
+from journal.kafka_log import Held, Log
 from journal.reader import JournalReader
 from journal.records import same_record
 from journal.schema import JournalRow
@@ -20,7 +21,6 @@ from processor.history.check import (
     out_of_range,
     recent_rows,
 )
-from processor.history.kafka_log import Held, Log
 
 SPREAD = 200
 """Offsets of each partition that are compared besides the newest ones."""

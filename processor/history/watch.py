@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from journal.kafka_log import Log
 from journal.schema import JournalRow
 from journal.state import JournalState
 from processor.history.check import LOOKED_NOTE, Disagreement, HistoryRefused, other_records, other_topics, out_of_range
-from processor.history.kafka_log import Log
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.routing import is_sparse
 from journal.errors import Refused
+from journal.kafka_log import Held
 from journal.marks import Marks
 from journal.place import Place
 from journal.reader import JournalReader
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from journal.state import JournalState
-from processor.history.kafka_log import Held
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords
 from processor.source.sources import COLUMNS, KafkaSource, tick
 

@@ -11,11 +11,11 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from journal.kafka_log import Held, KafkaLog
 from journal.marks import Marks
 from journal.reader import JournalReader
 from journal.state import JournalState
 from processor.history import check as positions
-from processor.history.kafka_log import Held, KafkaLog
 
 COLUMNS = ("topic", "partition", "offset", "value", "headers")
 _COLUMN_TYPES = (

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from processor.history.kafka_log import KafkaLog, TopicMissing
+from journal.kafka_log import KafkaLog, TopicMissing
 from stack.topics import Topic, make_topics
 
 RECORDS = 10

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import SystemClock
 from journal.errors import StorageDown
+from journal.kafka_log import Held
 from journal.marks import Marks
 from journal.reader import JournalReader
 from journal.state import JournalState
 from load.client import wait_for
 from processor.decide.intake import KafkaRecord
-from processor.history.kafka_log import Held
 from processor.source.sources import tick
 from processor.source.stream import Stream
 from processor.spark import open_session

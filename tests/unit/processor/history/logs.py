@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.clock import to_rfc3339
+from journal.kafka_log import Held, Point
 from journal.records import Record
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter
-from processor.history.kafka_log import Held, Point
 from tests.unit.journal.rows import NOW, TOPIC, row
 
 
@@ -35,7 +35,7 @@ def decided(seq: int, from_: Record, **changes: object) -> JournalRow:
 
 @dataclass
 class MemoryLog:
-    """One topic of one partition; as `processor.history.kafka_log.KafkaLog` tells it."""
+    """One topic of one partition; as `journal.kafka_log.KafkaLog` tells it."""
 
     held_records: list[Record]
     topic_id: str = "id-1"

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from journal.histories import with_ids
+from journal.kafka_log import Held
 from journal.records import Record
 from journal.state import JournalState
 from processor.history import watch as watch_module
 from processor.history.check import LOOKED_NOTE, Kind
-from processor.history.kafka_log import Held
 from processor.history.watch import HistoryWatch, Position
 from tests.unit.journal.rows import TOPIC
 from tests.unit.processor.history.logs import MemoryLog, decided, records
