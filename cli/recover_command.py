@@ -1,4 +1,4 @@
-"""``payhook recover``: what disagrees between the journals and Kafka, and a person's decision about it."""
+"""``payhook recover``: where journals and what they were read from disagree, and a person's decision about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stack.recovery import Look
 
 DISAGREES = 3
-"""The exit code where something disagrees and nobody has decided."""
+"""The exit code where something disagrees and no decision was made."""
 
 EVENTS_SHOWN = 10
 
@@ -36,11 +36,13 @@ EVENTS_SHOWN = 10
 def recover(
     place: Place, file: Path | None, accept_loss: bool, actor: str | None, reason: str | None, as_json: bool
 ) -> None:
-    """Say where the journals and Kafka disagree, what is lost by it, and what --accept-loss would do.
+    """Say where the journals disagree with what they were read from, what is lost by it, and what --accept-loss would
+    do.
 
     A processor decides nothing while Kafka holds another history than the journal: an older copy of its data, a topic
-    that was created again, another Kafka. First put the newest data back, if there is any. Else export what is lost,
-    ask the providers to send it again, and accept.
+    that was created again, another Kafka. Nor does it while the key index, the postings or a stream that reads the
+    journal know later rows than it has: an older journal was put back. First put the newest data back, if there is
+    any. Else export what is lost, ask the providers to send it again, and accept.
 
     Runs while the stack is up, and while it is down (it starts the data folder's Kafka for a moment then). Exit 0:
     nothing disagrees, or it was accepted. Exit 3: something does.
@@ -81,9 +83,11 @@ def _print(looks: list[Look]) -> None:
     for one in looks:
         findings = one.findings
         if not one.disagrees:
-            console.print(f"{findings.stream}: journal and Kafka agree (last row {findings.seq:,})", highlight=False)
+            console.print(f"{findings.stream}: the journal agrees (last row {findings.seq:,})", highlight=False)
             continue
-        console.print(f"{findings.stream}: journal and Kafka disagree (last row {findings.seq:,})", highlight=False)
+        console.print(f"{findings.stream}: the journal disagrees (last row {findings.seq:,})", highlight=False)
+        for older in one.older:
+            console.print(f"  {older.problem}", highlight=False, markup=False)
         for disagreement in findings.disagreements[:EVENTS_SHOWN]:
             console.print(f"  {disagreement.sentence()}", highlight=False, markup=False)
         table = Table("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
@@ -102,7 +106,7 @@ def _print(looks: list[Look]) -> None:
         console.print(table)
         _print_events(one, console)
     if any(one.disagrees for one in looks):
-        console.print("Put the newest Kafka data back, or: payhook recover --accept-loss --actor A --reason R")
+        console.print("Put the newest data back, or: payhook recover --accept-loss --actor A --reason R")
 
 
 def _print_events(one: Look, console: Console) -> None:
@@ -128,6 +132,7 @@ def _as_tree(one: Look) -> dict[str, Any]:
         "stream": findings.stream,
         "seq": findings.seq,
         "agrees": not one.disagrees,
+        "older": [{"what": each.what, "seq": each.seq, "last_seq": each.last_seq} for each in one.older],
         "disagreements": [
             {
                 "kind": each.kind.value,

@@ -73,6 +73,11 @@ def journal_topic(stream: str, receiver: str) -> str:
     return f"{JOURNAL_TOPIC}{stream}/{receiver}"
 
 
+def receiver_of(topic: str) -> str:
+    """Whose a topic of `journal_topic` is. A stream's name has no slash."""
+    return topic.partition("/")[2]
+
+
 def is_sparse(topic: str) -> bool:
     """Whether a topic's offsets may have gaps between them."""
     return topic.startswith(JOURNAL_TOPIC)

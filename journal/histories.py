@@ -31,7 +31,7 @@ class Ended:
 class History:
     """A topic's current history; its offsets go from the journal's ``start`` to its ``marks``.
 
-    ``topic_id`` is Kafka's id of the topic, or the lineage of the journal that is read; empty: not known yet.
+    ``topic_id`` is Kafka's id of the topic; empty: not known yet, or a journal is read.
     """
 
     number: int = FIRST

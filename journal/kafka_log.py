@@ -75,11 +75,7 @@ class Log(Protocol):
         :raises KafkaSilent: see there
         """
 
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
-        """Records from ``since`` to before ``until``, in order.
-
-        :raises KafkaSilent: see there
-        """
+    def close(self) -> None: ...
 
 
 class KafkaLog:
@@ -141,6 +137,10 @@ class KafkaLog:
                 yield (*place, round_[place]), record
 
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+        """Records from ``since`` to before ``until``, in order.
+
+        :raises KafkaSilent: see there
+        """
         if since >= until:
             return
         consumer = self._consumer(STREAM_BYTES)

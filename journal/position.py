@@ -45,8 +45,9 @@ class JournalOlder(Refused):
             if self.ahead
             else f"reflects another row {seq} than its journal holds"
         )
+        self.problem = f"{what} {problem}"
         super().__init__(
-            f"{what} {problem}. An older copy of the journal was put back, or commits were lost: put the newest back, "
+            f"{self.problem}. An older copy of the journal was put back, or commits were lost: put the newest back, "
             "or see `payhook recover`."
         )
 

@@ -14,11 +14,15 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as Kafka holds it. ``headers`` are pairs of name and raw value."""
+    """A record as Kafka holds it. ``headers`` are pairs of name and raw value.
+
+    ``body_known`` is False where only key and time are: of a row of another journal.
+    """
 
     offset: int
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    body_known: bool = True
 
 
 def same_record(row: JournalRow, record: Record) -> bool:
@@ -28,7 +32,7 @@ def same_record(row: JournalRow, record: Record) -> bool:
     """
     if record.offset != row.offset:
         return False
-    if row.body_sha256 is not None and hashlib.sha256(record.value or b"").hexdigest() != row.body_sha256:
+    if record.body_known and row.body_sha256 not in (None, hashlib.sha256(record.value or b"").hexdigest()):
         return False
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
     if row.event_key is not None and texts.get("event_key", row.event_key) != row.event_key:

@@ -142,7 +142,6 @@ class JournalWriter:
         *,
         replaced: JournalState | None = None,
         publish_again: bool = False,
-        sources: Mapping[str, str] | None = None,
     ) -> JournalState:
         """Begins an epoch as `begin_epoch` does, and a new lineage with it: rows, marks and chain stay.
 
@@ -151,7 +150,6 @@ class JournalWriter:
         :param replaced: the state of the journal that this one takes the place of, where that can be read: whatever
             lineages it knew, and this one doesn't, are given up whole
         :param publish_again: every dead letter is published once more
-        :param sources: new lineages by the old ones, of journals that this one reads: its histories go on in those
         :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
         """
 
@@ -163,7 +161,6 @@ class JournalWriter:
                 lineage=uuid.uuid4().hex,
                 epoch=max(before.epoch, 0 if replaced is None else replaced.epoch) + 1,
                 published_upto=0 if publish_again else before.published_upto,
-                histories=_in_lineages(before.histories, sources or {}),
                 generation=max(before.generation, 0 if replaced is None else replaced.generation),
                 notes={**before.notes, LINEAGES_NOTE: to_note(lineages)},
             )
@@ -340,10 +337,6 @@ def _check_turn(turn: Turn, before: JournalState) -> None:
     moved = [topic for topic in turn.marks if turn.marks[topic] != before.marks.get(topic)]
     if same := [topic for topic in moved if not _is_new(topic, turn, before)]:
         raise BatchInvalid(f"the marks of {same[:3]} move within their history")
-
-
-def _in_lineages(histories: Histories, renewed: Mapping[str, str]) -> Histories:
-    return {topic: replace(one, topic_id=renewed.get(one.topic_id, one.topic_id)) for topic, one in histories.items()}
 
 
 def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[Abandoned]:

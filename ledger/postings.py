@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import orjson
@@ -13,9 +14,11 @@ from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.demands import TableUnfit
+from journal.files import now_ms
 from journal.lake import create_table, has_table, open_table
 from journal.position import Position, follows
 from journal.reader import JournalReader
+from journal.replacement import ReplacementRefused, ReplacementUnknown, replace_all
 from journal.schema import TIMESTAMP, JournalRow
 from journal.state import commit_info
 from journal.stores import open_storage
@@ -77,6 +80,11 @@ _COLUMNS = (
 )
 
 
+log = logging.getLogger(__name__)
+
+_WHAT = "the table of postings"
+
+
 class PostingsRefused(PayhookError):
     """A commit to the postings was refused, or nobody knows its outcome: this writer must end."""
 
@@ -88,19 +96,6 @@ class PostingsRefused(PayhookError):
         super().__init__(
             f"postings {path}: the commit wasn't taken ({problem}). Another processor may have taken over; this "
             "writer ends, and the next one appends what is missing."
-        )
-
-
-class PostingsAhead(PayhookError):
-    """The postings reflect rows of another journal: one that was restored, or made new."""
-
-    def __init__(self, path: str, mark: int, last_seq: int) -> None:
-        self.path = path
-        self.mark = mark
-        self.last_seq = last_seq
-        super().__init__(
-            f"postings {path} go up to row {mark} of another journal, this one ends with {last_seq}. Restore the "
-            "journal that they are of, or make them again from this one: `payhook ledger rebuild-postings`."
         )
 
 
@@ -139,22 +134,27 @@ class PostingsWriter:
         return self._mark
 
     def catch_up(self, reader: JournalReader) -> None:
-        """Follows the journal from the mark on, up to the reader's version.
+        """Follows the journal from the mark on, up to the reader's version. Postings of another journal, one that was
+        restored, are made again from its first row.
 
-        :raises PostingsAhead, JournalOlder: as `check`
+        :raises JournalOlder: rows that are booked here were in this journal, and aren't now
+        :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown
         """
-        self.check(reader)
+        if not follows(_WHAT, self._position, reader):
+            log.warning("%s are of another journal; they are made again", self._path)
+            self._empty(reader.lineage)
         self._lineage = reader.lineage
         for rows in reader.rows_after(self._mark, _COLUMNS):
             self.follow(rows)
 
-    def check(self, reader: JournalReader) -> None:
+    @staticmethod
+    def check(path: str, reader: JournalReader) -> None:
+        """Looks at the table without opening it for writing.
+
+        :raises JournalOlder: as `catch_up`
         """
-        :raises JournalOlder: rows that are booked here were in this journal, and aren't now
-        :raises PostingsAhead: they are of another journal
-        """
-        if not follows(f"the table of postings {self._path}", self._position, reader):
-            raise PostingsAhead(self._path, self._mark, reader.last_seq)
+        if has_table(path):
+            follows(_WHAT, position_of(path, open_table(path)), reader)
 
     def follow(self, rows: Sequence[JournalRow]) -> None:
         """Reflects rows in seq order; those up to the mark are skipped.
@@ -176,6 +176,15 @@ class PostingsWriter:
         except (Overtaken, AppendUnknown, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._mark, self._position = mark, position
+
+    def _empty(self, lineage: str) -> None:
+        position = Position(lineage, 0, "")
+        try:
+            replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), told_of(position), now_ms())
+            self._appender = Appender.open(self._path, version=open_table(self._path).version())
+        except (ReplacementRefused, ReplacementUnknown, OSError, DeltaError) as refused:
+            raise PostingsRefused(self._path, str(refused)) from refused
+        self._position, self._mark, self._seen = position, 0, 0
 
 
 def mark_of(table: DeltaTable) -> int:

@@ -26,7 +26,7 @@ from journal.bodies import BodyStore
 from journal.entries import last_number
 from journal.errors import Refused
 from journal.index import Index
-from journal.kafka_log import Held, KafkaLog
+from journal.kafka_log import Held, Log
 from journal.lake import has_table
 from journal.place import Place
 from journal.reader import JournalReader
@@ -41,6 +41,7 @@ from processor.backlog.pace import Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches, Reader
 from processor.decide.hooks import HookRunner
+from processor.history.check import check
 from processor.history.watch import HistoryWatch
 from processor.lasting import LastingStream
 from processor.run.execute import Executor
@@ -69,12 +70,9 @@ RECORDS_FIRST = 2_000
 
 
 class Derived(Protocol):
-    """A table that follows a journal's rows by seq, made by its class's ``open(path)``."""
-
-    def check(self, reader: JournalReader) -> None:
-        """
-        :raises Refused: it is ahead of its journal
-        """
+    """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
+    class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
+    """
 
     def catch_up(self, reader: JournalReader) -> None: ...
     def follow(self, rows: Any) -> None: ...
@@ -103,7 +101,6 @@ def open_source(wired: Wired, shared: Shared) -> Source:
         shared.bootstrap,
         _kafka_topics(wired),
         config.tick_s,
-        transactional=shared.transactional,
     )
     if wired.reads is None:
         return kafka
@@ -132,13 +129,15 @@ def open_stream(
     After an error nothing of it is held, and it may be called again with the same ``tenure``.
     """
     stream, places = wired.name, wired.places
-    held = source.held()
-    _check_dead_letters(wired, shared, held)
-    _check_topics(wired, shared)
-    places.trying.parent.mkdir(parents=True, exist_ok=True)
-    before = _check_positions(wired, source, telling)
+    with contextlib.closing(source.log()) as there:
+        held = there.held(source.topics)
+        _check_dead_letters(wired, shared, held)
+        _check_topics(wired, shared)
+        places.trying.parent.mkdir(parents=True, exist_ok=True)
+        before = _check_positions(wired, shared, source, there, telling)
+        ids = there.topic_ids(source.topics)
     writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
-    state = writer.begin_epoch(source.starts(before, held), tenure, source.ids())
+    state = writer.begin_epoch(source.starts(before, held), tenure, ids)
     log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
     catch_up.knew(state.notes)
     downstreams = Downstreams(
@@ -161,7 +160,7 @@ def open_stream(
         dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
         anchors = _anchors(wired, shared, state)
         undo.callback(anchors.close, 0)
-        watch = HistoryWatch(stream, lambda: batches.position, lambda: KafkaLog(shared.bootstrap), _kafka_topics(wired))
+        watch = HistoryWatch(stream, lambda: batches.position, source.log, source.topics)
         batches = Batches(
             rules=wired.rules,
             state=state,
@@ -189,7 +188,7 @@ def open_stream(
         return batches
 
 
-def _check_positions(wired: Wired, source: Source, telling: Telling) -> JournalState | None:
+def _check_positions(wired: Wired, shared: Shared, source: Source, there: Log, telling: Telling) -> JournalState | None:
     """Where the journal stands before an epoch begins; None where there is none yet.
 
     :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
@@ -201,10 +200,10 @@ def _check_positions(wired: Wired, source: Source, telling: Telling) -> JournalS
     reader = JournalReader(journal)
     state = reader.state()
     try:
-        source.check(wired.name, state, reader)
+        check(wired.name, state, reader, there, source.topics, shared.transactional)
         check_index(wired.places.index, journal)
         for table, kept_by in wired.derived.items():
-            kept_by.open(str(wired.places.derived(table))).check(JournalReader(journal))
+            kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
     except Refused:
         telling.generation(state.generation, refused=True)
         raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from redis import Redis
@@ -16,18 +17,22 @@ from redis.exceptions import RedisError
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
 from core.keys import hash16
-from core.routing import stream_of, topics_of
+from core.routing import is_sparse, stream_of, topics_of
 from ingest.confirmed import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
-from journal.kafka_log import KafkaLog
+from journal.kafka_log import KafkaLog, Log
 from journal.lake import has_table
+from journal.position import JournalOlder
 from journal.reader import JournalReader
 from journal.state import JournalState
+from journal.whole import check_index
 from ledger.undecided import Answered, undecided
+from processor.factories import named
 from processor.history.accept import Acceptance, LostEvent, accept
 from processor.history.find import Findings, Parting, find
+from processor.source.journal_log import JournalLog
 from processor.streams import StreamConfig
 from stack.endpoints import read_endpoints
 from stack.kafka import kafka_server
@@ -49,7 +54,7 @@ class Look:
     """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor.
 
     ``claims``: hashes of event keys that Redis says were published, and that neither the index nor Kafka knows; None:
-    nothing could be compared.
+    nothing could be compared. ``older``: what is derived from the journal and knows later rows than it has.
     """
 
     layout: StreamLayout
@@ -57,10 +62,11 @@ class Look:
     events: tuple[Answered, ...]
     anchored: int
     claims: tuple[bytes, ...] | None = None
+    older: tuple[JournalOlder, ...] = ()
 
     @property
     def disagrees(self) -> bool:
-        return bool(self.findings.parted)
+        return bool(self.findings.parted or self.older)
 
     def partings(self) -> Iterator[Parting]:
         """The partitions of every topic that goes on in another history."""
@@ -126,6 +132,7 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
             [LostEvent(event.event_key, event.provider, event.at, event.content_sha256) for event in one.events],
             one.anchored,
             acceptance,
+            is_older=bool(one.older),
         )
         for one in looks
         if one.disagrees
@@ -144,11 +151,16 @@ def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, k
     layout = settings.layout.stream(stream_of(config.name, mode))
     reader = JournalReader(str(layout.journal))
     state = reader.state()
-    topics = [topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic]
-    findings = find(layout.stream, state, reader, log, topics, settings.kafka.transactional)
+    topics = {topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic}
+    read = {topic for topic in state.marks if is_sparse(topic)}
+    there: Log = log
+    if config.source_stream is not None and read:
+        there = JournalLog(log, config.name, settings.layout.stream(stream_of(config.source_stream, mode)).journal)
+    findings = find(layout.stream, state, reader, there, sorted(topics | read), settings.kafka.transactional)
     anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
-    if not findings.parted or config.name != LEDGER:
-        return Look(layout, findings, (), anchored)
+    older = tuple(_older(layout, config))
+    if not (findings.parted or older) or config.name != LEDGER:
+        return Look(layout, findings, (), anchored, older=older)
     waiting = _waiting(findings, log, topics_of(mode).events)
     events: Sequence[Answered] = ()
     if state.next_seq > 1:
@@ -156,7 +168,21 @@ def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, k
         since = last.decided_at - RECEIPTS_BEFORE
         events = undecided(layout.derived("receipts"), layout.journal, since, waiting)
     claims = _claims(layout, redis, mode, state.generation, {hash16(key) for key in waiting})
-    return Look(layout, findings, tuple(events), anchored, claims)
+    return Look(layout, findings, tuple(events), anchored, claims, older)
+
+
+def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
+    """What is derived from a journal and is ahead of it."""
+    journal = str(layout.journal)
+    checks: list[Callable[[], None]] = [partial(check_index, layout.index, journal)]
+    for table, kept in config.derived.items():
+        kept_by, path = named(f"[{config.name}] derived.{table}", kept), str(layout.derived(table))
+        checks.append(partial(kept_by.check, path, JournalReader(journal)))
+    for check in checks:
+        try:
+            check()
+        except JournalOlder as older:
+            yield older
 
 
 def _claims(

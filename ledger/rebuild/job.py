@@ -17,9 +17,9 @@ from journal.append import AppTransaction
 from journal.place import Place
 from journal.position import Position
 from journal.reader import JournalReader
+from journal.replacement import replace_all
 from ledger.maintain.session import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
-from ledger.rebuild.replacement import replace_all
 from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
 from ledger.staging import REBUILD, staging

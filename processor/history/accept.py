@@ -14,6 +14,7 @@ from core.routing import mode_of
 from journal.anchoring import ANCHORED_NOTE
 from journal.histories import History
 from journal.place import Place
+from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter, Turn
@@ -21,7 +22,7 @@ from processor.history.check import LOOKED_NOTE
 from processor.history.find import Findings, Parted
 
 ACCEPTED_NOTE = "accepted"
-"""The journal's note of the last loss that somebody accepted."""
+"""The journal's note of the last loss that was accepted."""
 
 NOWHERE = -1
 """Partition and offset of a row that stands for a lost event: only its key is known."""
@@ -66,18 +67,30 @@ def accept(
     events: Sequence[LostEvent],
     anchored: int,
     acceptance: Acceptance,
+    *,
+    is_older: bool = False,
 ) -> JournalState:
-    """Writes the loss and begins the next histories, in one commit; whoever wrote before is fenced off.
+    """Writes the loss and begins the next histories, in one commit; the writer before is fenced off.
 
     :param anchored: the last seq of which an anchor is on Kafka now
+    :param is_older: what was derived from the journal knows later rows; a new lineage begins before that commit
     :raises MovedOn: rows came since it was looked at
     :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`
     """
+    _check_seq(findings, JournalReader(str(journal)).last_seq)
     writer = JournalWriter.create_or_open(str(journal), findings.stream)
-    state = writer.begin_epoch({})
-    if state.next_seq - 1 != findings.seq:
-        raise MovedOn(findings.stream, findings.seq, state.next_seq - 1)
+    state = (
+        writer.renew_lineage(acceptance.at, acceptance.reason, publish_again=True)
+        if is_older
+        else writer.begin_epoch({})
+    )
+    _check_seq(findings, state.next_seq - 1)
     return writer.turn(_turn(state, findings, events, anchored, acceptance))
+
+
+def _check_seq(findings: Findings, seq: int) -> None:
+    if seq != findings.seq:
+        raise MovedOn(findings.stream, findings.seq, seq)
 
 
 def _turn(

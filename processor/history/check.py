@@ -50,19 +50,20 @@ class Disagreement:
 
     def sentence(self) -> str:
         place = f"{self.topic}[{self.partition}]"
+        there = "the journal" if is_sparse(self.topic) else "Kafka"
         if self.kind is Kind.OTHER_TOPIC:
             return (
                 f"{self.topic} is another topic than the one that was read: it was created again, or Kafka is another"
             )
         if self.kind is Kind.ENDS_BEFORE:
-            return f"{place}: offset {self.offset} is next, Kafka ends before {self.high}"
+            return f"{place}: offset {self.offset} is next, {there} ends before {self.high}"
         if self.kind in (Kind.REMOVED, Kind.HOLE):
-            return f"{place}: offset {self.offset} is next, Kafka's next record is {self.low}"
+            return f"{place}: offset {self.offset} is next, {there}'s next record is {self.low}"
         return f"{place}: offset {self.offset} holds another record than the one that row {self.seq} decided"
 
 
 class HistoryRefused(Refused):
-    """Kafka holds another history of a topic than the journal decided."""
+    """What there is to read is of another history than what the journal decided."""
 
     def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
         self.stream = stream
@@ -70,8 +71,8 @@ class HistoryRefused(Refused):
         shown = "; ".join(one.sentence() for one in found[:SHOWN_MAX])
         more = f"; and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
         super().__init__(
-            f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest Kafka data "
-            "back, or see `payhook recover`. Webhooks are still taken."
+            f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest data back, "
+            "or see `payhook recover`. Webhooks are still taken."
         )
 
 
@@ -90,7 +91,7 @@ def check(
     :raises HistoryRefused: they disagree
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     """
-    known = [topic for topic in topics if topic in state.marks and not is_sparse(topic)]
+    known = [topic for topic in topics if topic in state.marks]
     if not known:
         return
     held = log.held(known)
@@ -98,7 +99,7 @@ def check(
     if not found:
         rows = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
         found = list(other_records(rows, log, held))
-        found += holes(state, log, held, [topic for topic in known if topic not in transactional])
+        found += holes(state, log, held, known, transactional)
     if found:
         raise HistoryRefused(stream, found)
 
@@ -132,9 +133,12 @@ def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[
             yield Disagreement(Kind.OTHER_RECORD, topic, partition, offset, seq=row.seq)
 
 
-def holes(state: JournalState, log: Log, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
-    """Marks at which Kafka has no record, but has later ones."""
-    nexts = {(topic, number, until) for topic in topics for number, until in state.marks[topic].items()}
+def holes(
+    state: JournalState, log: Log, held: Held, topics: Iterable[str], transactional: Collection[str]
+) -> Iterator[Disagreement]:
+    """Marks at which Kafka has no record, but has later ones: not of topics that may have gaps."""
+    whole = [topic for topic in topics if topic not in transactional]
+    nexts = {(topic, number, until) for topic in whole for number, until in state.marks[topic].items()}
     for (topic, number, until), offset in sorted(log.next_offsets(nexts).items()):
         if offset > until:
             yield Disagreement(Kind.HOLE, topic, number, until, offset, held[topic][number][1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.routing import is_sparse
 from journal.kafka_log import Held, Log
 from journal.reader import JournalReader
 from journal.records import same_record
@@ -89,10 +88,10 @@ def find(
 
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     """
-    known = [topic for topic in topics if topic in state.marks and not is_sparse(topic)]
+    known = [topic for topic in topics if topic in state.marks]
     held, ids = log.held(known), log.topic_ids(known)
     found = [*other_topics(state, ids), *out_of_range(state, held, known)]
-    found += holes(state, log, held, [topic for topic in known if topic not in transactional])
+    found += holes(state, log, held, known, transactional)
     newest = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
     parted = []
     for topic in known:
@@ -101,7 +100,7 @@ def find(
         found += other_records(rows, log, held)
         own = [one for one in found if one.topic == topic]
         if own:
-            parted.append(_part(state, reader, log, held, topic, ids[topic], seqs, own))
+            parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, own))
     return Findings(stream, state.next_seq - 1, tuple(dict.fromkeys(found)), tuple(parted))
 
 

@@ -1,4 +1,4 @@
-"""Looks while a stream runs whether Kafka still holds what was decided: Spark tells neither ids nor reconnects."""
+"""Looks while a stream runs whether its source still holds what was decided: Spark tells neither ids nor reconnects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from journal.kafka_log import Log
 from journal.schema import JournalRow
@@ -36,20 +36,14 @@ class Position:
     lasts: Lasts
 
 
-class OwnLog(Log, Protocol):
-    """One that the watch opened for itself."""
-
-    def close(self) -> None: ...
-
-
 class HistoryWatch:
-    """Compares every ten seconds, on a thread of its own, what was decided with what Kafka holds.
+    """Compares every ten seconds, on a thread of its own, what was decided with what the source holds.
 
     ``refusal`` is set once they disagree; `close` ends the thread.
     """
 
     def __init__(
-        self, stream: str, position: Callable[[], Position], log_of: Callable[[], OwnLog], topics: Sequence[str]
+        self, stream: str, position: Callable[[], Position], log_of: Callable[[], Log], topics: Sequence[str]
     ) -> None:
         self._stream = stream
         self._position = position
@@ -103,17 +97,17 @@ class HistoryWatch:
         return found or list(other_records(rows.values(), log_, held))
 
     def _run(self) -> None:
-        kafka, ticks, failed = self._log_of(), 0, False
+        there, ticks, failed = self._log_of(), 0, False
         while not self._stop.wait(TICK_S) and self.refusal is None:
             self.tick()
             ticks += 1
             if ticks % LOOK_TICKS:
                 continue
             try:
-                self.look(kafka)
+                self.look(there)
                 failed = False
             except Exception as problem:
                 # Whatever a client raises: a watch that ended in silence would let everything pass after that.
                 log.log(logging.DEBUG if failed else logging.WARNING, "%s: no look: %s", self._stream, problem)
                 failed = True
-        kafka.close()
+        there.close()

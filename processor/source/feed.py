@@ -37,6 +37,12 @@ CHANGED_BOOKS = (pc.field("decision") == Decision.APPLIED.value) | (
 CHANGED_BOOKS_SQL = f"decision = '{Decision.APPLIED.value}' OR (decision = '{Decision.REVERSED.value}' AND NOT first)"
 """The same for Spark."""
 
+
+def changed_books(row: JournalRow) -> bool:
+    """The same of one row."""
+    return row.decision is Decision.APPLIED or (row.decision is Decision.REVERSED and not row.first)
+
+
 REVERSAL_PART = "reversed"
 """Ends a reversal's key: the event itself is sent under the key without it."""
 
@@ -49,6 +55,16 @@ RECORD_SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+
+
+def event_key_of(stream: str, receiver: str, row: JournalRow) -> str:
+    """The key of what ``stream`` sends a receiver of a row that changed the books."""
+    return join_key(stream, receiver, *_names(row))
+
+
+def _names(row: JournalRow) -> list[str]:
+    assert row.event_key is not None, f"row {row.seq} books without its key"
+    return [row.event_key, REVERSAL_PART] if row.decision is Decision.REVERSED else [row.event_key]
 
 
 class Feed(Protocol):
@@ -111,7 +127,7 @@ class FeedRecords:
     """
 
     def __init__(self, stream: str, source_stream: str, feed: Feed, receivers: Sequence[str]) -> None:
-        self._stream = stream
+        self.stream = stream
         self._feed = feed
         self._topics = {receiver: journal_topic(source_stream, receiver) for receiver in receivers}
 
@@ -144,16 +160,15 @@ class FeedRecords:
             }
 
     def _event(self, row: JournalRow, receiver: str, body: bytes) -> Event:
-        assert row.event_key is not None and row.entity_key is not None, f"row {row.seq} books without its keys"
+        assert row.entity_key is not None, f"row {row.seq} books without its entity"
         assert row.mode in ("live", "test"), f"row {row.seq} books without its mode"
         is_reversal = row.decision is Decision.REVERSED
-        names = [row.event_key, REVERSAL_PART] if is_reversal else [row.event_key]
         event = Event(
             provider=PROVIDER,
-            event_id=":".join(names),
+            event_id=":".join(_names(row)),
             event_type=REVERSED_TYPE if is_reversal else row.event_type or "",
-            event_key=join_key(self._stream, receiver, *names),
-            entity_key=join_key(self._stream, receiver, row.entity_key),
+            event_key=event_key_of(self.stream, receiver, row),
+            entity_key=join_key(self.stream, receiver, row.entity_key),
             content_sha256="",
             content_version=CONTENT_VERSION,
             body=body,

@@ -5,7 +5,7 @@ marks on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,15 +13,14 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from core.routing import is_sparse
-from journal.errors import Refused
 from journal.kafka_log import Held
 from journal.marks import Marks
 from journal.place import Place
-from journal.reader import JournalReader
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from journal.state import JournalState
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords
+from processor.source.journal_log import JournalLog
 from processor.source.sources import COLUMNS, KafkaSource, tick
 
 log = logging.getLogger(__name__)
@@ -34,23 +33,6 @@ FILES_PER_BATCH_MAX = 8
 
 BESIDE = "journal_"
 """Begins the names of the journal's columns beside Kafka's."""
-
-
-class JournalGone(Refused):
-    """The journal that a stream reads holds less than this stream has taken from it."""
-
-    def __init__(self, path: str, topic: str, mark: int, next_seq: int) -> None:
-        self.path = path
-        self.topic = topic
-        self.mark = mark
-        self.next_seq = next_seq
-        super().__init__(
-            f"{topic}: seq {mark} is next, the journal {path} ends before seq {next_seq}. It was made anew, or cut. "
-            "Restore it; or, if it is meant, move the journal of the reading stream away so that it begins anew."
-        )
-
-    def __reduce__(self) -> tuple[type[JournalGone], tuple[str, str, int, int]]:
-        return JournalGone, (self.path, self.topic, self.mark, self.next_seq)
 
 
 class FirstNamed:
@@ -93,19 +75,20 @@ class JournalSource:
     ) -> None:
         self._session = session
         self._since = since
+        self._journal = journal
         self._path = str(journal)
         self._records = records
         self._control = control
         self._rows_max = max(1, rows_per_batch_max // max(1, len(records.topics)))
         self._version: int | None = None
 
-    def held(self) -> Held:
-        """A receiver's part of the journal begins with seq 1 and ends before the one to come."""
-        following = last_seq(DeltaTable(self._path)) + 1
-        return {**self._control.held(), **{topic: {0: (1, following)} for topic in self._records.topics}}
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """A receiver that is no longer named isn't among them; its mark stays, and named again it goes on there."""
+        return (*self._control.topics, *self._records.topics)
 
-    def ids(self) -> Mapping[str, str]:
-        return self._control.ids()
+    def log(self) -> JournalLog:
+        return JournalLog(self._control.log(), self._records.stream, self._journal)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         """A new receiver begins with what is applied since it was first named."""
@@ -113,19 +96,6 @@ class JournalSource:
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
         journal: Marks = {topic: {0: self._since.start(topic, ends[0][1])} for topic, ends in sparse.items()}
         return {**self._control.starts(state, control), **journal}
-
-    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
-        """A mark of a receiver that is no longer named stays as it is: named again, it goes on there.
-
-        :raises HistoryRefused: of the control topic
-        :raises JournalGone: the journal ends before a receiver's mark
-        """
-        following = last_seq(DeltaTable(self._path)) + 1
-        for topic in self._records.topics:
-            mark = state.marks.get(topic, {}).get(0, 0)
-            if mark > following:
-                raise JournalGone(self._path, topic, mark, following)
-        self._control.check(stream, state, reader)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """What changed the books since the slowest receiver's mark, and pins the version after which `frame` begins."""

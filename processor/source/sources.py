@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from journal.kafka_log import Held, KafkaLog
+from journal.kafka_log import Held, KafkaLog, Log
 from journal.marks import Marks
-from journal.reader import JournalReader
 from journal.state import JournalState
 from processor.history import check as positions
 
@@ -35,26 +33,15 @@ class Source(Protocol):
     def every_s(self) -> float:
         """Seconds from one look for records to the next at least; 0: one right after the other."""
 
-    def held(self) -> Held:
-        """What there is to read now.
+    @property
+    def topics(self) -> Sequence[str]:
+        """What it is read from, by name."""
 
-        :raises TopicMissing: there is nothing of that name
-        """
-
-    def ids(self) -> Mapping[str, str]:
-        """Each topic's id: another one is another topic of the same name.
-
-        :raises TopicMissing: there is nothing of that name
-        """
+    def log(self) -> Log:
+        """What the topics hold, for the length of a check; the caller closes it."""
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         """Where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
-
-    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
-        """``reader`` stands at the state's version.
-
-        :raises Refused: the marks are of another history than what there is to read
-        """
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Tables of records that are taken before the first of `frame`, in order; none where `frame` gives all."""
@@ -78,22 +65,12 @@ class KafkaSource:
     topics: Sequence[str]
     tick_s: int
     every_s: float = 0.0
-    transactional: Collection[str] = ()
 
-    def held(self) -> Held:
-        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
-            return log.held(self.topics)
-
-    def ids(self) -> Mapping[str, str]:
-        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
-            return log.topic_ids(self.topics)
+    def log(self) -> KafkaLog:
+        return KafkaLog(self.bootstrap)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         return positions.starts(state, held)
-
-    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
-        with contextlib.closing(KafkaLog(self.bootstrap)) as log:
-            positions.check(stream, state, reader, log, self.topics, self.transactional)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())

@@ -198,15 +198,12 @@ class _Restore:
             raise RestoreRefused(f"backup {self._backup.name} isn't good: {found}")
 
     def _renew(self, now: datetime) -> None:
-        """A new lineage of each journal: of one that is read before those that read it."""
-        renewed: dict[str, str] = {}
-        for one in reversed(self._tables):
+        """A new lineage of each journal."""
+        for one in self._tables:
             if one.kind == JOURNAL and one.path in self._manifest.journals:
                 writer = JournalWriter.create_or_open(str(self._lake / one.path), one.stream)
                 replaced = self._present.get(one.path)
-                state = writer.renew_lineage(now, self._reason, replaced=replaced, sources=renewed)
-                if before := self._manifest.journals[one.path].lineage:
-                    renewed[before] = state.lineage
+                writer.renew_lineage(now, self._reason, replaced=replaced)
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""

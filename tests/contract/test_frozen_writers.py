@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import journal.replacement
 import journal.rewrite
-import ledger.rebuild.replacement
 from journal.append import COMMIT_S_MAX, Appender, AppendUnknown, AppTransaction
 from journal.disk import DiskStorage
 from journal.entries import numbers
 from journal.errors import CommitUnknown
 from journal.reader import JournalReader
+from journal.replacement import ReplacementRefused, replace_all
 from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, snapshot
 from journal.writer import JournalWriter
 from ledger.maintain.redact import IN_FLIGHT_S_MAX
 from ledger.maintain.vacuum import data_files, vacuum
-from ledger.rebuild.replacement import ReplacementRefused, replace_all
 from ledger.settings import MaintainSettings
 from tests.contract.test_journal_append import made, read, rows
 from tests.unit.journal.rows import STARTS, marks, row
@@ -191,7 +191,7 @@ def test_a_rebuild_that_was_frozen_before_its_commit_changes_nothing(
 ) -> None:
     Appender.open(str(machine.path)).append(rows(1))
     there = names(machine)
-    monkeypatch.setattr(ledger.rebuild.replacement, "open_storage", lambda _: Freezing(machine, "file"))
+    monkeypatch.setattr(journal.replacement, "open_storage", lambda _: Freezing(machine, "file"))
     with pytest.raises(ReplacementRefused, match="nothing was changed"):
         replace_all(machine.path, [staged(machine, rows(2))], AppTransaction("a", 1), {}, NOW_MS, machine.elapsed_s)
     assert (read(str(machine.path)), names(machine)) == ([1], there)

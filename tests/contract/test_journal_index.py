@@ -123,34 +123,6 @@ def test_an_index_of_another_journal_is_made_anew(tmp_path: Path, journal: str, 
     assert (index.seq, index.open_count(), index.event_count()) == (1, 0, 1)
 
 
-def test_an_index_ahead_of_its_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
-    """The journal was restored from a copy that lacks the last commit."""
-    copy = tmp_path / "copy"
-    shutil.copytree(journal, copy)
-    writer = JournalWriter.create_or_open(journal, "ledger")
-    writer.begin_epoch(STARTS)
-    writer.commit([row(8, offset=6)], marks(7), 0)
-    index = caught_up(tmp_path / "index", journal, bodies)
-    assert index.seq == 8
-    index.catch_up(JournalReader(str(copy)), bodies)
-    assert index.known_event(row(8, offset=6).event_key or "") is None
-    assert_reflects_history(index)
-
-
-def test_an_index_of_a_history_that_was_undone_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
-    """Restored from a copy, and by now as long as the history that the index followed: the same table, other rows."""
-    copy = str(tmp_path / "copy")
-    shutil.copytree(journal, copy)
-    for path, event_key in ((journal, "stripe:undone:x"), (copy, "stripe:kept:x")):
-        writer = JournalWriter.create_or_open(path, "ledger")
-        writer.begin_epoch(STARTS)
-        writer.commit([row(8, offset=6, event_key=event_key)], marks(7), 0)
-    index = caught_up(tmp_path / "index", journal, bodies)
-    assert index.known_event("stripe:undone:x") is not None
-    index.catch_up(JournalReader(copy), bodies)
-    assert index.known_event("stripe:undone:x") is None and index.known_event("stripe:kept:x") is not None
-
-
 def test_a_deleted_index_is_built_from_the_journal(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
     caught_up(tmp_path / "index", journal, bodies).close()
     shutil.rmtree(tmp_path / "index")

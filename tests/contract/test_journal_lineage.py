@@ -9,13 +9,12 @@ import pytest
 
 from core.errors import PayhookError
 from journal.errors import Fenced
-from journal.histories import History
 from journal.lineage import LINEAGES_MAX, Abandoned, abandoned, cuts, is_given_up, to_note
 from journal.reader import JournalReader
-from journal.state import JournalState, read_state
+from journal.state import JournalState
 from journal.writer import JournalWriter
 from tests.object_store.fixtures import EVERYWHERE, place_on
-from tests.unit.journal.rows import STARTS, TOPIC, marks, row
+from tests.unit.journal.rows import STARTS, marks, row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -94,13 +93,3 @@ def test_what_every_commit_carries_is_bounded() -> None:
 def test_where_no_journal_is_none_is_made(tmp_path: object) -> None:
     with pytest.raises(PayhookError):
         JournalWriter(f"{tmp_path}/none", "ledger").renew_lineage(AT, "r")
-
-
-def test_a_journal_that_reads_a_restored_one_goes_on_in_its_new_lineage(tmp_path: object) -> None:
-    path, topic = f"{tmp_path}/journal", "journal.ledger/shop"
-    read = {topic: History(1, "old"), TOPIC: History(2, "kafka's")}
-    JournalWriter.create_or_open(path, "notify")._begin(
-        lambda version: replace(read_state(path, version), histories=read), "epoch"
-    )
-    after = JournalWriter(path, "notify").renew_lineage(AT, "r", sources={"old": "new"})
-    assert after.histories == {topic: History(1, "new"), TOPIC: History(2, "kafka's")}

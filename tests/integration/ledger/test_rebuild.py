@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.decision import Decision
 from core.work import postings_from_json, postings_to_json, reversed_postings
+from journal import replacement as replacing
 from journal.disk import DiskStorage
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
 from ledger.rebuild import BookingUnreadable, Rebuilt, ReplacementRefused, rebuild
-from ledger.rebuild import replacement as replacing
 from tests.integration.ledger.lakes import Lake
 from tests.unit.journal.rows import marks, row
 

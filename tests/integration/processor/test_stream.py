@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import SystemClock
 from journal.errors import StorageDown
-from journal.kafka_log import Held
+from journal.kafka_log import Held, Log
 from journal.marks import Marks
-from journal.reader import JournalReader
 from journal.state import JournalState
 from load.client import wait_for
 from processor.decide.intake import KafkaRecord
@@ -42,21 +41,16 @@ class Ticks:
     """A source of nothing but ticks."""
 
     every_s = 0.0
+    topics = ()
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
-    def held(self) -> Held:
-        return {}
-
-    def ids(self) -> Mapping[str, str]:
-        return {}
+    def log(self) -> Log:
+        raise AssertionError("a stream's run checks no positions")
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         return {}
-
-    def check(self, stream: str, state: JournalState, reader: JournalReader) -> None:
-        """Nothing can be missing."""
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         return iter(())

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from core.decision import Decision
+from core.money import Money
+from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
 from journal.errors import Refused
 from journal.index import Index
+from journal.lake import open_table
 from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
 from journal.whole import check_index
 from journal.writer import JournalWriter
-from ledger.postings import POSTINGS_SCHEMA, PostingsAhead, PostingsWriter
+from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, position_of
 from tests.unit.journal.rows import NOW, STARTS, marks, row
 
 
@@ -141,7 +146,7 @@ def booked(path: Path) -> str:
     postings = PostingsWriter.open(table)
     postings.catch_up(reader)
     postings._commit(POSTINGS_SCHEMA.empty_table(), 4, reader.row_hash_at(4) or "")
-    PostingsWriter.open(table).check(reader)
+    PostingsWriter.check(table, reader)
     return table
 
 
@@ -150,15 +155,43 @@ def test_postings_refuse_an_older_copy_of_their_journal(path: Path, back: Callab
     table = booked(path)
     reader = back(path)
     with pytest.raises(JournalOlder, match="postings"):
-        PostingsWriter.open(table).check(reader)
+        PostingsWriter.check(table, reader)
+    with pytest.raises(JournalOlder, match="postings"):
+        PostingsWriter.open(table).catch_up(reader)
 
 
 @BACK
-def test_postings_of_another_journal_name_the_command_that_makes_them_again(
+def test_postings_are_made_again_for_a_journal_that_was_restored(
     path: Path, back: Callable[[Path], JournalReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = booked(path)
     back(path)
-    monkeypatch.setattr(JournalReader, "lineage", "another")
-    with pytest.raises(PostingsAhead, match="rebuild-postings"):
-        PostingsWriter.open(table).check(JournalReader(str(path)))
+    monkeypatch.setattr(JournalReader, "lineage", "renewed")
+    reader = JournalReader(str(path))
+    PostingsWriter.check(table, reader)
+    postings = PostingsWriter.open(table)
+    postings.catch_up(reader)
+    assert postings.mark == 0, "its rows book nothing"
+
+
+def test_postings_of_another_journal_give_way_to_those_of_this_one(tmp_path: Path) -> None:
+    table, first = str(tmp_path / "postings"), tmp_path / "first"
+    for path, amounts in ((first, (5, 6, 7)), (tmp_path / "second", (8,))):
+        writer = JournalWriter.create_or_open(str(path), "ledger")
+        writer.begin_epoch(STARTS)
+        lines = [
+            (
+                Posting("provider:stripe:clearing", "debit", Money(one, "EUR")),
+                Posting("merchant:m-1:payable", "credit", Money(one, "EUR")),
+            )
+            for one in amounts
+        ]
+        rows = [row(seq, postings=postings_to_json(one)) for seq, one in enumerate(lines, 1)]
+        writer.commit(rows, marks(len(rows)), 0)
+        reader = JournalReader(str(path))
+        PostingsWriter.open(table).catch_up(reader)
+        debits = DeltaTable(table).to_pyarrow_dataset().filter(ds.field("side") == "debit").to_table().sort_by("seq")
+        assert debits["amount_minor"].to_pylist() == [*amounts]
+        assert position_of(table, open_table(table)) == Position(
+            reader.lineage, len(rows), reader.row_hash_at(len(rows)) or ""
+        )

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,9 @@ import pytest
 
 from core.decision import Decision
 from dlq.acts import Acts
-from journal.bodies import BodyStore
-from journal.histories import History
 from journal.index import Index
 from journal.lineage import abandoned, is_given_up
 from journal.reader import JournalReader
-from journal.state import read_state
-from journal.writer import JournalWriter
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
 from stack.backup.errors import NewerRows, NoBackup, RestoreRefused
@@ -300,21 +295,6 @@ def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
     [replaced] = lake.settings.data_dir.glob("replaced-*")
     assert trees(replaced) == before
     assert not lake.settings.layout.restoring.exists() and not finish(lake.settings.layout)
-
-
-def test_a_stream_that_reads_the_journal_goes_on_in_its_new_lineage(lake: SmallLake) -> None:
-    source = lake.state()
-    path = str(lake.settings.layout.stream("notify").journal)
-    histories = {"journal.ledger/shop": History(1, source.lineage), "orders": History()}
-    writer = JournalWriter.create_or_open(path, "notify")
-    writer._begin(lambda version: replace(read_state(path, version), lineage="n", histories=histories), "epoch")
-    BodyStore(str(lake.settings.layout.stream("notify").bodies))
-    lake.commit(2)
-    lake.back_up()
-    put_back(lake)
-    notify = JournalReader(path).state()
-    assert notify.histories == {"journal.ledger/shop": History(1, lake.state().lineage), "orders": History()}
-    assert notify.lineage not in ("n", lake.state().lineage)
 
 
 def test_a_processor_without_a_supervisor_waits_for_an_interrupted_restore(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from core.decision import Decision
 from journal.errors import BatchInvalid, Fenced
+from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter, Turn
@@ -117,6 +118,28 @@ def test_offsets_that_were_removed_undecided_are_one_row(path: Path) -> None:
     assert (row.decision, row.first, row.offset, row.offset_until) == (Decision.LOST, True, 2, 5)
     assert (row.actor, row.reason, row.event_key) == (WHO.actor, WHO.reason, None)
     assert after.history(TOPIC).ended[0].end == {0: 5}
+
+
+def test_a_journal_that_lost_rows_goes_on_in_a_lineage_of_its_own(path: Path) -> None:
+    """What was derived from the rows that are gone is made again, and dead letters are published again."""
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    before = JournalReader(str(path)).lineage
+    after = accept(path, found(path, state, MemoryLog(OLD)), [], 0, WHO, is_older=True)
+    assert (after.marks, after.generation, after.published_upto) == ({TOPIC: {0: 6}}, 1, 0)
+    reader = JournalReader(str(path))
+    assert reader.lineage == after.lineage != before
+    assert follows("the index", Position(before, 9, "x"), reader) is False
+    check("ledger", after, reader, MemoryLog(OLD), [TOPIC])
+
+
+def test_an_older_journal_that_has_moved_on_keeps_its_lineage(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD[:4])
+    findings = found(path, state, MemoryLog(OLD))
+    journal_of(path, MemoryLog(OLD), OLD[4:])
+    before = JournalReader(str(path)).lineage
+    with pytest.raises(MovedOn, match="look again"):
+        accept(path, findings, [], 0, WHO, is_older=True)
+    assert JournalReader(str(path)).lineage == before
 
 
 def test_an_event_that_is_lost_is_named_and_holds_no_key(path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +14,19 @@ import pytest
 from core.decision import Decision
 from core.event import from_record
 from journal.errors import BatchInvalid
+from journal.kafka_log import Held
 from journal.marks import Marks, check_movement
 from journal.reader import JournalReader
 from journal.schema import to_arrow
+from journal.state import JournalState
 from journal.writer import JournalWriter
 from processor.decide.intake import KafkaRecord, OffsetHole, read_table, take
+from processor.history.check import HistoryRefused, check, other_records
+from processor.history.find import find
 from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
-from processor.source.journal_source import FirstNamed, JournalGone, JournalSource
-from tests.unit.journal.rows import STARTS, marks, row
+from processor.source.journal_source import FirstNamed, JournalSource
+from tests.unit.journal.rows import NOW, STARTS, marks, row
+from tests.unit.processor.history.logs import MemoryLog
 
 SHOP, BANK = "journal.ledger/shop", "journal.ledger/bank"
 
@@ -34,14 +41,11 @@ class NoControl:
     topics = ("payments.control",)
     tick_s = 1
 
-    def held(self):
-        return {"payments.control": {0: (0, 0)}}
+    def log(self):
+        return MemoryLog([], topic="payments.control")
 
     def starts(self, state, held):
         return {topic: {0: ends[0][0]} for topic, ends in held.items()}
-
-    def check(self, stream, state, reader):
-        assert stream == "notify"
 
 
 def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
@@ -132,13 +136,17 @@ def source(
     )
 
 
+def held_by(subject: JournalSource) -> Held:
+    return subject.log().held(subject.topics)
+
+
 def backlog(journal: Path, marks: Marks, rows_per_batch_max: int = 100) -> list[list[tuple[str, int]]]:
     tables = source(journal, rows_per_batch_max).backlog(marks)
     return [[(one.topic, one.offset) for one in read_table(table)] for table in tables]
 
 
 def test_a_new_receiver_begins_with_what_is_applied_from_now_on(journal: Path) -> None:
-    held = source(journal).held()
+    held = held_by(source(journal))
     assert held[SHOP] == held[BANK] == {0: (1, 13)}
     assert source(journal).starts(None, held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
     assert backlog(journal, {SHOP: {0: 13}, BANK: {0: 13}}) == []
@@ -151,8 +159,8 @@ def test_what_is_applied_while_the_stream_takes_its_time_to_begin_is_for_those_w
     since.named([SHOP], tmp_path / "not-begun")
     since.named([SHOP, BANK], journal)
     subject = source(journal, since=since)
-    assert subject.starts(None, subject.held())[SHOP] == {0: 1}
-    assert subject.starts(None, subject.held())[BANK] == {0: 13}
+    assert subject.starts(None, held_by(subject))[SHOP] == {0: 1}
+    assert subject.starts(None, held_by(subject))[BANK] == {0: 13}
 
 
 def test_a_receiver_never_begins_beyond_the_journals_end(journal: Path) -> None:
@@ -196,13 +204,76 @@ def test_a_long_backlog_comes_in_pieces(journal: Path) -> None:
     assert [offset for piece in pieces for topic, offset in piece if topic == SHOP] == [1, 2, 4, 5, 7, 8, 10, 11]
 
 
-def test_a_journal_that_ends_before_a_mark_stops_the_start(journal: Path) -> None:
-    subject = source(journal, 100, "shop")
-    reader = JournalReader(str(journal))
-    state = replace(reader.state(), marks={SHOP: {0: 13}, "journal.ledger/gone": {0: 99}})
-    subject.check("notify", state, reader)
-    with pytest.raises(JournalGone, match="seq 14 is next"):
-        subject.check("notify", replace(state, marks={SHOP: {0: 14}}), reader)
+def notify(path: Path, journal: Path, *seqs: int) -> JournalState:
+    """The reading stream's journal after it decided what these rows of the source became, for the shop."""
+    rows = JournalReader(str(journal)).rows_of(seqs)
+    found = read_table(records("shop").table(rows))
+    events = [from_record(record.value, record.headers).event for record in found]
+    writer = JournalWriter.create_or_open(str(path), "notify")
+    writer.begin_epoch({SHOP: {0: seqs[0]}})
+    decided = [
+        row(
+            at,
+            one.seq,
+            topic=SHOP,
+            event_key=event.event_key,
+            body_sha256=event.body_sha256,
+            received_at=one.decided_at,
+        )
+        for at, (one, event) in enumerate(zip(rows, events, strict=True), 1)
+    ]
+    writer.commit(decided, {SHOP: {0: seqs[-1] + 1}}, 0)
+    return JournalReader(str(path)).state()
+
+
+def looked_at(path: Path, subject: JournalSource) -> None:
+    reader = JournalReader(str(path))
+    check("notify", reader.state(), reader, subject.log(), subject.topics)
+
+
+def test_a_journal_that_holds_what_was_read_of_it_is_gone_on_with(journal: Path, tmp_path: Path) -> None:
+    """However a feed words its records by now."""
+    state = notify(tmp_path / "notify", journal, 7, 8, 10)
+    reader = JournalReader(str(tmp_path / "notify"))
+    reworded = replace(reader.rows_of([3])[0], body_sha256="0" * 64)
+    log = source(journal, 100, "shop").log()
+    looked_at(tmp_path / "notify", source(journal, 100, "shop"))
+    assert list(other_records([reworded], log, log.held([SHOP]))) == []
+    assert state.marks[SHOP] == {0: 11}
+
+
+def test_a_journal_that_ends_before_a_mark_is_refused(journal: Path, tmp_path: Path) -> None:
+    shutil.copytree(journal, tmp_path / "older")
+    writer = JournalWriter.create_or_open(str(journal), "ledger")
+    writer.begin_epoch(STARTS)
+    writer.commit([row(seq, mode="live") for seq in (13, 14)], marks(14), 0)
+    notify(tmp_path / "notify", journal, 13, 14)
+    with pytest.raises(HistoryRefused, match="offset 15 is next, the journal ends before 13"):
+        looked_at(tmp_path / "notify", source(tmp_path / "older", 100, "shop"))
+
+
+def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_known_from_where(
+    journal: Path, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(journal, older)
+    for path, at in ((journal, NOW), (older, NOW + timedelta(minutes=1))):
+        writer = JournalWriter.create_or_open(str(path), "ledger")
+        writer.begin_epoch(STARTS)
+        writer.commit([row(seq, mode="live", decided_at=at) for seq in range(13, 18)], marks(17), 0)
+    notify(tmp_path / "notify", journal, 10, 11, 13, 14)
+    subject, reader = source(older, 100, "shop"), JournalReader(str(tmp_path / "notify"))
+    with pytest.raises(HistoryRefused, match="offset 14 holds another record than the one that row 4 decided"):
+        looked_at(tmp_path / "notify", subject)
+    findings = find("notify", reader.state(), reader, subject.log(), subject.topics)
+    ((parting,),) = [parted.partings for parted in findings.parted]
+    assert (parting.topic, parting.until, parting.begins, parting.decided_beyond) == (SHOP, 15, 13, 2)
+
+
+def test_a_row_that_became_no_record_is_another_one(journal: Path) -> None:
+    """Every third row of the journal was ignored."""
+    log = source(journal, 100, "shop").log()
+    assert list(log.records_at([(SHOP, 0, 8), (SHOP, 0, 9), (SHOP, 0, 99)])) == [(SHOP, 0, 8)]
 
 
 def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Path) -> None:

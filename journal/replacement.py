@@ -51,7 +51,7 @@ class ReplacementUnknown(PayhookError):
 
 
 def replace_all(
-    path: Place,
+    path: Place | str,
     staged: Sequence[Path],
     transaction: AppTransaction,
     told: dict[str, str],
@@ -87,7 +87,7 @@ def replace_all(
 
 
 def _put(
-    path: Place,
+    path: Place | str,
     storage: Storage,
     adds: list[dict[str, Any]],
     transaction: AppTransaction,
