@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,23 @@ BOOKED = Applied(
 IDLE_S = 0.01
 
 
+def event_of(event_id: str, entity: str = "", content: str = "") -> Event:
+    """An event of its own entity, unless one is named. One whose id begins with ``dead`` dies in the handler."""
+    body = (event_id + content).encode()
+    return Event(
+        provider="stripe",
+        event_id=event_id,
+        event_type="charge.captured",
+        event_key=f"stripe:{event_id}:charge.captured",
+        entity_key=entity or event_id,
+        content_sha256=hashlib.sha256(body).hexdigest(),
+        content_version=1,
+        body=body,
+        mode="live",
+        account="acct_1",
+    )
+
+
 class FileKafka:
     """One partition in a file, a record a line."""
 
@@ -61,24 +78,21 @@ class FileKafka:
         """How many records there are as yet; None for all."""
 
     def post(self, event_id: str, entity: str = "", content: str = "") -> str:
-        """An event; its key. One whose id begins with ``dead`` dies in the handler."""
-        body = (event_id + content).encode()
-        event = Event(
-            provider="stripe",
-            event_id=event_id,
-            event_type="charge.captured",
-            event_key=f"stripe:{event_id}:charge.captured",
-            entity_key=entity or event_id,
-            content_sha256=hashlib.sha256(body).hexdigest(),
-            content_version=1,
-            body=body,
-            mode="live",
-            account="acct_1",
-        )
-        headers = [(name, value.decode("latin-1")) for name, value in to_headers(event, NOW, Dedupe.CLAIMED)]
-        with self._path.open("a") as file:
-            file.write(json.dumps({"value": body.decode(), "headers": headers}) + "\n")
+        """An event; its key."""
+        event = event_of(event_id, entity, content)
+        self.append(event.body, to_headers(event, NOW, Dedupe.CLAIMED))
         return event.event_key
+
+    def append(self, body: bytes, headers: Iterable[tuple[str, bytes]]) -> None:
+        """A record as the receiver publishes it."""
+        texts = [(name, value.decode("latin-1")) for name, value in headers]
+        with self._path.open("a") as file:
+            file.write(json.dumps({"value": body.decode(), "headers": texts}) + "\n")
+
+    def lose(self, count: int) -> None:
+        """The last records are gone, as from an older copy."""
+        lines = self._lines()
+        self._path.write_text("".join(f"{line}\n" for line in lines[: len(lines) - count]), "utf-8")
 
     def read(self, since: int) -> pa.Table:
         """A batch of the records from an offset on."""

@@ -1,0 +1,231 @@
+"""Redis' data went back, or is gone: claims are a fast path, and the journal tells every copy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pybreaker
+import pytest
+import redis.asyncio
+from redis import Redis
+
+from core.clock import SystemClock
+from core.generation import Announced, generation_key
+from ingest.claims import ClaimKey, ClaimState
+from ingest.gate import RedisGate
+from ingest.generations import RedisGenerations
+from ingest.metrics import IngestMetrics
+from ingest.protocol import Protocol
+from ingest.publisher import Headers
+from ingest.redis_claims import RedisClaims
+from journal.reader import JournalReader
+from processor.history.accept import Acceptance, accept
+from processor.history.find import Findings
+from processor.tell.generation import open_generation_writer
+from stack.ports import free_ports
+from stack.redis import redis_server, redis_url
+from stack.server import running
+from tests.integration.processor.stored import FileKafka, Stored, event_of
+from tests.unit.ingest.app_under_test import ListPublisher
+from tests.unit.processor.harness import NOW
+
+LEASE_S, BRIEF_S = 600.0, 0.05
+"""Longer than any test, and one that ends by itself."""
+WAIT_S = 60.0
+"""For a brief lease to end."""
+CONFIRMED_S = 3_600.0
+BEFORE, AFTER = ("a", "dead-b"), ("c", "dead-d")
+
+
+class FilePublisher(ListPublisher):
+    """Publishes to the file that the engine reads."""
+
+    def __init__(self, kafka: FileKafka) -> None:
+        super().__init__()
+        self._kafka = kafka
+
+    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+        self._kafka.append(value, headers)
+        return True
+
+
+@dataclass
+class Ground:
+    """A receiver on a real Redis, and the engine that decides what it publishes."""
+
+    folder: Path
+    stored: Stored
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    seen: int = 0
+    """The highest generation that the receiver has read, which it keeps while it runs."""
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "redis"
+
+    @property
+    def generation(self) -> int:
+        journal = str(self.stored.journal)
+        return JournalReader(journal).state().generation if self.stored.journal.exists() else 0
+
+    @contextlib.contextmanager
+    def redis(self, *, announces: bool = True) -> Iterator[Redis]:
+        """Redis runs, and the processor has announced the journal's generation."""
+        url = redis_url(self.port)
+        with running(redis_server(self.data, self.port, self.folder / "redis.log")), Redis.from_url(url) as client:
+            if announces:
+                writer = open_generation_writer(url, "live")
+                writer._write(Announced(self.generation))
+                writer._redis.close()
+            yield client
+
+    def sends(self, *event_ids: str, restarted: bool = False) -> list[str]:
+        """What becomes of webhooks, one after the other; ``restarted``: the receiver knows of no generation yet."""
+        return asyncio.run(self._sends(event_ids, restarted=restarted))
+
+    async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
+        client = redis.asyncio.Redis.from_url(redis_url(self.port))
+        claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), LEASE_S, CONFIRMED_S)
+        generations = RedisGenerations(client, ("live",), SystemClock())
+        generations._seen["live"] = 0 if restarted else self.seen
+        publisher = FilePublisher(self.stored.kafka)
+        protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), WAIT_S)
+        try:
+            await generations.read()
+            taken = [await protocol.take([event_of(one)], NOW, None) for one in event_ids]
+            await claims.settled()
+            self.seen = generations._seen["live"]
+            return [one.takings[0].outcome for one in taken]
+        finally:
+            await client.aclose()
+
+    def claims_and_dies(self, event_id: str) -> None:
+        """A request that is killed before it published."""
+
+        async def inside() -> list[ClaimState]:
+            client = redis.asyncio.Redis.from_url(redis_url(self.port))
+            claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), BRIEF_S, CONFIRMED_S)
+            event = event_of(event_id)
+            try:
+                return await claims.claim([ClaimKey.of(event.event_key, event.content_sha256)], b"o" * 16)
+            finally:
+                await client.aclose()
+
+        assert asyncio.run(inside()) == [ClaimState.CLAIMED]
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    """Two events are claimed in the copy of Redis' data, and two more were taken since; the engine decided all."""
+    made = Ground(tmp_path, Stored(tmp_path))
+    with made.redis():
+        assert made.sends(*BEFORE) == ["claimed", "claimed"]
+    shutil.copytree(made.data, tmp_path / "older")
+    with made.redis():
+        assert made.sends(*AFTER, *BEFORE, *AFTER) == ["claimed"] * 2 + ["duplicate"] * 4
+    made.stored.decide_all()
+    return made
+
+
+def older(ground: Ground) -> list[str]:
+    """Redis as it was; what becomes of webhooks from before then."""
+    shutil.rmtree(ground.data)
+    shutil.copytree(ground.folder / "older", ground.data)
+    return ["duplicate", "duplicate"]
+
+
+def emptied(ground: Ground) -> list[str]:
+    shutil.rmtree(ground.data)
+    return ["claimed", "claimed"]
+
+
+@pytest.mark.parametrize("back", [older, emptied])
+def test_copies_of_what_redis_forgot_are_published_again_and_the_engine_tells_them(
+    ground: Ground, back: Callable[[Ground], list[str]]
+) -> None:
+    of_before = back(ground)
+    with ground.redis():
+        assert ground.sends(*AFTER) == ["claimed", "claimed"]
+        assert ground.sends(*BEFORE) == of_before
+        assert ground.sends("e", *AFTER, *BEFORE) == ["claimed"] + ["duplicate"] * 4
+    ground.stored.decide_all()
+    ground.stored.check()
+    twice = ["duplicate"] if back is emptied else []
+    assert ground.stored.decisions() == {
+        "a": ["applied", *twice],
+        "dead-b": ["dead", *twice],
+        "c": ["applied", "duplicate"],
+        "dead-d": ["dead", "duplicate"],
+        "e": ["applied"],
+    }
+
+
+def test_a_claim_that_was_pending_in_the_copy_is_taken_over(tmp_path: Path) -> None:
+    """By the time it is back its event was published and decided, or its sender died; the copy can't say which."""
+    ground = Ground(tmp_path, Stored(tmp_path))
+    with ground.redis():
+        for one in BEFORE:
+            ground.claims_and_dies(one)
+    shutil.copytree(ground.data, tmp_path / "older")
+    with ground.redis():
+        assert ground.sends("a") == ["reclaimed"]
+    ground.stored.decide_all()
+    older(ground)
+    with ground.redis():
+        assert ground.sends(*BEFORE) == ["reclaimed", "reclaimed"]
+    ground.stored.decide_all()
+    ground.stored.check()
+    assert ground.stored.decisions() == {"a": ["applied", "duplicate"], "dead-b": ["dead"]}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lost(
+    ground: Ground, *, restarted: bool
+) -> None:
+    """The copy holds confirmed claims of events that were lost since, and the generation of then."""
+    stored = ground.stored
+    with ground.redis():
+        assert ground.sends("lost") == ["claimed"]
+    shutil.rmtree(ground.folder / "older")
+    shutil.copytree(ground.data, ground.folder / "older")
+    stored.kafka.lose(1)
+    accept(stored.journal, Findings("ledger", stored.rows()[-1].seq), [], 0, Acceptance("ada", "lost", NOW))
+    with ground.redis():
+        assert (ground.generation, ground.sends("f")) == (1, ["claimed"])
+    older(ground)
+    with ground.redis() as client:
+        assert client.get(generation_key("live")) == b"1", "the processor's is the higher one"
+        assert ground.sends("lost", restarted=restarted) == ["claimed"]
+        assert ground.sends("lost", "f", "a") == ["duplicate", "claimed", "claimed"]
+    stored.decide_all()
+    stored.check()
+    decisions = stored.decisions()
+    assert (decisions["lost"], decisions["f"]) == (["applied"], ["applied", "duplicate"])
+    assert decisions["a"] == ["applied", "duplicate"]
+
+
+def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(ground: Ground) -> None:
+    with ground.redis() as client:
+        accept(ground.stored.journal, Findings("ledger", 4), [], 0, Acceptance("ada", "lost", NOW))
+        client.set(generation_key("live"), Announced(1).encode())
+        assert ground.sends("e") == ["claimed"]
+    older(ground)
+    with ground.redis(announces=False) as client:
+        client.set(generation_key("live"), Announced(0).encode())
+        assert ground.sends("a") == ["claimed"], "in generation 1, where it has no claim"
+
+
+def test_an_announcement_in_a_copy_ends_when_it_would_have_ended(ground: Ground) -> None:
+    """So a copy that is older than some seconds announces nothing, and events go on without claims."""
+    with ground.redis() as client:
+        left_ms = client.pttl(generation_key("live"))
+        assert left_ms > 0
+    with ground.redis(announces=False) as client:
+        assert client.pttl(generation_key("live")) <= left_ms
+        client.pexpire(generation_key("live"), 0)
+        assert ground.sends("e") == ["deferred"]
