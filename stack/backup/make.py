@@ -16,9 +16,10 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
-from journal.errors import problem_of
+from journal.errors import JournalBroken, problem_of
 from journal.files import sync
 from journal.lake import has_table
+from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
 from ledger.maintain.lock import sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
@@ -166,7 +167,9 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
             raise BackupImpossible(f"{target.folder} is there already; run it again in a second") from None
         with _removed_if_it_fails(target.folder):
             pinned = [_pinned(settings, one, target) for one in wanted]
-            _check_same_lake(folder, pinned, newest[1] if newest is not None else None)
+            if newest is not None:
+                _check_same_lake(folder, pinned, newest[1])
+                _check_not_older(pinned, newest[0], newest[1])
             for one in pinned:
                 copy_data(one, target)
             _copy_files(settings, target)
@@ -232,16 +235,36 @@ def _is_rejected(backup: Path) -> bool:
     return (backup / REJECTED).exists()
 
 
-def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest | None) -> None:
+def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest) -> None:
     """Two lakes in one folder would remove each other's backups."""
-    if known is None:
-        return
     now = {one.path.removeprefix(f"{LAKE}/"): one.table_id for one in pinned}
     both = now.keys() & known.journals.keys()
     if both and not any(now[path] == known.tables[path].table_id for path in both):
         raise BackupImpossible(
             f"{folder} holds backups of another lake, whose journals are others: name another folder"
         )
+
+
+def _check_not_older(pinned: list[Pinned], newest: Path, known: Manifest) -> None:
+    """A lake that went back together with Kafka agrees with itself, and its backups would remove the newer ones.
+
+    :raises BackupImpossible: the newest backup holds rows of a journal's own lineage that it doesn't hold
+    """
+    for one in pinned:
+        before = known.journals.get(one.path.removeprefix(f"{LAKE}/"))
+        if before is None:
+            continue
+        what, reached = f"backup {newest.name}", Position(before.lineage, before.seq, before.row_hash)
+        try:
+            # A journal that can't be read is named when its copy is verified.
+            with contextlib.suppress(JournalBroken):
+                follows(what, reached, JournalReader(str(one.place), one.version))
+        except JournalOlder as older:
+            raise BackupImpossible(
+                f"the journal of {before.stream} is an older copy. {what} holds row {before.seq}, which it "
+                f"{'lacks' if older.ahead else 'has another row for'}: put the newest data back, or "
+                f"`payhook restore {newest.parent}`; to go on without those rows, name another folder"
+            ) from older
 
 
 def _clear(folder: Path) -> None:

@@ -15,13 +15,13 @@ import redis.asyncio
 from redis import Redis
 
 from core.clock import SystemClock
+from core.event import Headers
 from core.generation import Announced, generation_key
 from ingest.claims import ClaimKey, ClaimState
 from ingest.gate import RedisGate
 from ingest.generations import RedisGenerations
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
-from ingest.publisher import Headers
 from ingest.redis_claims import RedisClaims
 from journal.reader import JournalReader
 from processor.history.accept import Acceptance, accept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ from ledger.maintain import MaintenanceRunning, sole_maintenance
 from stack.backup.copying import Pinned, pin
 from stack.backup.errors import BackupImpossible, NoBackup
 from stack.backup.make import back_up, check_backup, last_good
-from stack.backup.manifest import MANIFEST, REJECTED, chosen, read_manifest
+from stack.backup.manifest import MANIFEST, REJECTED, chosen, complete, read_manifest
+from stack.backup.restore import restore
 from stack.backup.sources import tables
 from stack.settings import Settings
 from tests.backed_up import SmallLake
@@ -326,3 +328,51 @@ def test_a_file_of_the_lake_that_is_shorter_than_its_table_says_makes_no_backup(
         with pytest.raises(BackupImpossible, match="the lake is damaged"):
             lake.back_up()
     assert [one.name for one in lake.backups.iterdir()] == [".lock"], "what was copied until then is gone"
+
+
+# the newest backup as an anchor outside
+
+
+def whole_older(lake: SmallLake) -> None:
+    """The data folder as it was after three rows: of its inside all agrees."""
+    shutil.rmtree(lake.settings.data_dir)
+    shutil.copytree(lake.root / "older", lake.settings.data_dir)
+
+
+def whole_older_and_gone_on(lake: SmallLake) -> None:
+    whole_older(lake)
+    lake.begin()
+    lake.commit(9)
+
+
+@pytest.mark.parametrize(
+    ("back", "said"),
+    [(whole_older, "row 5, which it lacks"), (whole_older_and_gone_on, "row 5, which it has another row for")],
+)
+def test_a_lake_that_went_back_as_a_whole_is_found_by_its_newest_backup(
+    lake: SmallLake, back: Callable[[SmallLake], None], said: str
+) -> None:
+    lake.commit(3)
+    shutil.copytree(lake.settings.data_dir, lake.root / "older")
+    lake.commit(2)
+    name = lake.back_up(keep=1).name
+    back(lake)
+    for _ in range(2):
+        with pytest.raises(BackupImpossible, match=f"{name}.*{said}.*payhook restore"):
+            lake.back_up(keep=1)
+    assert complete(lake.backups) == [name], "the newer rows are still there"
+    lake.clock.advance(60)
+    assert restore(lake.settings, lake.backups, lake.clock, replace_newer=True, reason="went back") is not None
+    lake.begin()
+    lake.commit(1)
+    assert lake.back_up().journals == {"ledger": 6}
+
+
+def test_a_journal_that_was_restored_from_an_earlier_backup_is_backed_up(lake: SmallLake) -> None:
+    lake.commit(3)
+    first = lake.back_up()
+    lake.commit(2)
+    lake.back_up()
+    lake.clock.advance(60)
+    assert restore(lake.settings, lake.backups, lake.clock, name=first.name, replace_newer=True) is not None
+    assert lake.back_up().journals == {"ledger": 3}
