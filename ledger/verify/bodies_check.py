@@ -50,7 +50,8 @@ class BodiesWhole:
             FROM redacted LEFT SEMI JOIN bodies USING (body_sha256)
             WHERE done AND NOT EXISTS (
                 SELECT 1 FROM whole
-                WHERE first AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
+                WHERE first AND decision <> 'duplicate'
+                      AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
             """
         )
         return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), self._figures(evidence))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -77,6 +78,35 @@ def test_a_redacted_body_that_a_backup_brought_back_is_found(look: Look, world: 
     redact(world, decided.body_sha256 or "", decided.decided_at + timedelta(seconds=1), ORDERED, DONE)
     (offender,) = look().offenders
     assert "is there again" in offender["problem"] and offender["body_sha256"] == decided.body_sha256
+
+
+def test_older_bodies_lack_what_came_since_and_hold_what_was_redacted_since(
+    look: Look, world: World, tmp_path: Path
+) -> None:
+    """Row 2 is a copy of row 1: it was decided afterwards, and brought no body."""
+    bodies, decided = Path(str(world.lake.bodies)), world.row(1)
+    shutil.copytree(bodies, tmp_path / "older")
+    (tmp_path / "older" / "_delta_log" / f"{DeltaTable(str(bodies)).version():020}.json").unlink()
+    redact(world, drop(world, 1), decided.decided_at + timedelta(seconds=1), ORDERED, DONE)
+    assert look().ok
+    shutil.rmtree(bodies)
+    (tmp_path / "older").rename(bodies)
+    found = {str(one["problem"]).split(",")[0]: one for one in look().offenders}
+    assert found.keys() == {"a body is nowhere", "a redacted body is there again"}
+    assert found["a redacted body is there again"]["body_sha256"] == decided.body_sha256
+    assert found["a body is nowhere"]["seq"] > 1
+
+
+def test_a_body_whose_redaction_an_older_record_lacks_is_nowhere(look: Look, world: World, tmp_path: Path) -> None:
+    redactions = world.lake.bodies.parent / "redactions"
+    redact(world, drop(world, 1), AT, ORDERED, DONE)
+    shutil.copytree(str(redactions), tmp_path / "older")
+    redact(world, drop(world, 8), AT, ORDERED, DONE)
+    assert look().ok
+    shutil.rmtree(str(redactions))
+    (tmp_path / "older").rename(str(redactions))
+    [offender] = look().offenders
+    assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 8)
 
 
 @pytest.mark.parametrize(("acts", "after_s"), [((ORDERED,), 1), ((ORDERED, DONE), -1), ((ORDERED, DONE, ORDERED), 1)])
