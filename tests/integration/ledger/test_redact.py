@@ -124,6 +124,28 @@ def test_a_body_that_came_again_with_another_event_is_removed_again(spark: Spark
     assert verified(lake)
 
 
+def test_a_body_that_came_back_with_older_bodies_is_removed_again(lake: Lake, tmp_path: Path) -> None:
+    shutil.copytree(str(lake.tables.bodies), tmp_path / "older")
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    shutil.rmtree(str(lake.tables.bodies))
+    (tmp_path / "older").rename(str(lake.tables.bodies))
+    assert held_on_disk(lake, 4)
+    (act,) = redact(lake.tables, acts(lake), replace(order(4), actor="bob"), CLOCK).done
+    assert (act.actor, act.body_sha256, held_on_disk(lake, 4)) == ("bob", sha("body 4"), [])
+    assert [one.act for one in acts(lake).all()] == [ORDERED, DONE, ORDERED, DONE]
+
+
+def test_a_redaction_that_an_older_record_lacks_is_written_down_again(lake: Lake, tmp_path: Path) -> None:
+    redact(lake.tables, acts(lake), order(2), CLOCK)
+    shutil.copytree(str(lake.tables.redactions), tmp_path / "older")
+    redact(lake.tables, acts(lake), order(4), CLOCK)
+    shutil.rmtree(str(lake.tables.redactions))
+    (tmp_path / "older").rename(str(lake.tables.redactions))
+    (act,) = redact(lake.tables, acts(lake), order(4), CLOCK).done
+    assert act.body_sha256 == sha("body 4")
+    assert [one.body_sha256 for one in acts(lake).all()] == [sha("body 2")] * 2 + [sha("body 4")] * 2
+
+
 def test_what_is_open_is_refused_and_nothing_is_written_down(lake: Lake) -> None:
     (dead,) = lake.commit(count=1, decision=Decision.DEAD)
     with pytest.raises(EventOpen, match=f"item {dead.seq} is open"):

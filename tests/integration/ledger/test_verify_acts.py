@@ -32,19 +32,25 @@ ACTS = 5
 def acts(world: World) -> Path:
     """The record, with five acts and the fourth anchored."""
     assert world.lake.acts is not None
-    record = Acts(world.lake.acts)
-    for number in range(1, ACTS + 1):
-        what = f"items {number}"
-        done = record.record(Act(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=what))
-        if number == 4:
-            anchor(world, done.number, done.chain)
-    return Path(world.lake.acts)
+    path = Path(world.lake.acts)
+    anchor(world, *record(path, ACTS - 1))
+    record(path, 1)
+    return path
 
 
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
     settings, clock = VerifySettings(), ManualClock(AT)
     return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, [ActsChainWhole()]).findings[0]
+
+
+def record(path: Path, count: int) -> tuple[int, str]:
+    """So many acts; the number and the chain of the last one."""
+    acts = Acts(path)
+    for _ in range(count):
+        act = Act(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what="items")
+        done = acts.record(act)
+    return done.number, done.chain
 
 
 def anchor(world: World, number: int, chain: str, keys: AnchorKeys = KEYS) -> None:
@@ -110,6 +116,22 @@ def test_an_anchored_end_that_was_cut_off_is_found(look: Look, acts: Path) -> No
 def test_a_record_that_is_gone_is_found_by_its_anchor(look: Look, acts: Path) -> None:
     shutil.rmtree(acts)
     assert "the record ends with 0, before its anchor" in problems(look())
+
+
+def test_an_older_copy_of_the_record_is_found_by_its_anchor_and_what_it_holds_is_whole(
+    look: Look, world: World, tmp_path: Path
+) -> None:
+    path = Path(str(world.lake.acts))
+    record(path, 2)
+    shutil.copytree(path, tmp_path / "older")
+    anchor(world, *record(path, 3))
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "older", path)
+    [offender] = look().offenders
+    assert "the record ends with 2, before its anchor: its end was cut off" in str(offender["problem"])
+    record(path, 4)
+    [offender] = look().offenders
+    assert "isn't what was anchored" in str(offender["problem"]), "also when it has grown past the anchor since"
 
 
 def test_an_end_that_no_anchor_covers_can_be_cut_off_unseen(look: Look, acts: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from journal.reader import JournalReader
+from ledger.postings import PostingsWriter
 from tests.integration.ledger.conftest import AT, Verify, World
 from tests.integration.ledger.findings import only
 
@@ -29,3 +32,16 @@ def test_postings_that_are_not_the_journals_are_named(
 ) -> None:
     world.rewrite_postings(change)
     assert only(report("postings_equal_journal"), "postings_equal_journal").offenders, name
+
+
+def test_older_postings_are_behind_and_right_and_whole_once_they_have_followed(report: Verify, world: World) -> None:
+    path = str(world.lake.postings)
+    shutil.rmtree(path)
+    writer = PostingsWriter.open(path)
+    writer.follow([row for row in world.rows if row.seq <= 6])
+    older = report("postings_equal_journal").findings[0]
+    assert (older.offenders, older.figures) == ((), {"mark": 6, "behind": 8})
+    PostingsWriter.open(path).catch_up(JournalReader(str(world.lake.journal)))
+    followed = report("postings_equal_journal").findings[0]
+    assert (followed.offenders, followed.figures["behind"]) == ((), 0)
+    assert report().ok

@@ -14,6 +14,8 @@ import pytest
 
 from core.decision import Decision
 from dlq.acts import Acts
+from journal.bodies import BodyStore
+from journal.errors import BodyMissing
 from journal.index import Index
 from journal.lineage import abandoned, is_given_up
 from journal.reader import JournalReader
@@ -42,6 +44,17 @@ def put_back(lake: SmallLake, **options: Any) -> Restored:
     restored = restore(lake.settings, lake.backups, lake.clock, **given)
     assert restored is not None
     return restored
+
+
+def caught_up(lake: SmallLake) -> Index:
+    """An index that is made as by a processor's start."""
+    index = Index.open(lake.places.index, 1)
+    try:
+        index.catch_up(JournalReader(str(lake.places.journal)), BodyStore(str(lake.places.bodies)))
+    except BodyMissing:
+        index.close()
+        raise
+    return index
 
 
 def trees(folder: Path) -> dict[str, bytes]:
@@ -135,6 +148,22 @@ def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> Non
     lake.settings.layout.users.write_text('{"ada": 1}')
     assert put_back(lake).files == ()
     assert lake.settings.layout.users.read_text() == '{"ada": 1}'
+
+
+def test_a_restore_brings_back_bodies_that_an_older_copy_of_their_table_lacks(lake: SmallLake) -> None:
+    bodies = Path(str(lake.places.bodies))
+    lake.commit(2)
+    shutil.copytree(bodies, lake.root / "older")
+    lake.commit(1, Decision.DEAD, blocking=True)
+    lake.back_up()
+    shutil.rmtree(bodies)
+    (lake.root / "older").rename(bodies)
+    with pytest.raises(BodyMissing):
+        caught_up(lake).close()
+    put_back(lake)
+    index = caught_up(lake)
+    assert (index.open_count(), lake.held(1, 2, 3)) == (1, [1, 2, 3])
+    index.close()
 
 
 def test_one_of_several_backups_is_put_back_by_its_name(lake: SmallLake) -> None:
