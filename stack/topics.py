@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from processor.streams import StreamConfig, load_streams, taking
 from stack.settings import TopicsSettings, load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
+LOOK_S = 0.05
 MILLISECONDS_A_DAY = 86_400_000
 SEGMENT_MS_MAX = MILLISECONDS_A_DAY
 """Kafka removes whole segments, and begins a new one after a week unless told: a quiet topic would keep bodies for that
@@ -92,10 +94,20 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
                 raise TopicRefused(name, f"{error.str()} {ONE_BROKER}") from refused
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicRefused(name, str(error)) from refused
+    _await(client, set(made))
     dead_letters = DlqTopics(client, bootstrap)
     for name in made:
         if name.startswith(DLQ_PREFIX):
             dead_letters.mark(name)
+
+
+def _await(client: AdminClient, made: set[str]) -> None:
+    """A broker answers that it made a topic some time before it lists it."""
+    deadline = time.monotonic() + MAKE_TIMEOUT_S
+    while unlisted := made - set(client.list_topics(timeout=MAKE_TIMEOUT_S).topics):
+        if time.monotonic() > deadline:
+            raise TopicRefused(min(unlisted), f"was made, and isn't listed after {MAKE_TIMEOUT_S:.0f} s; look at Kafka")
+        time.sleep(LOOK_S)
 
 
 def _new(topic: Topic, replication: int) -> NewTopic:
