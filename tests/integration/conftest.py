@@ -5,6 +5,7 @@ They start on free loopback ports when the first test asks, and are gone when th
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port, controller_port = free_ports(2)
     with running(kafka_server(folder, port, controller_port, folder / "kafka.log")):
         yield f"{LOOPBACK}:{port}"
+        # Clients that tests left behind would print that nothing answers them any more.
+        gc.collect()
 
 
 @pytest.fixture
