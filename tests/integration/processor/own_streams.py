@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -219,3 +220,11 @@ class OwnStreams:
     def applied(self, stream: str) -> list[str]:
         """Keys of what a stream applied, in the journal's order."""
         return [row.event_key or "" for row in self.rows(stream) if row.decision == "applied"]
+
+
+def says(streams: OwnStreams, stream: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(streams.layout.stream(stream).status.read_text())
+    except FileNotFoundError:
+        return {}
+    return found

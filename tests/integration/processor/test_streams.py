@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
 from processor.spark import open_session
 from stack.jars import spark_jars
-from tests.integration.processor.own_streams import HANDLER, OwnStreams
+from tests.integration.processor.own_streams import HANDLER, OwnStreams, says
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -193,14 +192,6 @@ def decisions(streams: OwnStreams, event_id: str) -> list[str]:
 
 def applied_are(streams: OwnStreams, count: int) -> bool:
     return len(streams.applied("greet")) == count
-
-
-def says(streams: OwnStreams, stream: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(streams.layout.stream(stream).status.read_text())
-    except FileNotFoundError:
-        return {}
-    return found
 
 
 def dead_letter(streams: OwnStreams) -> tuple[bytes | None, bytes | None, str]:
