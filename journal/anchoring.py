@@ -59,7 +59,7 @@ class Anchoring:
         self._lineage = lineage
         self._topic = topic
         self._keys = keys
-        self._producer = producer
+        self._producer: Producer | None = producer
         self._every_s = every_s
         self._clock = clock
         self._next_at = clock.monotonic()
@@ -75,6 +75,8 @@ class Anchoring:
 
     def poll(self) -> None:
         """Serves acknowledgements, and anchors the newest head when it is time."""
+        if self._producer is None:
+            return
         self._producer.poll(0)
         if self._head is not None and self._clock.monotonic() >= self._next_at:
             self._say(self._head)
@@ -87,9 +89,14 @@ class Anchoring:
         """Anchors the newest head, and gives acknowledgements a last chance; without one the next writer's has it."""
         if self._head is not None and timeout_s > 0:
             self._say(self._head)
-        self._producer.flush(timeout_s)
+        if self._producer is not None:
+            self._producer.flush(timeout_s)
+            # Anchors on their way hold this one, which holds the producer: its threads would live on.
+            self._producer = None
 
     def _say(self, head: Head) -> None:
+        if self._producer is None:
+            return
         self._next_at = self._clock.monotonic() + self._every_s
         anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), self._lineage)
 

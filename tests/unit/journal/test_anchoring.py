@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,22 @@ def test_the_end_is_anchored_when_the_writer_closes(anchoring: Anchoring, kafka:
     anchoring.committed(head(2))
     anchoring.close(1.0)
     assert kafka.seqs == [1, 2]
+
+
+def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock: ManualClock) -> None:
+    class Silent(Kafka):
+        def poll(self, timeout: float) -> int:
+            return 0
+
+    silent = Silent()
+    anchoring = Anchoring("ledger", "payments.anchors", KEYS, silent, 60, clock)
+    anchoring.committed(head(1))
+    anchoring.close(0)
+    gone = weakref.ref(silent)
+    del silent
+    gc.collect()
+    assert gone() is None and anchoring.failed == 0
+    anchoring.poll()
 
 
 def test_a_writer_that_lets_go_after_a_failure_says_nothing_more(anchoring: Anchoring, kafka: Kafka) -> None:
