@@ -84,12 +84,12 @@ def histories_to_json(histories: Histories) -> str:
 
 
 def histories_from_json(text: str) -> dict[str, History]:
-    return {topic: _history(told) for topic, told in json.loads(text).items()}
+    return {topic: _history(tree) for topic, tree in json.loads(text).items()}
 
 
-def _history(told: Mapping[str, Any]) -> History:
-    ended = (Ended(one["number"], one["id"], _numbers(one["start"]), _numbers(one["end"])) for one in told["ended"])
-    return History(told["number"], told["id"], tuple(ended))
+def _history(tree: Mapping[str, Any]) -> History:
+    ended = (Ended(one["number"], one["id"], _numbers(one["start"]), _numbers(one["end"])) for one in tree["ended"])
+    return History(tree["number"], tree["id"], tuple(ended))
 
 
 def _texts(partitions: Mapping[int, int]) -> dict[str, int]:

@@ -104,10 +104,14 @@ def _turn(
         topic, begins = parted.topic, {one.partition: one.begins for one in parted.partings}
         marks[topic] = start[topic] = begins
         histories[topic] = _next(state, parted)
-    told = {"actor": acceptance.actor, "reason": acceptance.reason[:REASON_CHARS_MAX], "at": to_rfc3339(acceptance.at)}
+    decided = {
+        "actor": acceptance.actor,
+        "reason": acceptance.reason[:REASON_CHARS_MAX],
+        "at": to_rfc3339(acceptance.at),
+    }
     given_up = {"anchors": [anchored, remembered]} if (remembered := _anchored(state)) > anchored else {}
     notes = {
-        ACCEPTED_NOTE: json.dumps({**told, **given_up, "rows": len(rows)}),
+        ACCEPTED_NOTE: json.dumps({**decided, **given_up, "rows": len(rows)}),
         LOOKED_NOTE: str(state.next_seq - 1 + len(rows)),
         ANCHORED_NOTE: str(min(anchored, remembered)),
     }

@@ -41,7 +41,7 @@ def is_refused(stack: Stack) -> bool:
 
 
 def test_an_older_kafka_is_refused_until_a_person_decides(folder: Path, tmp_path: Path) -> None:
-    """300 events that Kafka forgot were never decided, while everything said ready: now it is refused and told."""
+    """300 events that Kafka forgot were never decided, while everything said ready: now it is refused."""
     assert up(folder).returncode == 0
     stack = Stack(folder)
     kept = stack.captures(BATCH, "kept")
