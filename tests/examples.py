@@ -1,7 +1,8 @@
-"""How many examples the property tests take, and which: the same in every run, or a search for new ones.
+"""How many examples the property tests take. Which ones says the seed alone: pyproject.toml's in ``make test``.
 
-``make test`` takes the profile ``test``. ``make test-faults`` takes ``faults``, with ``--hypothesis-seed``; another one
-is named by ``HYPOTHESIS_PROFILE``.
+``make test`` takes the profile ``test``. ``make test-faults`` takes ``faults``, with a seed of its own; another profile
+is named by ``HYPOTHESIS_PROFILE``. Hypothesis' own ``derandomize`` won't do: its seed for a test with parameters is
+that of the parameters that the process ran first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ def load() -> None:
         settings.register_profile(
             name,
             max_examples=count,
-            derandomize=name == "test",
             database=None,
             deadline=None,
             print_blob=True,
