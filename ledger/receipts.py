@@ -254,7 +254,7 @@ class KafkaReceipts:
         self._consumer.assign([TopicPartition(self._topic, partition, since)])
         following = since
         while following < until:
-            for message in self._poll():
+            for message in self._poll(until - following):
                 if message.offset() >= until:
                     return
                 following = message.offset() + 1
@@ -263,9 +263,10 @@ class KafkaReceipts:
     def close(self) -> None:
         self._consumer.close()
 
-    def _poll(self) -> Sequence[Any]:
+    def _poll(self, records_max: int) -> Sequence[Any]:
+        """The next records, at most so many: the client waits for all of them."""
         try:
-            messages = self._consumer.consume(POLL_RECORDS_MAX, ANSWER_S_MAX)
+            messages = self._consumer.consume(min(records_max, POLL_RECORDS_MAX), ANSWER_S_MAX)
         except KafkaException as failed:
             raise ReceiptsUnread(self._topic, str(failed.args[0])) from failed
         if not messages:
