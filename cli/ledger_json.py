@@ -10,6 +10,7 @@ from typing import Any
 
 from core.clock import to_rfc3339
 from core.money import decimals_of
+from journal.histories import FIRST
 from journal.schema import JournalRow
 from ledger.body_fates import BodyFate
 from ledger.queries import Balance, Delivery, EntityStory, EventStory, Hit, RunningLine
@@ -82,6 +83,8 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
         "topic": first.topic,
         "partition": first.partition,
         "offset": first.offset,
+        "offset_until": first.offset_until,
+        "history": first.history or FIRST,
         "received_at": first.received_at,
         "source": delivery.source,
         "dedupe": first.dedupe,

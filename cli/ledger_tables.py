@@ -135,7 +135,7 @@ def _of_delivery(delivery: Delivery) -> list[tuple[str, str | None]]:
         ("by", delivery.source or first.provider),
         ("traffic", ", ".join(f"{name} {value}" for name, value in scope if value is not None) or None),
         ("claim in Redis", first.dedupe),
-        ("in Kafka", f"{first.topic}, partition {first.partition}, offset {first.offset}"),
+        ("in Kafka", delivery.location),
         ("event", first.event_key),
         ("type", first.event_type),
         ("occurred", _time(first.occurred_at)),

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 FIRST = 1
+NOWHERE = -1
+"""Partition and offset of a row that stands for a lost event: only its key is known."""
+
 HISTORIES_MAX = 1_000
 """Of one topic. Each begins by a person's decision."""
 

@@ -88,7 +88,7 @@ def _received(delivery: Delivery) -> Moment:
         Fact("by", delivery.source or first.provider),
         Fact("traffic", traffic or None),
         Fact("claim in Redis", first.dedupe),
-        Fact("in Kafka", f"{first.topic}, partition {first.partition}, offset {first.offset}"),
+        Fact("in Kafka", delivery.location),
         Fact("event", first.event_key, _event(first.event_key), is_key=True),
         Fact("type", first.event_type),
         Fact("occurred", None, at=first.occurred_at),

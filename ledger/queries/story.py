@@ -11,6 +11,7 @@ import orjson
 
 from core.decision import Decision
 from journal.commits import Commit, commits_of
+from journal.histories import NOWHERE
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat, mark_of
 from ledger.queries.lake import Lake, one_of, text
@@ -43,6 +44,16 @@ class Delivery:
     rows: tuple[JournalRow, ...]
     source: str | None
     body_kept: bool | None
+
+    @property
+    def location(self) -> str:
+        """Where Kafka holds or held the record."""
+        one = self.first
+        if one.offset == NOWHERE:
+            return "nowhere: it was accepted as lost"
+        several = "" if one.offset_until is None else f" to {one.offset_until - 1}"
+        history = "" if one.history is None else f" of its history {one.history}"
+        return f"{one.topic}, partition {one.partition}, offset {one.offset}{several}{history}"
 
     @property
     def replays(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,8 +20,10 @@ from journal.anchors import AnchorKeys
 from journal.chain import GENESIS
 from journal.histories import life_of
 from journal.index import Entries, KnownEvent
+from journal.kafka_log import Point
 from journal.open_item import CONFLICT_CLASS, OpenItem
 from journal.place import Place
+from journal.records import Record
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
@@ -46,6 +48,31 @@ class Kafka(Protocol):
 
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
         """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Kafka's own id of each topic; one that doesn't exist is left out."""
+
+    def records_at(self, points: Collection[Point]) -> Mapping[Point, Record]:
+        """The record at each offset; a point that Kafka holds no record for is left out.
+
+        :raises KafkaSilent: it doesn't answer
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of one partition that one history decided: from ``start`` to before ``until``."""
+
+    topic: str
+    history: int
+    partition: int
+    start: int
+    until: int
+
+    @property
+    def life(self) -> str:
+        """Topic and history in one word (`journal.histories.life_of`)."""
+        return life_of(self.topic, self.history)
 
 
 class KeyIndex(Protocol):
@@ -175,16 +202,15 @@ class Evidence:
                     start = self._lowest(life_of(topic, self.state.history(topic).number), number, until)
                 yield topic, number, start, until
 
-    def spans(self) -> Iterator[tuple[str, int, int, int]]:
-        """As `partitions`, of every history: named by `journal.histories.life_of`."""
+    def spans(self) -> Iterator[Span]:
+        """As `partitions`, of every history."""
         for topic, history in sorted(self.state.histories.items()):
             for ended in history.ended:
-                life = life_of(topic, ended.number)
                 for number, until in sorted(ended.end.items()):
-                    start = ended.start.get(number, until)
-                    yield life, number, start if self.is_whole else self._lowest(life, number, until), until
+                    span = Span(topic, ended.number, number, ended.start.get(number, until), until)
+                    yield span if self.is_whole else replace(span, start=self._lowest(span.life, number, until))
         for topic, number, start, until in self.partitions():
-            yield life_of(topic, self.state.history(topic).number), number, start, until
+            yield Span(topic, self.state.history(topic).number, number, start, until)
 
     def _lowest(self, life: str, number: int, until: int) -> int:
         """The lowest offset among the rows that are looked at."""

@@ -44,6 +44,7 @@ from ledger.verify.journal_checks import (
 from ledger.verify.kafka import RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
 from ledger.verify.receipt_check import ReceiptsHaveDecisions
+from ledger.verify.record_check import RecordsAreThoseDecided
 from ledger.verify.refund_check import RefundsHaveCaptures
 from ledger.verify.report import Report
 from ledger.verify.since import base_of
@@ -52,6 +53,7 @@ from ledger.verify.survey import Tables
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
     InFlight(),
+    RecordsAreThoseDecided(),
     ReceiptsHaveDecisions(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
@@ -200,7 +202,9 @@ def verify(
         evidence = _gather(session, lake, kafka, anchor_keys, settings, clock, index, options)
         watch = watch or Watch()
         evidence.told = watch.surveyed
-        asked = [*invariants, *_deep_ones(lake, options)]
+        deep = _deep_ones(lake, options)
+        instead = {one.name for one in deep}
+        asked = [*(one for one in invariants if one.name not in instead), *deep]
         watch.begins(len(asked))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             begun = {
@@ -226,7 +230,7 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
     redactions = lake.redactions or lake.bodies.parent / "redactions"
-    return [BodiesWhole(lake.bodies, redactions, options.bodies_days)]
+    return [BodiesWhole(lake.bodies, redactions, options.bodies_days), RecordsAreThoseDecided(every=True)]
 
 
 def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:

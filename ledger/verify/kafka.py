@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
@@ -10,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import from_micros
 from core.errors import PayhookError
+from journal.kafka_log import KafkaLog, Point, TopicMissing
+from journal.records import Record
 from ledger.verify.evidence import Ends
 
 ANSWER_S_MAX = 10.0
@@ -74,6 +77,18 @@ class RealKafka:
             .load()
             .select("partition", "offset", "key", "value", "headers")
         )
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        with contextlib.closing(KafkaLog(self._bootstrap)) as log:
+            for topic in topics:
+                with contextlib.suppress(TopicMissing):
+                    found |= log.topic_ids([topic])
+        return found
+
+    def records_at(self, points: Collection[Point]) -> dict[Point, Record]:
+        with contextlib.closing(KafkaLog(self._bootstrap)) as log:
+            return log.records_at(points)
 
     def _consumer(self) -> Consumer:
         return Consumer(

@@ -23,7 +23,7 @@ class OffsetsAccounted:
 
     def check(self, evidence: Evidence) -> Finding:
         every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
-        accounted = sum(until - start for _, _, start, until in evidence.spans())
+        accounted = sum(span.until - span.start for span in evidence.spans())
         offenders = islice(every, evidence.sample_max)
         unknown = None if evidence.is_whole else "offsets that were decided before"
         figures = {"offsets": accounted, **self._lost(evidence)}
@@ -48,7 +48,9 @@ class OffsetsAccounted:
         """Whether each partition's offsets are one run, from its start to its mark."""
         survey = evidence.survey()
         wanted = {
-            (topic, partition): [(start, until)] for topic, partition, start, until in evidence.spans() if until > start
+            (span.life, span.partition): [(span.start, span.until)]
+            for span in evidence.spans()
+            if span.until > span.start
         }
         return survey.clears(Doubt.OFFSETS) and survey.runs == wanted
 
@@ -76,7 +78,8 @@ class OffsetsAccounted:
         found: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for bucket in buckets:
             found.setdefault((bucket["life"], bucket["partition"]), []).append(bucket)
-        for topic, partition, start, until in evidence.spans():
+        for span in evidence.spans():
+            topic, partition, start, until = span.life, span.partition, span.start, span.until
             mine, passed = found.pop((topic, partition), []), ranges.get((topic, partition), [])
             where = {"topic": topic, "partition": partition}
             rows, offsets = (sum(bucket[name] for bucket in mine) for name in ("rows", "offsets"))

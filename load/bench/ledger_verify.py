@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,9 @@ from rich.progress import Progress
 
 from core.clock import ManualClock
 from journal.anchors import AnchorKeys, new_key
+from journal.kafka_log import Point
 from journal.reader import JournalReader
+from journal.records import Record
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, verify
@@ -52,18 +54,24 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class QuietKafka:
-    """Everything that it ever held is decided; no dead letters, no anchors."""
+    """Everything that it ever held is decided and had its time; no dead letters, no anchors."""
 
     rows: int
 
     def ends(self, topics: Sequence[str]) -> Ends:
-        return {TOPIC: {0: (0, self.rows)}} if TOPIC in topics else {}
+        return {TOPIC: {0: (self.rows, self.rows)}} if TOPIC in topics else {}
 
     def timestamp(self, _topic: str, _partition: int, _offset: int) -> datetime | None:
         return None
 
     def frame(self, _session: SparkSession, topic: str) -> DataFrame:
         raise LookupError(f"{topic} holds nothing")
+
+    def topic_ids(self, _topics: Sequence[str]) -> dict[str, str]:
+        return {}
+
+    def records_at(self, _points: Collection[Point]) -> dict[Point, Record]:
+        return {}
 
 
 def measure_verify(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:

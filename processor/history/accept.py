@@ -12,7 +12,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.routing import mode_of
 from journal.anchoring import ANCHORED_NOTE
-from journal.histories import History
+from journal.histories import NOWHERE, History
 from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -23,9 +23,6 @@ from processor.history.find import Findings, Parted
 
 ACCEPTED_NOTE = "accepted"
 """The journal's note of the last loss that was accepted."""
-
-NOWHERE = -1
-"""Partition and offset of a row that stands for a lost event: only its key is known."""
 
 REASON_CHARS_MAX = 500
 

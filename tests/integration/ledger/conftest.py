@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from core.clock import ManualClock
+from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
@@ -24,15 +24,17 @@ from journal.bodies import BodyStore
 from journal.chain import GENESIS, commit_digest, extend
 from journal.histories import histories_to_json
 from journal.index import Index
+from journal.kafka_log import Point
 from journal.marks import marks_to_json
 from journal.reader import JournalReader
+from journal.records import Record
 from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
-from ledger.verify import Lake, Report, verify
+from ledger.verify import Lake, Options, Report, verify
 from ledger.verify.evidence import Ends
 from ledger.verify.job import INVARIANTS
 from stack.jars import spark_jars
@@ -70,6 +72,11 @@ class FakeKafka:
     anchors: list[bytes] = field(default_factory=list)
     acts_anchors: list[bytes] = field(default_factory=list)
     written_at: datetime = AT
+    decided: Sequence[JournalRow] = ()
+    """Rows whose records it holds; ``bodies`` by their hash."""
+    bodies: dict[str | None, bytes] = field(default_factory=dict)
+    planted: dict[Point, Record | None] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
 
     def ends(self, topics: Sequence[str]) -> Ends:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
@@ -80,6 +87,26 @@ class FakeKafka:
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
         return self.written_at
 
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return {topic: self.ids.get(topic, "id-1") for topic in topics}
+
+    def records_at(self, points: Collection[Point]) -> dict[Point, Record]:
+        there = self._records()
+        return {point: there[point] for point in points if point in there}
+
+    def _records(self) -> dict[Point, Record]:
+        """Of each offset what its newest history decided."""
+        found: dict[Point, Record | None] = {}
+        for row in sorted(self.decided, key=lambda row: (row.history or 1, -row.seq)):
+            if row.first and row.offset_until is None:
+                key = b"" if row.event_key is None else row.event_key.encode()
+                at = b"" if row.received_at is None else to_rfc3339(row.received_at).encode()
+                headers = (("event_key", key or None), ("received_at", at or None))
+                found[row.topic, row.partition, row.offset] = Record(
+                    row.offset, self.bodies.get(row.body_sha256), headers
+                )
+        return {point: one for point, one in {**found, **self.planted}.items() if one is not None}
+
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
         rows: list[tuple[Any, ...]] = [
             (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
@@ -87,6 +114,9 @@ class FakeKafka:
         if topic == ANCHORS:
             said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.acts_anchors]
             rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
+        if topic not in (ANCHORS, DLQ):
+            of_topic = [(partition, one) for (name, partition, _), one in self._records().items() if name == topic]
+            rows = [(partition, one.offset, None, one.value, list(one.headers)) for partition, one in of_topic]
         schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
         return session.createDataFrame(rows, schema)
 
@@ -209,17 +239,18 @@ def world_in(folder: Path, clean_lake: Path) -> World:
     held = {topic: {number: (0, until) for number, until in untils.items()} for topic, untils in state.marks.items()}
     dead = [row for row in rows if row.decision is Decision.DEAD and row.seq <= state.published_upto]
     letters = [build_record(row, body_of(row), "payhook-ledger") for row in dead]
-    return World(lake, FakeKafka(held, letters), rows, state)
+    bodies = {row.body_sha256: body_of(row) for row in rows}
+    return World(lake, FakeKafka(held, letters, decided=rows, bodies=bodies), rows, state)
 
 
 @pytest.fixture
 def report(spark: SparkSession, world: World) -> Verify:
     """Verifies the world: by every invariant, or by the one that is named."""
 
-    def check(name: str | None = None) -> Report:
+    def check(name: str | None = None, options: Options | None = None) -> Report:
         chosen = [invariant for invariant in INVARIANTS if name in (None, invariant.name)]
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen)
+        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen, options or Options())
 
     return check
 

@@ -120,7 +120,10 @@ def verified(lake: Lake) -> bool:
     assert lake.tables.postings is not None
     none = Path("none")
     places = Verified("ledger", lake.tables.journal, lake.tables.bodies, lake.tables.postings, none, none)
-    kafka = FakeKafka({TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}})
+    decided = [row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows]
+    bodies: dict[str | None, bytes] = {sha(f"body {number}"): f"body {number}".encode() for number in range(lake.seq)}
+    held = {TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}}
+    kafka = FakeKafka(held, decided=decided, bodies=bodies)
     session = SparkSession.getActiveSession()
     assert session is not None
     report = verify(session, places, kafka, KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from core.decision import Decision
 from journal.histories import History
+from journal.records import Record
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
 from tests.integration.ledger.findings import failed, only, problems
 
@@ -65,6 +66,7 @@ def second_history(world: World, since: int) -> None:
             row.history, row.offset = 2, row.offset - 2
         elif row.topic == EVENTS and row.partition == 1 and row.seq >= since:
             row.history = 2
+    world.kafka.ids[EVENTS] = "id-2"
     until = dict(state.marks[EVENTS])
     other = [row.offset for row in world.rows if row.topic == EVENTS and row.partition == 1 and row.history is None]
     turned = {0: border, 1: max(other, default=-1) + 1}
@@ -81,6 +83,17 @@ def test_the_same_offsets_in_two_histories_are_two_records_each(report: Verify, 
     second_history(world, 8)
     world.rewrite()
     assert "offsets_accounted" not in failed(report())
+
+
+def test_a_record_before_the_border_that_kafka_holds_otherwise_is_named(report: Verify, world: World) -> None:
+    """The second history began too late: Kafka holds another record before it already."""
+    second_history(world, 8)
+    world.rewrite()
+    border = world.state.start[EVENTS][0]
+    assert report("records_are_those_decided").findings[0].ok
+    world.kafka.planted[EVENTS, 0, border - 1] = Record(border - 1, b"another", ())
+    [one] = only(report("records_are_those_decided"), "records_are_those_decided").offenders
+    assert (one["offset"], one["topic"]) == (border - 1, EVENTS)
 
 
 def test_an_offset_without_a_decision_in_the_second_history_is_named(report: Verify, world: World) -> None:
