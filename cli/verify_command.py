@@ -14,12 +14,14 @@ from rich.table import Table
 
 from cli import moments
 from cli.place import Place, with_place_of_mode
+from core.routing import stream_of
+from journal.lake import has_table
 from stack.jars import spark_jars
 from stack.layout import LEDGER
 from stack.settings import streams_of
 
 if TYPE_CHECKING:
-    from ledger.verify import Report
+    from ledger.verify import Options, Report
     from ledger.verify.invariant import Finding
 
 WRONG, NOT_CHECKED = 1, 2
@@ -40,36 +42,58 @@ def _since(context: click.Context, option: click.Parameter, text: str | None) ->
     help="Look only at rows from this one on, or decided from this moment on (UTC); says what it can't know then.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@click.option("--stream", metavar="NAME", help="Only this work stream (default: all that have a journal).")
 @with_place_of_mode
-def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool) -> None:
-    """Prove from Kafka and the journal that nothing was lost and nothing took effect twice.
+def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool, stream: str | None) -> None:
+    """Prove from Kafka and the journals that nothing was lost and nothing took effect twice.
 
-    May run at any moment, on a busy stack too. Each invariant names a bounded sample of what offends it; exit 1 if
-    anything does, 2 if nothing does but something couldn't be checked.
+    May run at any moment, on a busy stack too. Each invariant names a bounded sample of what offends it. Exit 1:
+    something is wrong. Exit 2: nothing that was checked is, but something couldn't be checked. Exit 0: all holds.
     """
     # Spark's modules take a second to load; no other command needs them.
-    from cli.verify_progress import watching
-    from ledger.verify import Options, run
+    from ledger.verify import Options
+    from ledger.verify.report import reports_as_json
 
     console = Console(soft_wrap=True)
-    with watching(console, silent=as_json) as watch:
-        report = run(
+    options = Options(deep, since, place.settings.ledger.bodies_days)
+    reports = [_report(place, name, options, console, silent=as_json) for name in _streams(place, stream)]
+    if as_json:
+        click.echo(reports_as_json(reports))
+    else:
+        for report in reports:
+            print_report(report, console)
+    wrong, ok = any(report.wrong for report in reports), all(report.ok for report in reports)
+    sys.exit(0 if ok else WRONG if wrong else NOT_CHECKED)
+
+
+def _streams(place: Place, stream: str | None) -> list[str]:
+    """The streams to verify, the ledger first; the ledger also where it has no journal, so that this is said."""
+    known = streams_of(place.settings)
+    if stream is not None and stream not in known:
+        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(known)}", param_hint="--stream")
+    if stream is not None:
+        return [stream]
+    journals = {name: place.layout.stream(stream_of(name, place.mode)).journal for name in known}
+    return [LEDGER, *(name for name, journal in journals.items() if name != LEDGER and has_table(str(journal)))]
+
+
+def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
+    from cli.verify_progress import watching
+    from ledger.verify import run
+
+    with watching(console, silent=silent) as watch:
+        return run(
             place.settings.data_dir,
             place.bootstrap(),
             Path(place.settings.processor.anchor_key_file),
             spark_jars(place.layout.lake),
             place.settings.ledger.verify,
-            stream=place.ledger.stream,
-            dead_letters=streams_of(place.settings)[LEDGER].dlq_topic(place.mode),
-            options=Options(deep, since, place.settings.ledger.bodies_days),
+            stream=stream_of(stream, place.mode),
+            dead_letters=streams_of(place.settings)[stream].dlq_topic(place.mode),
+            options=options,
             watch=watch,
             lake=place.layout.lake,
         )
-    if as_json:
-        click.echo(report.as_json())
-    else:
-        print_report(report, console)
-    sys.exit(0 if report.ok else WRONG if report.wrong else NOT_CHECKED)
 
 
 def print_report(report: Report, console: Console) -> None:

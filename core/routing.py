@@ -73,6 +73,11 @@ def journal_topic(stream: str, receiver: str) -> str:
     return f"{JOURNAL_TOPIC}{stream}/{receiver}"
 
 
+def source_of(topic: str) -> str:
+    """The stream whose journal a topic of `journal_topic` is."""
+    return topic.removeprefix(JOURNAL_TOPIC).partition("/")[0]
+
+
 def receiver_of(topic: str) -> str:
     """Whose a topic of `journal_topic` is. A stream's name has no slash."""
     return topic.partition("/")[2]

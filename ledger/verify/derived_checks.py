@@ -59,7 +59,7 @@ class IndexEqualsJournal:
     def check(self, evidence: Evidence) -> Finding:
         index, root = evidence.index, evidence.index_root
         if index is None or root is None:
-            missing = "there is no key index here; verify where the processor runs, or start it: it makes one"
+            missing = evidence.no_index or "there is no key index here; a start of the processor makes it"
             return Finding(self.name, self.sentence, (), {"seq": None}, not_checked=missing)
         figures = {"seq": index.seq, "behind": evidence.seq - index.seq}
         if index.seq > evidence.seq:

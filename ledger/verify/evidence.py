@@ -130,6 +130,9 @@ class Evidence:
     tables: Tables
     base: Base
     acts: Place | None = None
+    no_index: str = ""
+    """Why there is none."""
+
     told: Told = lambda done, of: None
     salt: bytes = field(default_factory=lambda: os.urandom(SALT_BYTES))
     """Of the digests by which keys are compared."""

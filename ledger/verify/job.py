@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
+from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.routing import dlq_topic, mode_of, stream_of, topics_of
+from core.routing import base_of, dlq_topic, is_sparse, mode_of, source_of, stream_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
+from journal.errors import IndexUnreadable
 from journal.index import Index
 from journal.place import Place
 from journal.reader import JournalReader
@@ -47,7 +49,7 @@ from ledger.verify.receipt_check import ReceiptsHaveDecisions
 from ledger.verify.record_check import RecordsAreThoseDecided
 from ledger.verify.refund_check import RefundsHaveCaptures
 from ledger.verify.report import Report
-from ledger.verify.since import base_of
+from ledger.verify.since import base_before
 from ledger.verify.survey import Tables
 
 INVARIANTS: tuple[Invariant, ...] = (
@@ -72,6 +74,20 @@ INVARIANTS: tuple[Invariant, ...] = (
     SeqWithoutGaps(),
 )
 
+OF_THE_LEDGER = frozenset(
+    {
+        ReceiptsHaveDecisions.name,
+        Balanced.name,
+        ReversalsMirrorBookings.name,
+        ReprocessedWereIgnored.name,
+        RefundsHaveCaptures.name,
+        PostingsEqualJournal.name,
+        ActsChainWhole.name,
+    }
+)
+"""Other streams have no bookings and no receipts; the record of what people did is one for all streams."""
+
+LEDGER = "ledger"
 ERROR_CHARS_MAX = 500
 SECONDS_A_DAY = 86_400
 
@@ -131,11 +147,17 @@ class Lake:
     acts: Place | None = None
     """The record of what people did; of all streams."""
 
+    @property
+    def is_ledger(self) -> bool:
+        """Whether its events are money; other streams have no bookings."""
+        return base_of(self.stream) == LEDGER
+
     @classmethod
     def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
         """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
-        lake, mode = lake or data_dir / "lake", mode_of(stream)
-        bodies, postings, receipts = (lake / stream_of(table, mode) for table in ("bodies", "postings", "receipts"))
+        lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
+        kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
+        bodies, postings, receipts = (lake / stream_of(table, mode) for table in kept)
         return cls(
             stream,
             lake / "journal" / stream,
@@ -197,14 +219,16 @@ def verify(
     """As `run`, in a session and with a Kafka that are passed in."""
     started = clock.monotonic()
     _last_seq(lake)
-    index = open_beside_its_writer(lake.index) if any(lake.index.glob("epoch-*")) else None
+    index, no_index = _index(lake)
     try:
         evidence = _gather(session, lake, kafka, anchor_keys, settings, clock, index, options)
+        evidence.no_index = no_index
         watch = watch or Watch()
         evidence.told = watch.surveyed
         deep = _deep_ones(lake, options)
         instead = {one.name for one in deep}
-        asked = [*(one for one in invariants if one.name not in instead), *deep]
+        left_out = instead if lake.is_ledger else instead | OF_THE_LEDGER
+        asked = [*(one for one in invariants if one.name not in left_out), *deep]
         watch.begins(len(asked))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             begun = {
@@ -226,6 +250,16 @@ def verify(
     )
 
 
+def _index(lake: Lake) -> tuple[Index | None, str]:
+    """The key index beside its writer; where it can't be opened, why."""
+    if not any(lake.index.glob("epoch-*")):
+        return None, f"there is no key index in {lake.index}; verify where the processor runs, or start it there"
+    try:
+        return open_beside_its_writer(lake.index), ""
+    except IndexUnreadable as unreadable:
+        return None, str(unreadable)
+
+
 def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
@@ -234,12 +268,14 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
 
 
 def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:
-    """A check that can't be run has not been passed: what stopped it is its offender."""
+    """A check that can't be run has not been passed: what stopped it is its offender, or why it isn't made now."""
     try:
         finding = invariant.check(evidence)
     except Exception as failed:
         problem = {"problem": "the check could not be run", "error": str(failed)[:ERROR_CHARS_MAX]}
         finding = Finding(invariant.name, invariant.sentence, (problem,))
+        if isinstance(failed, PayhookError) and getattr(failed, "kind", None) is ErrorKind.SBE:
+            finding = Finding(invariant.name, invariant.sentence, not_checked=str(failed)[:ERROR_CHARS_MAX])
     watch.found(finding)
     return finding
 
@@ -255,18 +291,18 @@ def _gather(
     options: Options,
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
-    postings = DeltaTable(str(lake.postings)) if DeltaTable.is_deltatable(str(lake.postings)) else None
-    has_receipts = DeltaTable.is_deltatable(str(lake.receipts))
-    if has_receipts:
-        _rows(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
+    has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
+    postings = DeltaTable(str(lake.postings)) if has_postings else None
+    has_receipts = lake.is_ledger and _register_receipts(session, lake, kafka)
     anchors = topics_of(mode_of(lake.stream)).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
     dead_letters = lake.dead_letters or dlq_topic(lake.stream)
-    ends = kafka.ends([*state.marks, dead_letters])
+    ends = kafka.ends([topic for topic in (*state.marks, dead_letters) if not is_sparse(topic)])
+    ends |= {topic: found for topic in state.marks if is_sparse(topic) and (found := _source_ends(lake, topic))}
     whole = journal_view(_rows(session, lake.journal, state.version))
     whole.createOrReplaceTempView("whole")
-    base = base_of(whole, options.since, anchored(kafka, session, lake.stream, anchor_ends), anchor_keys)
+    base = base_before(whole, options.since, anchored(kafka, session, lake.stream, anchor_ends), anchor_keys)
     looked_at = fn.col("seq") > base.seq
     journal = whole if base.seq == 0 else whole.where(looked_at)
     journal.createOrReplaceTempView("journal")
@@ -310,6 +346,28 @@ def _gather(
             mode=str(mode_of(lake.stream)),
         ),
     )
+
+
+def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
+    """The view ``receipts``: those that were collected; where none were yet, those on their topic."""
+    if DeltaTable.is_deltatable(str(lake.receipts)):
+        _rows(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
+        return True
+    topic = topics_of(mode_of(lake.stream)).receipts
+    if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
+        return False
+    lines = kafka.frame(session, topic).selectExpr("explode(split(CAST(value AS string), '\\n')) AS line")
+    said = lines.selectExpr("from_json(line, 'at timestamp, event_key string, outcome string, status int') AS said")
+    said.select("said.*").createOrReplaceTempView("receipts")
+    return True
+
+
+def _source_ends(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
+    """What the journal holds that a stream reads; nothing where there is none."""
+    source = lake.journal.parent / source_of(topic)
+    if not DeltaTable.is_deltatable(str(source)):
+        return {}
+    return {0: (1, JournalReader(str(source)).last_seq + 1)}
 
 
 def _rows(session: SparkSession, path: Place, version: int) -> DataFrame:

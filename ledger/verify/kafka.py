@@ -10,6 +10,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, T
 from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import from_micros
+from core.decision import ErrorKind
 from core.errors import PayhookError
 from journal.kafka_log import KafkaLog, Point, TopicMissing
 from journal.records import Record
@@ -20,6 +21,8 @@ ANSWER_S_MAX = 10.0
 
 class KafkaUnreachable(PayhookError):
     """Kafka didn't answer: nothing can be said about what is in flight."""
+
+    kind = ErrorKind.SBE
 
     def __init__(self, bootstrap: str, problem: str) -> None:
         self.bootstrap = bootstrap

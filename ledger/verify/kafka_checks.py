@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from pyspark.sql import functions as fn
 
-from ledger.verify.evidence import Evidence, collect
+from core.routing import is_sparse
+from ledger.verify.evidence import Evidence, Span, collect
 from ledger.verify.invariant import Finding
 from ledger.verify.survey import Doubt
 
@@ -45,14 +46,17 @@ class OffsetsAccounted:
         return figures
 
     def _are_whole(self, evidence: Evidence) -> bool:
-        """Whether each partition's offsets are one run, from its start to its mark."""
+        """Whether each partition's offsets are one run in each history, from its start to its mark or end."""
         survey = evidence.survey()
-        wanted = {
-            (span.life, span.partition): [(span.start, span.until)]
-            for span in evidence.spans()
-            if span.until > span.start
-        }
-        return survey.clears(Doubt.OFFSETS) and survey.runs == wanted
+        if not survey.clears(Doubt.OFFSETS):
+            return False
+        runs = dict(survey.runs)
+        for span in evidence.spans():
+            mine = runs.pop((span.life, span.partition), [])
+            whole = [(span.start, span.until)] if span.until > span.start else []
+            if not (_are_within(mine, span) if is_sparse(span.topic) else mine == whole):
+                return False
+        return not runs
 
     def _never_held(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
         for topic, partition, _, until in evidence.partitions():
@@ -88,8 +92,8 @@ class OffsetsAccounted:
             if low < start or high >= until:
                 yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
             covered = sum(to - since for since, to in passed)
-            if rows != offsets or offsets + covered != until - start:
-                yield from self._wrong_offsets(evidence, topic, partition, start, until, mine, passed)
+            if rows != offsets or not (is_sparse(span.topic) or offsets + covered == until - start):
+                yield from self._wrong_offsets(evidence, span, mine, passed)
         yield from self._never_held(evidence)
         for topic, partition in found:
             yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
@@ -106,17 +110,16 @@ class OffsetsAccounted:
     def _wrong_offsets(
         self,
         evidence: Evidence,
-        topic: str,
-        partition: int,
-        start: int,
-        until: int,
+        span: Span,
         buckets: list[dict[str, Any]],
         ranges: list[tuple[int, int]],
     ) -> Iterator[dict[str, Any]]:
         """Names offsets of the first bucket that has too few, or some twice."""
+        topic, partition, start, until = span.life, span.partition, span.start, span.until
         counts = {bucket["bucket"]: bucket for bucket in buckets}
         numbers = range(start // BUCKET + 1, (until - 1) // BUCKET + 2)
-        first = next((number for number in numbers if _is_wrong(number, counts, start, until, ranges)), None)
+        wrong = _is_twice if is_sparse(span.topic) else _is_wrong
+        first = next((number for number in numbers if wrong(number, counts, start, until, ranges)), None)
         if first is None:
             return
         low, high = (first - 1) * BUCKET, first * BUCKET
@@ -131,7 +134,7 @@ class OffsetsAccounted:
         times = {row["offset"]: row["rows"] for row in rows}
         for offset in range(max(low, start), min(high, until)):
             count = times.get(offset, 0) + sum(since <= offset < to for since, to in ranges)
-            if count != 1:
+            if count > 1 or (count == 0 and not is_sparse(span.topic)):
                 many = "several first rows" if count else "no first row"
                 yield {"problem": f"an offset with {many}", "topic": topic, "partition": partition, "offset": offset}
 
@@ -143,6 +146,19 @@ def _is_wrong(
     wanted = high - low - sum(max(0, min(high, to) - max(low, since)) for since, to in ranges)
     found = buckets.get(number, {"rows": 0, "offsets": 0})
     return not found["rows"] == found["offsets"] == wanted
+
+
+def _is_twice(
+    number: int, buckets: dict[int, dict[str, Any]], _start: int, _until: int, _ranges: list[tuple[int, int]]
+) -> bool:
+    found = buckets.get(number)
+    return found is not None and found["rows"] != found["offsets"]
+
+
+def _are_within(runs: Sequence[tuple[int, int]], span: Span) -> bool:
+    """Whether each offset is there once at most, where there may be gaps between them."""
+    ends = [span.start, *(end for run in sorted(runs) for end in run), span.until]
+    return ends == sorted(ends)
 
 
 class InFlight:
@@ -165,6 +181,8 @@ class InFlight:
     def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, next offset, and how many offsets wait behind it."""
         for topic in evidence.state.marks:
+            if is_sparse(topic):
+                continue
             for partition, (low, high) in sorted(evidence.ends.get(topic, {}).items()):
                 until = evidence.state.marks[topic].get(partition, low)
                 if high > until:
@@ -174,6 +192,8 @@ class InFlight:
         self, evidence: Evidence, undecided: list[tuple[str, int, int, int]], waiting: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
         for topic, partition, _, until in evidence.partitions():
+            if is_sparse(topic):
+                continue
             low = evidence.ends.get(topic, {}).get(partition, (0, 0))[0]
             if low > until:
                 yield {

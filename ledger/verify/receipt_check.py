@@ -18,7 +18,8 @@ class ReceiptsHaveDecisions:
 
     def check(self, evidence: Evidence) -> Finding:
         if not evidence.has_receipts:
-            return Finding(self.name, self.sentence, (), {"receipts": None})
+            none = "no receipts were collected, and their topic holds none" if evidence.seq else None
+            return Finding(self.name, self.sentence, (), {"receipts": None}, not_checked=none)
         settled = _settled(evidence)
         offenders = evidence.sample(
             f"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -58,6 +59,12 @@ class Report:
 
     def as_json(self) -> str:
         return json.dumps(self.as_dict(), indent=1, default=_text)
+
+
+def reports_as_json(reports: Sequence[Report]) -> str:
+    """Those of several streams: ``ok`` of all of them, and each one as `Report.as_dict`."""
+    whole = {"ok": all(report.ok for report in reports), "streams": [report.as_dict() for report in reports]}
+    return json.dumps(whole, indent=1, default=_text)
 
 
 def _text(value: object) -> str:

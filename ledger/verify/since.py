@@ -12,7 +12,7 @@ from journal.anchors import AnchorInvalid, AnchorKeys
 from ledger.verify.evidence import Base, collect
 
 
-def base_of(
+def base_before(
     rows: DataFrame, since: int | datetime | None, anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys
 ) -> Base:
     """The row before the first one that is looked at: the last one that an anchor speaks of before ``since``, so that

@@ -303,8 +303,9 @@ def test_both_sides_verify(world: World) -> None:
     environment = {**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
     for side, line in zip(sides, ran.stdout.splitlines(), strict=True):
-        exit_code, report = json.loads(line)
-        assert exit_code == 0, report
+        exit_code, whole = json.loads(line)
+        assert exit_code == 0, whole
+        report = whole["streams"][0]
         [modes] = [one for one in report["invariants"] if one["name"] == "one_mode"]
         assert (report["stream"], modes["figures"]) == (
             ("ledger", {"mode": "live"}) if side.mode == "live" else ("ledger-test", {"mode": "test"})

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ from stack.jars import spark_jars
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL, DLQ, ANCHORS = "payments.events", "payments.control", "dlq.ledger", "payments.anchors"
+RECEIPTS = "payments.receipts"
 KEYS = AnchorKeys(["k" * 64])
 STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
 
@@ -77,10 +79,15 @@ class FakeKafka:
     bodies: dict[str | None, bytes] = field(default_factory=dict)
     planted: dict[Point, Record | None] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    receipts: list[bytes] = field(default_factory=lambda: [orjson.dumps({"status": 401, "at": to_rfc3339(AT)})])
 
     def ends(self, topics: Sequence[str]) -> Ends:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
-        known: Ends = {ANCHORS: {0: (0, len(self.anchors) + len(self.acts_anchors))}, **self.held}
+        known: Ends = {
+            RECEIPTS: {0: (0, len(self.receipts))},
+            ANCHORS: {0: (0, len(self.anchors) + len(self.acts_anchors))},
+            **self.held,
+        }
         known = {**known, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
         return {topic: known[topic] for topic in topics if topic in known}
 
@@ -114,7 +121,9 @@ class FakeKafka:
         if topic == ANCHORS:
             said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.acts_anchors]
             rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
-        if topic not in (ANCHORS, DLQ):
+        if topic == RECEIPTS:
+            rows = [(0, n, None, value, None) for n, value in enumerate(self.receipts)]
+        if topic not in (ANCHORS, DLQ, RECEIPTS):
             of_topic = [(partition, one) for (name, partition, _), one in self._records().items() if name == topic]
             rows = [(partition, one.offset, None, one.value, list(one.headers)) for partition, one in of_topic]
         schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"

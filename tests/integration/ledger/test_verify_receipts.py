@@ -77,9 +77,16 @@ def test_what_was_answered_this_moment_is_no_offence(look: Look) -> None:
     assert look(receipt(LOST, AT + timedelta(minutes=5))).ok
 
 
-def test_without_collected_receipts_nothing_is_claimed(look: Look) -> None:
+def test_without_receipts_nothing_is_claimed(look: Look, world: World) -> None:
+    world.kafka.receipts = []
     found = look()
-    assert found.ok and found.figures == {"receipts": None}
+    assert found.figures == {"receipts": None}
+    assert "no receipts were collected" in (found.not_checked or "")
+
+
+def test_receipts_that_are_still_on_their_topic_are_compared(look: Look, world: World) -> None:
+    world.kafka.receipts = [receipt(KNOWN, AT) + b"\n" + receipt(LOST, AT), b"unreadable"]
+    assert [offender["event_key"] for offender in look().offenders] == [LOST]
 
 
 def test_receipts_are_collected_from_a_real_topic(

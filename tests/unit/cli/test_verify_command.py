@@ -17,6 +17,7 @@ import ledger.verify
 from cli.main import main
 from cli.verify_command import print_report
 from cli.verify_progress import watching
+from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, Watch
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -29,13 +30,19 @@ def report_of(*findings: Finding, since: int = 1) -> Report:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
-    """What the verification was asked; it answers that all holds."""
+def answers() -> dict[str, Report]:
+    """By stream."""
+    return {}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: dict[str, Report]) -> list[dict[str, Any]]:
+    """What the verification was asked; it answers that all holds, or what ``answers`` say."""
     calls: list[dict[str, Any]] = []
 
     def run(*_: object, **given: Any) -> Report:
         calls.append(given)
-        return report_of(HOLDS)
+        return answers.get(given["stream"], report_of(HOLDS))
 
     monkeypatch.setattr(ledger.verify, "run", run)
     monkeypatch.setattr("cli.verify_command.spark_jars", lambda _lake: [])
@@ -64,6 +71,34 @@ def test_it_asks_for_what_the_options_say(asked: list[dict[str, Any]], words: li
     assert asked[0]["options"] == options
 
 
+UNCHECKED = Finding("index_equals_journal", "The index knows.", not_checked="there is no index")
+
+
+@pytest.mark.parametrize(
+    ("ledger", "notify", "code"),
+    [(HOLDS, HOLDS, 0), (BROKEN, UNCHECKED, 1), (HOLDS, UNCHECKED, 2), (UNCHECKED, BROKEN, 1), (HOLDS, BROKEN, 1)],
+)
+def test_every_stream_that_has_a_journal_is_verified(
+    asked: list[dict[str, Any]],
+    answers: dict[str, Report],
+    tmp_path: Path,
+    ledger: Finding,
+    notify: Finding,
+    code: int,
+) -> None:
+    JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify"), "notify")
+    answers |= {"ledger": report_of(ledger), "notify": report_of(notify)}
+    assert payhook().exit_code == code
+    assert [one["stream"] for one in asked] == ["ledger", "notify"]
+
+
+def test_one_stream_is_verified_alone(asked: list[dict[str, Any]]) -> None:
+    assert payhook("--stream", "notify", "--test").exit_code == 0
+    assert [(one["stream"], one["dead_letters"]) for one in asked] == [("notify-test", "dlq.notify-test")]
+    said = payhook("--stream", "nobody")
+    assert said.exit_code == 2 and "there is ledger, notify" in said.output
+
+
 def test_a_since_that_is_neither_a_row_nor_a_time_is_refused(asked: list[dict[str, Any]]) -> None:
     said = payhook("--since", "yesterday")
     assert (said.exit_code, asked) == (2, [])
@@ -80,7 +115,9 @@ def test_a_pipe_gets_one_line_an_invariant(asked: list[dict[str, Any]]) -> None:
 
 
 def test_json_has_every_key_of_every_invariant(asked: list[dict[str, Any]]) -> None:
-    told = json.loads(payhook("--json").output)
+    whole = json.loads(payhook("--json").output)
+    assert whole.keys() == {"ok", "streams"}
+    [told] = whole["streams"]
     assert told.keys() == {"ok", "stream", "version", "seq", "since", "at", "seconds", "invariants"}
     assert told["invariants"] == [
         {
