@@ -45,6 +45,7 @@ from ledger.verify.journal_checks import (
 )
 from ledger.verify.kafka import RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
+from ledger.verify.order_check import OrderKept
 from ledger.verify.receipt_check import ReceiptsHaveDecisions
 from ledger.verify.record_check import RecordsAreThoseDecided
 from ledger.verify.refund_check import RefundsHaveCaptures
@@ -57,6 +58,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     InFlight(),
     RecordsAreThoseDecided(),
     ReceiptsHaveDecisions(),
+    OrderKept(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
     OneMode(),

@@ -19,6 +19,7 @@ class Doubt(StrEnum):
     READ = "a file that can't be read, or a row that lacks what every row has"
     ORDER = "rows don't follow one another by seq, commit by commit"
     OFFSETS = "too many runs of offsets"
+    PLACES = "offsets of a partition that don't rise from row to row"
     MODE = "a row of another mode"
     BALANCE = "a booking that doesn't balance, or can't be read"
     POSTINGS = "lines that aren't those of the journal"
@@ -41,6 +42,9 @@ class Facts:
     refund_lines: int = 0
     reversals: list[tuple[int, int]] = field(default_factory=list)
     """Items whose booking was taken back, and the seq of the row that did it."""
+    late: int = 0
+    """Rows that took effect after their item's first row and don't say that they are out of order."""
+
     purged: list[str] = field(default_factory=list)
     """Event keys of what people purged: another content may hold one of them since."""
 

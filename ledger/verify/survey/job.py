@@ -26,7 +26,7 @@ from ledger.verify.survey.facts import Doubt, Facts, Gathered
 from ledger.verify.survey.files import FileRange, file_ranges
 from ledger.verify.survey.gather import gather
 from ledger.verify.survey.items import OPEN
-from ledger.verify.survey.offsets import Runs, joined
+from ledger.verify.survey.offsets import Runs, follow, joined
 from ledger.verify.survey.portion import Question, Share, look
 from ledger.verify.survey.portions import Portion, portions
 
@@ -106,6 +106,7 @@ class Survey:
     purged: frozenset[str]
     dead_rows: int
     refund_lines: int
+    late: int
 
     def clears(self, *doubts: Doubt) -> bool:
         return self.doubts.isdisjoint(doubts)
@@ -162,6 +163,7 @@ def doubtful() -> Survey:
         (),
         (),
         frozenset(),
+        0,
         0,
         0,
     )
@@ -238,6 +240,8 @@ def _put_together(found: Sequence[Facts | Gathered], question: Question, lines: 
         doubts.add(Doubt.ORDER)
     if not _every_line(facts, question, lines):
         doubts.add(Doubt.POSTINGS)
+    if Doubt.ORDER in doubts or not _follow(facts):
+        doubts.add(Doubt.PLACES)
     none = np.empty(0, OPEN)
     return Survey(
         doubts=frozenset(doubts),
@@ -255,7 +259,18 @@ def _put_together(found: Sequence[Facts | Gathered], question: Question, lines: 
         purged=frozenset(key for one in facts for key in one.purged),
         dead_rows=sum(one.dead for one in facts),
         refund_lines=sum(one.refund_lines for one in facts),
+        late=sum(one.late for one in facts),
     )
+
+
+def _follow(facts: Sequence[Facts]) -> bool:
+    """Whether no portion's offsets come before those of an earlier one."""
+    before: Runs = {}
+    for one in sorted((one for one in facts if len(one.commits)), key=lambda one: int(one.commits["first_seq"].min())):
+        if not follow(one.runs, before):
+            return False
+        before = joined((before, one.runs))
+    return True
 
 
 def _every_line(facts: Sequence[Facts], question: Question, lines: Sequence[FileRange]) -> bool:

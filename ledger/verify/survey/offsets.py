@@ -16,12 +16,14 @@ RUNS_MAX = 10_000
 Runs = dict[tuple[str, int], list[Run]]
 
 
-def runs_of(topic: pa.Array, partition: np.ndarray, offset: np.ndarray) -> Runs:
-    """The runs by topic and partition; an offset that is there twice ends one, and begins another at itself."""
+def runs_of(topic: pa.Array, partition: np.ndarray, offset: np.ndarray) -> tuple[Runs, bool]:
+    """The runs by topic and partition, and whether each partition's offsets rise from row to row. An offset that is
+    there twice ends a run, and begins another at itself."""
     topics = topic.dictionary_encode()
     place = topics.indices.to_numpy().astype("i8") << 32 | partition.astype("i8")
     order = np.argsort(_numbered(place), kind="stable")
-    if (np.diff(offset[order])[np.diff(place[order]) == 0] < 0).any():
+    rises = not (np.diff(offset[order])[np.diff(place[order]) == 0] < 0).any()
+    if not rises:
         order = np.lexsort((offset, place))
     place, offset = place[order], offset[order]
     begins = np.flatnonzero(np.concatenate([[True], (place[1:] != place[:-1]) | (offset[1:] != offset[:-1] + 1)]))
@@ -31,7 +33,7 @@ def runs_of(topic: pa.Array, partition: np.ndarray, offset: np.ndarray) -> Runs:
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         where = (names[int(place[begin]) >> 32], int(place[begin]) & 0xFFFFFFFF)
         found.setdefault(where, []).append((int(offset[begin]), int(offset[end]) + 1))
-    return found
+    return found, rises
 
 
 def _numbered(place: np.ndarray) -> np.ndarray:
@@ -46,6 +48,11 @@ def joined(several: Iterable[Runs]) -> Runs:
         for where, some in runs.items():
             found.setdefault(where, []).extend(some)
     return {where: _joined(some) for where, some in found.items()}
+
+
+def follow(later: Runs, earlier: Runs) -> bool:
+    """Whether in no partition offsets of later rows come before those of earlier ones."""
+    return all(some[0][0] >= earlier[where][-1][1] for where, some in later.items() if where in earlier)
 
 
 def too_many(runs: Runs) -> bool:

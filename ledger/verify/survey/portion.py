@@ -20,7 +20,7 @@ from ledger.verify.survey.facts import Doubt, Facts
 from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.items import ITEM
 from ledger.verify.survey.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
-from ledger.verify.survey.offsets import Runs, joined, runs_of, too_many
+from ledger.verify.survey.offsets import Runs, follow, joined, runs_of, too_many
 from ledger.verify.survey.portions import Portion
 from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
 
@@ -111,10 +111,14 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
     first = (flags & decided.FIRST) > 0
     one = chosen(rows, ("topic", "partition", "offset", *_later(rows)), first)
     if one.num_rows:
-        facts.runs = joined((facts.runs, *all_runs(one)))
+        runs, rises = all_runs(one)
+        if not (rises and follow(runs, facts.runs)):
+            facts.doubts.add(Doubt.PLACES)
+        facts.runs = joined((facts.runs, runs))
         if too_many(facts.runs):
-            facts.doubts.add(Doubt.OFFSETS)
+            facts.doubts |= {Doubt.OFFSETS, Doubt.PLACES}
             facts.runs = {}
+    facts.late += _late(rows, flags)
     facts.dead += int(np.count_nonzero(flags & decided.DEAD))
     if _is_of_another_mode(rows, found.question.mode):
         facts.doubts.add(Doubt.MODE)
@@ -132,24 +136,30 @@ def _any(column: pa.Array) -> bool:
     return bool(column.null_count < len(column))
 
 
-def all_runs(rows: pa.RecordBatch) -> list[Runs]:
-    """The runs of first rows, each topic's histories by themselves (`journal.histories.life_of`)."""
+def _late(rows: pa.RecordBatch, flags: np.ndarray) -> int:
+    late = (flags & (decided.APPLIED | decided.FIRST)) == decided.APPLIED
+    return int(np.count_nonzero(late & ~rows["out_of_order"].to_numpy(zero_copy_only=False))) if late.any() else 0
+
+
+def all_runs(rows: pa.RecordBatch) -> tuple[Runs, bool]:
+    """As `runs_of`, of first rows, each topic's histories by themselves (`journal.histories.life_of`)."""
     lives = rows["topic"].cast(pa.string())
     if "history" in rows.schema.names:
         later = pc.binary_join_element_wise(lives, rows["history"].cast(pa.string()), "#")
         lives = pc.coalesce(later, lives)
     partition, offset = rows["partition"].to_numpy(), rows["offset"].to_numpy()
     if "offset_until" not in rows.schema.names:
-        return [runs_of(lives, partition, offset)]
+        return runs_of(lives, partition, offset)
     until = rows["offset_until"]
     single = until.is_null().to_numpy(zero_copy_only=False)
+    _, rises = runs_of(lives, partition, offset)
     found: list[Runs] = []
     if single.any():
-        found.append(runs_of(lives.filter(pa.array(single)), partition[single], offset[single]))
+        found.append(runs_of(lives.filter(pa.array(single)), partition[single], offset[single])[0])
     for at in np.flatnonzero(~single).tolist():
         where = (lives[at].as_py(), int(partition[at]))
         found.append({where: [(int(offset[at]), until[at].as_py())]})
-    return found
+    return joined(found), rises
 
 
 def chosen(rows: pa.RecordBatch, names: Sequence[str], which: np.ndarray) -> pa.RecordBatch:

@@ -62,8 +62,12 @@ def test_keys_are_hashed_as_the_index_does(keys: list[str], since: int) -> None:
 def test_runs_are_the_offsets_that_follow_one_another(rows: list[tuple[str, int, int]]) -> None:
     topics = pa.array([topic for topic, _, _ in rows], pa.string())
     partitions, offsets = (np.array([row[at] for row in rows], "i8") for at in (1, 2))
-    found = runs_of(topics, partitions, offsets) if rows else {}
+    found, rises = runs_of(topics, partitions, offsets) if rows else ({}, True)
     assert found == _runs(rows)
+    by_place: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in rows:
+        by_place.setdefault((topic, partition), []).append(offset)
+    assert rises == all(some == sorted(some) for some in by_place.values())
 
 
 def _runs(rows: list[tuple[str, int, int]]) -> dict[tuple[str, int], list[Run]]:
