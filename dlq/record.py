@@ -7,9 +7,13 @@ import json
 from dataclasses import dataclass
 
 from core.clock import to_rfc3339
+from journal.histories import FIRST
 from journal.schema import JournalRow
 
 SEQ_HEADER = "payhook.seq"
+HISTORY_HEADER = "payhook.history"
+"""Which history of its topic the offset is of (`journal.histories`)."""
+
 DECIDED_HEADER = "payhook.last_at"
 """When the dead row was decided."""
 
@@ -60,7 +64,7 @@ def build_record(
     """The record of a dead row.
 
     By reference (asked for, or because ``body`` isn't the row's body) it has no value: its headers name the topic,
-    partition and offset it came from.
+    partition and offset it came from, the topic's history, and the hash that the record there must have.
 
     :param group: the consumer's name in KIP-1191's headers: the work stream's
     :param copy_record: False leaves the key out too: the headers alone say what died
@@ -106,6 +110,7 @@ def _payhook_headers(row: JournalRow) -> dict[str, str]:
     texts = {
         SEQ_HEADER: str(row.seq),
         "payhook.item_seq": str(row.item_seq),
+        HISTORY_HEADER: str(row.history or FIRST),
         "payhook.event_key": row.event_key,
         "payhook.attempts": str(row.attempt + 1),
         "payhook.first_at": to_rfc3339(row.received_at) if row.received_at is not None else None,

@@ -25,6 +25,12 @@ class Record:
     body_known: bool = True
 
 
+def record_sha256(row: JournalRow) -> str | None:
+    """The hash of the record's value: of the body that was kept, or of what couldn't be read. None: no row of a record,
+    or one of an unreadable record from before that was written down."""
+    return row.body_sha256 or row.original_sha256
+
+
 def same_record(row: JournalRow, record: Record) -> bool:
     """Whether a first row was decided from this record: offset, body, and where the record says them key and time.
 
@@ -32,7 +38,7 @@ def same_record(row: JournalRow, record: Record) -> bool:
     """
     if record.offset != row.offset:
         return False
-    if record.body_known and row.body_sha256 not in (None, hashlib.sha256(record.value or b"").hexdigest()):
+    if record.body_known and record_sha256(row) not in (None, hashlib.sha256(record.value or b"").hexdigest()):
         return False
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
     if row.event_key is not None and texts.get("event_key", row.event_key) != row.event_key:

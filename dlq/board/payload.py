@@ -11,6 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 from deltalake import DeltaTable
 
 from journal.bodies import BodyStore
+from journal.histories import FIRST, life_of
+from journal.records import record_sha256
 from journal.schema import JournalRow
 
 PRETTY_BYTES_MAX = 1 << 20
@@ -65,7 +67,7 @@ class Payloads:
         """
         sha256 = first.body_sha256
         if sha256 is None:
-            return self._from_kafka(first, "the row names no body")
+            return self._from_kafka(first, "it couldn't be read, so no body of it is kept")
         kept = self._kept(sha256)
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
@@ -80,13 +82,13 @@ class Payloads:
         return BodyStore(self._bodies, may_create=False).fetch([sha256]).get(sha256)
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
-        where = f"{first.topic}[{first.partition}]@{first.offset}"
+        where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"
         if self._origin is None:
             return Payload(None, None, None, f"{why}; Kafka may still hold it as {where}")
         raw = self._origin(first.topic, first.partition, first.offset)
         if raw is None:
             return Payload(None, None, None, f"{why}; Kafka no longer holds {where}")
-        if first.body_sha256 is not None and hashlib.sha256(raw).hexdigest() != first.body_sha256:
+        if hashlib.sha256(raw).hexdigest() != record_sha256(first):
             return Payload(None, None, None, f"{why}; what Kafka holds as {where} is another record")
         return Payload(raw, pretty(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
 

@@ -23,7 +23,10 @@ BY_CHANCE = 1_000
 """Offsets that are compared besides the ends: a log of which one in a hundred records differs is found out all but
 once in 20,000 times."""
 
-_COLUMNS = "seq, item_seq, first, topic, partition, offset, decision, decided_at, event_key, body_sha256, received_at"
+_COLUMNS = (
+    "seq, item_seq, first, topic, partition, offset, decision, decided_at, event_key, body_sha256, original_sha256, "
+    "received_at"
+)
 _POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("life", pa.int32())])
 
 
@@ -180,7 +183,7 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
             FROM decided_rows LEFT JOIN held_records AS record
             ON record.partition = decided_rows.partition AND record.offset = decided_rows.offset
             WHERE record.offset IS NULL
-               OR sha2(coalesce(record.value, X''), 256) <> body_sha256
+               OR sha2(coalesce(record.value, X''), 256) <> coalesce(body_sha256, original_sha256)
                OR {key} <> event_key
                OR ({at} IS NOT NULL AND NOT coalesce(TRY_CAST({at} AS timestamp) = received_at, received_at IS NULL))
             ORDER BY seq LIMIT {BY_CHANCE}

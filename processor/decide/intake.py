@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from collections.abc import Collection, Iterable, Iterator
@@ -21,6 +22,7 @@ from core.keys import join_key
 from core.routing import is_sparse
 from core.work import WorkItem
 from journal.errors import Refused
+from journal.histories import FIRST, life_of
 from journal.index import KnownFact
 from journal.marks import Marks
 from journal.schema import JournalRow
@@ -226,7 +228,8 @@ def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: 
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
     except Exception as unreadable:
-        row.entity_key = _offset_key(record)
+        row.entity_key = _offset_key(record, history)
+        row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
         return Item(row, record.value or b"", new=True, refused=failure_of(unreadable))
     return _fill(row, own, record.early)
 
@@ -288,14 +291,15 @@ def work_item(named: Named) -> WorkItem | None:
 def _of_other_mode(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> Item:
     received = from_record(record.value, record.headers)
     event = received.event
-    row.entity_key, row.provider, row.received_at = _offset_key(record), event.provider, received.received_at
+    row.entity_key, row.provider = _offset_key(record, row.history), event.provider
+    row.received_at = received.received_at
     row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
     row.headers = header_text(received.headers)
     return Item(row, event.body, new=True, refused=failure_of(wrong))
 
 
-def _offset_key(record: KafkaRecord) -> str:
-    return join_key("kafka", record.topic, str(record.partition), str(record.offset))
+def _offset_key(record: KafkaRecord, history: int | None) -> str:
+    return join_key("kafka", life_of(record.topic, history or FIRST), str(record.partition), str(record.offset))
 
 
 def header_text(headers: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ RECENT_ROWS_MAX = 20_000
 """Rows since the last look that a start compares; a look is every ten seconds, a drain decides 100,000 meanwhile."""
 
 _COLUMNS = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
-_COLUMNS += ["batch_seq", "event_key", "body_sha256", "received_at", "history", "offset_until"]
+_COLUMNS += ["batch_seq", "event_key", "body_sha256", "original_sha256", "received_at", "history", "offset_until"]
 
 
 class Kind(StrEnum):

@@ -62,7 +62,16 @@ def test_the_headers_say_where_it_came_from_and_why_it_died() -> None:
     assert headers["payhook.event_key"] == b"stripe:evt_1:charge.captured"
     assert headers["payhook.seq"] == b"7"
     assert headers["payhook.item_seq"] == b"3"
+    assert headers["payhook.history"] == b"1"
     assert headers["payhook.body"] == b"full"
+
+
+def test_a_letter_by_reference_says_which_record_it_means() -> None:
+    """An older copy of Kafka holds another record at the same offset."""
+    record = build_record(dead_row(history=3), BODY, "payhook-ledger", by_reference=True)
+    headers = dict(record.headers)
+    assert (record.value, headers["payhook.history"], headers["__dlq.errors.offset"]) == (None, b"3", b"41")
+    assert headers["body_sha256"].decode() == hashlib.sha256(BODY).hexdigest()
 
 
 def test_the_events_own_headers_are_kept_but_never_shadow_where_it_came_from() -> None:

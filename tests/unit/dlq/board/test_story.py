@@ -196,11 +196,28 @@ def test_what_nobody_has_any_more_is_said(items: DeadItems) -> None:
     assert unasked.told.endswith(f"Kafka may still hold it as {TOPIC}[0]@0")
 
 
-def test_a_record_that_names_no_body_is_read_from_kafka(items: DeadItems) -> None:
-    """The receiver never wrote it: an unreadable record has a place and nothing else."""
+@pytest.mark.parametrize(("held", "shown"), [(b"\xff\x00", b"\xff\x00"), (b"another", None)])
+def test_a_record_that_could_not_be_read_is_shown_from_kafka(
+    items: DeadItems, held: bytes, shown: bytes | None
+) -> None:
+    """The receiver never wrote it: its row has a place and the hash of what was there."""
+    items.dead(body_sha256=None, original_sha256=hashlib.sha256(b"\xff\x00").hexdigest())
+    items.commit()
+    assert items.followed(origin=lambda *place: held).item(1).payload.raw == shown
+
+
+def test_a_place_without_a_hash_shows_no_record(items: DeadItems) -> None:
+    """A row of older code: nothing says that what Kafka holds there now is what died."""
     items.dead(body_sha256=None)
     items.commit()
-    assert items.followed(origin=lambda *place: b"\xff\x00").item(1).payload.raw == b"\xff\x00"
+    assert items.followed(origin=lambda *place: b"\xff\x00").item(1).payload.raw is None
+
+
+def test_the_place_says_which_history_it_is_of(items: DeadItems) -> None:
+    items.dead(history=2)
+    items.commit()
+    gone = items.followed(origin=lambda *place: None).item(1).payload
+    assert gone.told.endswith(f"Kafka no longer holds {TOPIC}#2[0]@0")
 
 
 def test_reading_a_story_makes_no_store_of_bodies(items: DeadItems) -> None:

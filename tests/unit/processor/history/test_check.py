@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from journal.reader import JournalReader
+from journal.records import Record, same_record
 from journal.state import JournalState
 from processor.history.check import LOOKED_NOTE, HistoryRefused, Kind, check, starts
-from tests.unit.journal.rows import TOPIC
-from tests.unit.processor.history.logs import MemoryLog, journal_of, records
+from tests.unit.journal.rows import TOPIC, sha
+from tests.unit.processor.history.logs import MemoryLog, decided, journal_of, record, records
 
 OLD = records(*(f"evt_{at}" for at in range(6)))
 
@@ -92,3 +93,10 @@ def test_a_partition_that_came_later_begins_at_its_first_offset_ever(path: Path)
     held = {TOPIC: {0: (0, 6), 1: (4, 9)}, "payments.control": {0: (7, 7)}}
     assert starts(state, held) == {TOPIC: {0: 0, 1: 0}, "payments.control": {0: 7}}
     assert starts(None, held) == {TOPIC: {0: 0, 1: 4}, "payments.control": {0: 7}}
+
+
+def test_what_could_not_be_read_is_compared_by_its_bytes() -> None:
+    unread = {"event_key": None, "received_at": None, "body_sha256": None}
+    row = decided(1, record(0, "garbage"), **unread, original_sha256=sha("garbage"))
+    assert same_record(row, Record(0, b"garbage"))
+    assert not same_record(row, Record(0, b"other garbage"))
