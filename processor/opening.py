@@ -312,7 +312,7 @@ def _check_dead_letters(wired: Wired, shared: Shared, held: Held) -> None:
     """
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
-    topics = DlqTopics(AdminClient({"bootstrap.servers": shared.bootstrap}), shared.bootstrap)
+    topics = DlqTopics(AdminClient({"bootstrap.servers": shared.bootstrap, "log_level": 0}), shared.bootstrap)
     topic = wired.config.dlq_topic(wired.mode)
     replication = max(dlq.replication, replicas_min(shared.durability))
     topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
@@ -327,7 +327,7 @@ def _check_topics(wired: Wired, shared: Shared) -> None:
     wanted = {names.control: 0, wired.config.dlq_topic(wired.mode): 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
-    client = AdminClient({"bootstrap.servers": shared.bootstrap})
+    client = AdminClient({"bootstrap.servers": shared.bootstrap, "log_level": 0})
     check_topics(client, shared.bootstrap, wanted, shared.durability)
 
 

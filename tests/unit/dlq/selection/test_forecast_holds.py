@@ -125,7 +125,7 @@ def _script(bench: SelectionBench, key: str, tries: list[str]) -> None:
 
 
 @pytest.mark.parametrize("dead_head", list(DeadHead))
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @example(before=PURGED_HOLDER, since=[], asked=Asked())
 @given(before=STEPS, since=STEPS, asked=ASKED)
 def test_the_dry_runs_word_is_the_processors(

@@ -325,7 +325,7 @@ def _key(event_id: str) -> str:
 
 
 Parking.TestCase.settings = settings(
-    max_examples=examples(50), stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(25), stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestParking = Parking.TestCase
 
