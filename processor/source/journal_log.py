@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from deltalake import DeltaTable
-
 from core.clock import to_rfc3339
 from core.routing import is_sparse, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
+from journal.lake import has_table
 from journal.place import Place
 from journal.reader import JournalReader
 from journal.records import Record
-from journal.scan import last_seq
 from journal.schema import JournalRow, from_arrow
 from processor.source.feed import NAMED_COLUMNS, changed_books, event_key_of
 
@@ -41,9 +39,9 @@ class JournalLog:
         return self._kafka.topic_ids([topic for topic in topics if not is_sparse(topic)])
 
     def held(self, topics: Sequence[str]) -> Held:
-        """A receiver's part of the journal begins with seq 1 and ends before the one to come."""
+        """A receiver's part of the journal begins with seq 1 and ends before the one to come; gone, before 1."""
         held = self._kafka.held([topic for topic in topics if not is_sparse(topic)])
-        following = last_seq(DeltaTable(self._path)) + 1
+        following = JournalReader(self._path).last_seq + 1 if has_table(self._path) else 1
         return {**held, **{topic: {0: (1, following)} for topic in topics if is_sparse(topic)}}
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
@@ -59,6 +57,8 @@ class JournalLog:
 
     def _rows(self, seqs: set[int]) -> dict[int, JournalRow]:
         """Those that became records, by seq."""
+        if not has_table(self._path):
+            return {}
         reader = JournalReader(self._path)
         there = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
         rows = from_arrow(reader.tables_of(there, NAMED_COLUMNS)) if there else []

@@ -252,6 +252,14 @@ def test_a_journal_that_ends_before_a_mark_is_refused(journal: Path, tmp_path: P
         looked_at(tmp_path / "notify", source(tmp_path / "older", 100, "shop"))
 
 
+def test_a_journal_that_is_gone_disagrees_from_its_first_row_on(journal: Path, tmp_path: Path) -> None:
+    state = notify(tmp_path / "notify", journal, 7, 8)
+    subject, reader = source(journal, 100, "shop"), JournalReader(str(tmp_path / "notify"))
+    shutil.rmtree(journal)
+    [parted] = find("notify", state, reader, subject.log(), subject.topics).parted
+    assert (parted.partings[0].high, parted.partings[0].begins) == (1, 1)
+
+
 def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_known_from_where(
     journal: Path, tmp_path: Path
 ) -> None:
