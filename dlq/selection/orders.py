@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from dlq.commands import PROPOSE_PURGE, PROPOSE_RESOLVE, PURGE, RESOLVE, Command, Place, Proposal, Target
 from dlq.selection import runs
@@ -15,55 +16,27 @@ PROPOSES = {PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RESOLVE}
 def command_of(
     stream: str, selection: Selection, kept: RunKept, chunk: runs.Chunk, targets: Sequence[Target]
 ) -> Command:
-    """The same one for every try: nothing in it depends on when or by which process it is sent."""
-    run = kept.run
-    if chunk.part is runs.Part.PROPOSE:
-        action = PROPOSES[run.action]
-        return Command(
-            chunk.command_id, stream, selection.lineage, action, tuple(targets), kept.actor, run.reason, kept.started_at
-        )
-    if run.action in PROPOSES:
-        return _closing(stream, selection, kept, chunk, targets)
-    return Command(
-        chunk.command_id,
-        stream,
-        selection.lineage,
-        run.action,
-        tuple(targets),
-        kept.actor,
-        run.reason,
-        chunk.at,
-        mode=run.mode,
-        interval_us=interval_us(run.per_s) if len(targets) > 1 else 0,
-        expects=Place.IN_PLACE if run.in_place else None,
-        force=run.force,
-    )
-
-
-def _closing(stream: str, selection: Selection, kept: RunKept, chunk: runs.Chunk, targets: Sequence[Target]) -> Command:
-    """A purge or a resolve: of one person, or approved by a second one, whose name it then bears."""
+    """The same one for every try: nothing in it depends on when or by which process it is sent. A purge or a resolve is
+    of one person, or approved by a second one, whose name it then bears.
+    """
     run, approval = kept.run, kept.approval
-    if approval is None:
-        return Command(
-            chunk.command_id,
-            stream,
-            selection.lineage,
+    command = partial(Command, chunk.command_id, stream, selection.lineage)
+    if chunk.part is runs.Part.PROPOSE:
+        return command(PROPOSES[run.action], tuple(targets), kept.actor, run.reason, kept.started_at)
+    if run.action not in PROPOSES:
+        return command(
             run.action,
             tuple(targets),
             kept.actor,
             run.reason,
-            kept.started_at,
+            chunk.at,
+            mode=run.mode,
+            interval_us=interval_us(run.per_s) if len(targets) > 1 else 0,
+            expects=Place.IN_PLACE if run.in_place else None,
+            force=run.force,
         )
+    if approval is None:
+        return command(run.action, tuple(targets), kept.actor, run.reason, kept.started_at)
     proposed_as = runs.command_id(stream, selection, run, runs.Part.PROPOSE, chunk.chunk)
     proposal = Proposal(proposed_as, kept.actor, run.reason, kept.started_at)
-    return Command(
-        chunk.command_id,
-        stream,
-        selection.lineage,
-        run.action,
-        tuple(targets),
-        approval.actor,
-        approval.reason,
-        approval.at,
-        proposal,
-    )
+    return command(run.action, tuple(targets), approval.actor, approval.reason, approval.at, proposal)
