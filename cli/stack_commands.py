@@ -205,6 +205,9 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
         row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
     for what, words in catching_up(processor.get("catch_up", {})):
         row(table, what, words)
+    if processor.get("by_range"):
+        gone = "Kafka no longer holds the last decided record of"
+        row(table, "compared by id and range", f"{gone} {', '.join(processor['by_range'])}")
     for name, stream in said.get("streams", {}).items():
         row(table, f"stream {name}", _stream_told(stream))
     for what, words in held_back([processor, *said.get("streams", {}).values()]):

@@ -184,6 +184,7 @@ class Batches:
             "anchored": self._anchors.anchored_seq,
             "heads": self.heads.status(),
             "downstreams": self._downstreams(),
+            "by_range": [] if self._watch is None else list(self._watch.by_range),
             **self.progress.status(),
         }
 

@@ -19,6 +19,10 @@ class Watch(Protocol):
     def refusal(self) -> Refused | None:
         """Why nothing more may be decided."""
 
+    @property
+    def by_range(self) -> Sequence[str]:
+        """Partitions of which only topic id and range could be compared."""
+
     def notes(self) -> Mapping[str, str]: ...
     def close(self) -> None: ...
 

@@ -39,7 +39,8 @@ class Position:
 class HistoryWatch:
     """Compares every ten seconds, on a thread of its own, what was decided with what the source holds.
 
-    ``refusal`` is set once they disagree; `close` ends the thread.
+    ``refusal`` is set once they disagree; `close` ends the thread. ``by_range`` names the partitions of which the
+    source no longer holds the last record that was decided: only topic id and range were compared there.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class HistoryWatch:
         self._thread = threading.Thread(target=self._run, name=f"history-{stream}", daemon=True)
         self.refusal: HistoryRefused | None = None
         self.looked_seq: int | None = None
+        self.by_range: Sequence[str] = ()
 
     def start(self) -> None:
         self._thread.start()
@@ -94,6 +96,11 @@ class HistoryWatch:
         held = log_.held(topics)
         found = [*other_topics(state, log_.topic_ids(topics)), *out_of_range(state, held, topics)]
         rows = {(row.topic, row.partition, row.offset): row for one in noted for row in one.lasts.values()}
+        self.by_range = tuple(
+            f"{row.topic}[{row.partition}]"
+            for row in noted[-1].lasts.values()
+            if row.topic in held and row.offset < held[row.topic].get(row.partition, (0, 0))[0]
+        )
         return found or list(other_records(rows.values(), log_, held))
 
     def _run(self) -> None:

@@ -42,6 +42,15 @@ def test_a_look_that_finds_nothing_is_noted() -> None:
     assert world.watch.notes() == {LOOKED_NOTE: "4"}
 
 
+def test_a_partition_whose_last_record_had_its_time_is_named() -> None:
+    world = World()
+    world.watch.tick()
+    world.watch.look(MemoryLog(OLD, low=3))
+    assert not world.watch.by_range
+    world.watch.look(MemoryLog(OLD, low=4))
+    assert (world.watch.by_range, world.watch.refusal) == ((f"{TOPIC}[0]",), None)
+
+
 def test_a_log_that_was_exchanged_is_found_though_the_last_row_agrees_with_the_new_one() -> None:
     world = World()
     world.watch.tick()
