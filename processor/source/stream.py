@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,12 +168,13 @@ class Stream:
             raise self._told(own) from own
 
     def _await_end(self, query: StreamingQuery) -> None:
-        """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log."""
-        until = time.monotonic() + STOP_WAIT_S_MAX
-        while query.isActive and time.monotonic() < until:
-            time.sleep(IDLE_CHECK_S)
-        if query.isActive:
-            query.stop()
+        """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log.
+
+        It isn't active some time before Spark has let go of it: what is waited for is its end.
+        """
+        with contextlib.suppress(PySparkException, Py4JError):  # what the batch raised, once more
+            if not query.awaitTermination(int(STOP_WAIT_S_MAX)):
+                query.stop()
 
     def _told(self, failed: Exception) -> Exception:
         """The failure as what it is: a full disk is no bug of the engine's."""
