@@ -28,7 +28,7 @@ from providers.port import Adapter
 from providers.registry import build_adapters
 from stack import leftovers
 from stack.children import children, choose_ports
-from stack.endpoints import Endpoints, read_endpoints
+from stack.endpoints import Endpoints, read_endpoints, remove_endpoints
 from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
@@ -124,6 +124,8 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
     there = leftovers.recorded_supervisor(layout)
     if there is not None:
         return _await_endpoints(layout, there.is_running, on_change)
+    # A supervisor that was killed left its own behind: they would be taken for the next one's.
+    remove_endpoints(layout.root)
     log = layout.logs / "supervisor.log"
     process = _detached(settings.data_dir, config, log)
     try:
