@@ -44,7 +44,10 @@ class Kafka(Protocol):
         """A topic that doesn't exist is left out."""
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
-        """When the first record at or after an offset was written; None where there is none."""
+        """When the first record at or after an offset was written; None where there is none, or it has no time.
+
+        :raises KafkaUnreachable: it doesn't answer
+        """
 
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
         """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
@@ -130,6 +133,9 @@ class Evidence:
     tables: Tables
     base: Base
     acts: Place | None = None
+    sources: Mapping[str, DataFrame] = field(default_factory=dict)
+    """The journals that the stream reads, by their stream's name, as `journal_view`."""
+
     no_index: str = ""
     """Why there is none."""
 

@@ -30,7 +30,7 @@ from ledger.verify.anchor_check import AnchorsHold
 from ledger.verify.bodies_check import BodiesWhole
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
-from ledger.verify.evidence import Evidence, Kafka, anchored, journal_view
+from ledger.verify.evidence import Ends, Evidence, Kafka, anchored, journal_view
 from ledger.verify.invariant import Finding, Invariant
 from ledger.verify.journal_checks import (
     Balanced,
@@ -300,8 +300,8 @@ def _gather(
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
     dead_letters = lake.dead_letters or dlq_topic(lake.stream)
-    ends = kafka.ends([topic for topic in (*state.marks, dead_letters) if not is_sparse(topic)])
-    ends |= {topic: found for topic in state.marks if is_sparse(topic) and (found := _source_ends(lake, topic))}
+    sources, ends = _sources(session, lake, [topic for topic in state.marks if is_sparse(topic)])
+    ends |= kafka.ends([topic for topic in (*state.marks, dead_letters) if not is_sparse(topic)])
     whole = journal_view(_rows(session, lake.journal, state.version))
     whole.createOrReplaceTempView("whole")
     base = base_before(whole, options.since, anchored(kafka, session, lake.stream, anchor_ends), anchor_keys)
@@ -336,6 +336,7 @@ def _gather(
         anchor_age_s_max=settings.anchor_age_s_max,
         base=base,
         acts=lake.acts,
+        sources=sources,
         refund_awaits_s_max=settings.refund_awaits_days_max * SECONDS_A_DAY,
         tables=Tables(
             journal=str(lake.journal),
@@ -364,12 +365,17 @@ def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
     return True
 
 
-def _source_ends(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
-    """What the journal holds that a stream reads; nothing where there is none."""
-    source = lake.journal.parent / source_of(topic)
-    if not DeltaTable.is_deltatable(str(source)):
-        return {}
-    return {0: (1, JournalReader(str(source)).last_seq + 1)}
+def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, DataFrame], Ends]:
+    """The journals that are read under these names, and what each topic holds; without those that aren't there."""
+    sources: dict[str, DataFrame] = {}
+    ends: Ends = {}
+    for name in sorted({source_of(topic) for topic in topics}):
+        path = lake.journal.parent / name
+        if DeltaTable.is_deltatable(str(path)):
+            reader = JournalReader(str(path))
+            sources[name] = journal_view(_rows(session, path, reader.version))
+            ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
+    return sources, ends
 
 
 def _rows(session: SparkSession, path: Place, version: int) -> DataFrame:

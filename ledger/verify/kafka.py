@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import from_micros
@@ -57,12 +57,19 @@ class RealKafka:
             consumer.close()
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
+        """
+        :raises KafkaUnreachable: no answer within 10 seconds
+        """
         consumer = self._consumer()
         try:
             consumer.assign([TopicPartition(topic, partition, offset)])
             message = consumer.poll(ANSWER_S_MAX)
-            if message is None or message.error() is not None:
-                return None
+            if message is None:
+                raise KafkaUnreachable(self._bootstrap, f"no record of {topic} came within {ANSWER_S_MAX:g} s")
+            if (problem := message.error()) is not None:
+                if problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name of its own error
+                    return None
+                raise KafkaUnreachable(self._bootstrap, str(problem))
             kind, milliseconds = message.timestamp()
             return None if kind == TIMESTAMP_NOT_AVAILABLE else from_micros(milliseconds * 1_000)
         finally:
@@ -99,6 +106,7 @@ class RealKafka:
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "payhook-verify",
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": -1,
             }

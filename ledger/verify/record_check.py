@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from core.routing import is_sparse
+from core.routing import is_sparse, source_of
 from journal.histories import FIRST
 from journal.kafka_log import Point
 from journal.records import same_record
@@ -28,6 +28,28 @@ _COLUMNS = (
     "received_at"
 )
 _POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("life", pa.int32())])
+_PARTS = "topic string, history int, low long, high long"
+
+_OTHER_ROWS = f"""
+SELECT CASE WHEN row IS NULL THEN 'a row of the source was passed over'
+            WHEN decided_at IS NULL THEN 'the source has no such row'
+            ELSE 'the source has another row than was decided' END AS problem,
+       topic, offset, row
+FROM (
+    SELECT parts.topic, source_rows.seq AS offset, source_rows.decided_at
+    FROM source_rows JOIN parts ON source_rows.seq >= low AND source_rows.seq < high
+    LEFT ANTI JOIN journal AS passed
+    ON passed.topic = parts.topic AND source_rows.seq >= passed.offset AND source_rows.seq < passed.offset_until
+    WHERE source_rows.books AND NOT (source_rows.first AND source_rows.decision = 'reversed'))
+FULL OUTER JOIN (
+    SELECT parts.topic, offset, seq AS row, received_at
+    FROM journal JOIN parts
+    ON journal.topic = parts.topic AND coalesce(journal.history, {FIRST}) = parts.history
+       AND offset >= low AND offset < high
+    WHERE first AND offset_until IS NULL)
+USING (topic, offset)
+WHERE row IS NULL OR decided_at IS NULL OR received_at <> decided_at
+"""  # noqa: S608 - a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +68,8 @@ class RecordsAreThoseDecided:
     """Of each partition the last offset that was decided, the first one that Kafka holds and both sides of each border
     between histories; and some by chance, or ``every`` one. The seed is the journal's version: whoever verifies it
     again compares the same.
+
+    What is read of another stream's journal is compared whole: each row that changed its books has its decision.
     """
 
     every: bool = False
@@ -53,13 +77,12 @@ class RecordsAreThoseDecided:
     sentence: str = "What Kafka still holds of the decided offsets are the very records that the journal decided."
 
     def check(self, evidence: Evidence) -> Finding:
-        stretches = list(_stretches(evidence))
+        every = list(_stretches(evidence))
+        stretches = [one for one in every if not is_sparse(one.topic)]
         held = sum(one.high - one.low for one in stretches)
-        figures: dict[str, Any] = {
-            "held": held,
-            "no_longer_held": sum(one.until - one.start for one in _spans(evidence)) - held,
-        }
-        offenders = list(_other_topics(evidence))
+        decided = sum(span.until - span.start for span in evidence.spans() if not is_sparse(span.topic))
+        figures: dict[str, Any] = {"held": held, "no_longer_held": decided - held}
+        offenders = [*_other_topics(evidence), *_other_rows(evidence, every)]
         if self.every:
             offenders += _search(evidence, stretches)
             figures["compared"] = held
@@ -71,17 +94,13 @@ class RecordsAreThoseDecided:
         return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures, unknown)
 
 
-def _spans(evidence: Evidence) -> Iterator[Span]:
-    return (span for span in evidence.spans() if not is_sparse(span.topic))
-
-
 def _stretches(evidence: Evidence) -> Iterator[Stretch]:
-    """What Kafka holds, by the history that decided it: the newest one that begins at or before an offset.
+    """What is still held, by the history that decided it: the newest one that begins at or before an offset.
 
     Each history begins where Kafka's records part from those that were decided: before that they are the same.
     """
     spans: dict[tuple[str, int], list[Span]] = {}
-    for span in _spans(evidence):
+    for span in evidence.spans():
         spans.setdefault((span.topic, span.partition), []).append(span)
     for (topic, partition), lives in spans.items():
         low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
@@ -95,14 +114,28 @@ def _stretches(evidence: Evidence) -> Iterator[Stretch]:
 def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
     known = {
         topic: topic_id
-        for topic in {span.topic for span in _spans(evidence)}
-        if (topic_id := evidence.state.history(topic).topic_id)
+        for topic in {span.topic for span in evidence.spans()}
+        if not is_sparse(topic) and (topic_id := evidence.state.history(topic).topic_id)
     }
     there = evidence.kafka.topic_ids(sorted(known))
     for topic, topic_id in sorted(known.items()):
         if there.get(topic) != topic_id:
             problem = "the topic isn't the one that was read: see payhook recover"
             yield {"problem": problem, "topic": topic, "read": topic_id, "there": there.get(topic)}
+
+
+def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+    """What was read of other streams' journals against what they hold; a row counts as received when it was decided."""
+    for source, rows in evidence.sources.items():
+        parts = [(one.topic, one.history, one.low, one.high) for one in stretches if _is_of(source, one)]
+        if parts:
+            evidence.session.createDataFrame(parts, _PARTS).createOrReplaceTempView("parts")
+            rows.createOrReplaceTempView("source_rows")
+            yield from evidence.sample(_OTHER_ROWS)
+
+
+def _is_of(source: str, stretch: Stretch) -> bool:
+    return is_sparse(stretch.topic) and source_of(stretch.topic) == source
 
 
 def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:

@@ -61,9 +61,13 @@ class Report:
         return json.dumps(self.as_dict(), indent=1, default=_text)
 
 
-def reports_as_json(reports: Sequence[Report]) -> str:
-    """Those of several streams: ``ok`` of all of them, and each one as `Report.as_dict`."""
-    whole = {"ok": all(report.ok for report in reports), "streams": [report.as_dict() for report in reports]}
+def reports_as_json(reports: Sequence[Report], *, complete: bool) -> str:
+    """Those of several streams: ``ok`` of all of them, and each one as `Report.as_dict`.
+
+    :param complete: no stream is missing among them
+    """
+    ok = complete and all(report.ok for report in reports)
+    whole = {"ok": ok, "streams": [report.as_dict() for report in reports]}
     return json.dumps(whole, indent=1, default=_text)
 
 

@@ -35,6 +35,15 @@ def test_the_ends_of_partitions_and_the_age_of_a_record(
     assert kafka.ends([topic, "no-such-topic"]) == {topic: {0: (0, 0), 1: (0, 2)}}
     written = kafka.timestamp(topic, 1, 1)
     assert written is not None and before <= written <= datetime.now(UTC)
+    assert kafka.timestamp(topic, 1, 2) is None
+
+
+def test_a_record_that_does_not_come_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what waits there would count as settled, and its receipts as never decided."""
+    monkeypatch.setattr("ledger.verify.kafka.ANSWER_S_MAX", 0.5)
+    (port,) = free_ports(1)
+    with pytest.raises(KafkaUnreachable, match="no record of"):
+        RealKafka(f"{LOOPBACK}:{port}").timestamp("payments.events", 0, 0)
 
 
 def test_the_dead_letter_topic_as_spark_reads_it(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,9 @@ from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
 from ledger.settings import VerifySettings
-from ledger.verify import Lake, VerifyImpossible, verify
+from ledger.verify import Lake, Report, VerifyImpossible, verify
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
-from tests.integration.ledger.conftest import AT, KEYS, Verify, World, new_row
+from tests.integration.ledger.conftest import AT, KEYS, Verify, World, body_of, new_row
 from tests.integration.ledger.findings import failed, only, problems
 
 
@@ -64,29 +66,67 @@ def test_a_kafka_that_falls_silent_leaves_its_checks_unmade(
     assert "no record came" in (found.findings[0].not_checked or "")
 
 
-def test_another_stream_is_verified_without_what_only_the_ledger_has(spark: SparkSession, world: World) -> None:
-    """What a stream reads of a journal has gaps between its offsets; each is there once."""
-    shutil.move(world.lake.journal, world.lake.journal.parent / "source")
-    folder, topic = world.lake.index.parent.parent, "journal.source/shop-a"
+@pytest.fixture
+def reader(spark: SparkSession, world: World) -> Callable[[], Report]:
+    """Verifies a stream that reads the ledger's journal, for one receiver, up to its last row."""
+    folder, topic = world.lake.index.parent.parent, "journal.ledger/shop-a"
     writer = JournalWriter.create_or_open(str(folder / "lake" / "journal" / "notify"), "notify")
     writer.begin_epoch({topic: {0: 1}})
-    rows = [new_row(at, topic, 0, offset, Decision.IGNORED, f"evt_{at}") for at, offset in ((1, 3), (2, 9))]
-    writer.commit(rows, {topic: {0: 10}}, 0)
+    booked = [row for row in world.rows if row.decision is Decision.APPLIED]
+    rows = [
+        new_row(at, topic, 0, row.seq, Decision.IGNORED, f"evt_{at}", received_at=row.decided_at)
+        for at, row in enumerate(booked, 1)
+    ]
+    writer.commit(rows, {topic: {0: booked[-1].seq + 1}}, 0)
     lake, clock = Lake.under(folder, "notify"), ManualClock(AT)
-    Index.open(lake.index, 1).close()
-    found = verify(spark, lake, world.kafka, KEYS, VerifySettings(), clock)
-    names = {one.name for one in found.findings}
-    assert set(failed(found)) <= {"index_equals_journal"}, found.as_json()
-    assert "offsets_accounted" in names and not names & OF_THE_LEDGER
-    writer.commit([new_row(3, topic, 0, 99, Decision.IGNORED, "evt_3")], {topic: {0: 100}}, 0)
-    found = verify(spark, lake, world.kafka, KEYS, VerifySettings(), clock)
-    assert "never had" in problems(failed(found)["offsets_accounted"])
-    reader = JournalReader(str(lake.journal))
-    other = World(lake, world.kafka, [row for part in reader.rows_after(0) for row in part], reader.state())
-    other.row(2).offset = 3
-    other.rewrite()
-    found = verify(spark, lake, world.kafka, KEYS, VerifySettings(), clock)
-    assert "several first rows" in problems(failed(found)["offsets_accounted"])
+    index = Index.open(lake.index, 1)
+    index.apply(rows, {row.body_sha256 or "": body_of(row) for row in rows})
+    index.close()
+    return lambda: verify(spark, lake, world.kafka, KEYS, VerifySettings(), clock)
+
+
+class TestAStreamThatReadsAJournal:
+    """Its offsets are seqs, with gaps between them; each row that changed the source's books has its decision."""
+
+    def test_it_holds_without_what_only_the_ledger_has(self, reader: Callable[[], Report]) -> None:
+        found = reader()
+        assert found.ok, found.as_json()
+        assert {one.name for one in found.findings} == {invariant.name for invariant in INVARIANTS} - OF_THE_LEDGER
+
+    def test_an_offset_that_was_decided_twice_is_named(self, reader: Callable[[], Report], world: World) -> None:
+        lake = Lake.under(world.lake.index.parent.parent, "notify")
+        journal = JournalReader(str(lake.journal))
+        other = World(lake, world.kafka, [row for part in journal.rows_after(0) for row in part], journal.state())
+        other.row(2).offset = other.row(1).offset
+        other.rewrite()
+        assert "several first rows" in problems(failed(reader())["offsets_accounted"])
+
+    def test_a_source_that_ends_before_the_mark_is_named(self, reader: Callable[[], Report], world: World) -> None:
+        last = [row.seq for row in world.rows if row.decision is Decision.APPLIED][-1]
+        world.rows = [row for row in world.rows if row.seq < last]
+        world.rewrite()
+        assert "never had" in problems(failed(reader())["offsets_accounted"])
+
+    def test_rows_that_were_passed_over_are_named(self, reader: Callable[[], Report], world: World) -> None:
+        other = next(row for row in world.rows if row.decision is Decision.DUPLICATE and row.seq > 1)
+        other.decision = Decision.APPLIED
+        world.rewrite()
+        found = only(reader(), "records_are_those_decided")
+        assert [(one["offset"], one["problem"]) for one in found.offenders] == [
+            (other.seq, "a row of the source was passed over")
+        ]
+
+    def test_a_row_that_the_source_has_otherwise_is_named(self, reader: Callable[[], Report], world: World) -> None:
+        """An older copy of the ledger was put back, and went on with other rows."""
+        gone, changed = [row for row in world.rows if row.decision is Decision.APPLIED][:2]
+        gone.decision = Decision.IGNORED
+        changed.decided_at += timedelta(seconds=1)
+        world.rewrite()
+        found = only(reader(), "records_are_those_decided")
+        assert {one["offset"]: one["problem"] for one in found.offenders} == {
+            gone.seq: "the source has no such row",
+            changed.seq: "the source has another row than was decided",
+        }
 
 
 def test_no_journal_is_said_plainly(report: Verify, world: World) -> None:

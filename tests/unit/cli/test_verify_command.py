@@ -18,7 +18,7 @@ from cli.main import main
 from cli.verify_command import print_report
 from cli.verify_progress import watching
 from journal.writer import JournalWriter
-from ledger.verify import Finding, Options, Report, Watch
+from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 HOLDS = Finding("balanced", "Debits equal credits.")
@@ -97,6 +97,25 @@ def test_one_stream_is_verified_alone(asked: list[dict[str, Any]]) -> None:
     assert [(one["stream"], one["dead_letters"]) for one in asked] == [("notify-test", "dlq.notify-test")]
     said = payhook("--stream", "nobody")
     assert said.exit_code == 2 and "there is ledger, notify" in said.output
+
+
+def test_a_stream_that_cannot_be_verified_leaves_the_others_their_report(
+    asked: list[dict[str, Any]], answers: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object, **given: Any) -> Report:
+        if given["stream"] == "ledger":
+            raise VerifyImpossible("there is no journal")
+        return answers.get("notify", report_of(HOLDS))
+
+    monkeypatch.setattr(ledger.verify, "run", run)
+    JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify"), "notify")
+    said = payhook()
+    assert said.exit_code == 2
+    assert "ok  balanced" in said.output and "payhook: ledger: can't verify: there is no journal" in said.output
+    told = json.loads(CliRunner().invoke(main, ["verify", "--json"]).stdout)
+    assert (told["ok"], len(told["streams"])) == (False, 1)
+    answers["notify"] = report_of(BROKEN)
+    assert payhook().exit_code == 1
 
 
 def test_a_since_that_is_neither_a_row_nor_a_time_is_refused(asked: list[dict[str, Any]]) -> None:
