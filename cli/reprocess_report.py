@@ -26,6 +26,7 @@ WORDS = {
     Verdict.BOOKS: "would be booked",
     Verdict.IGNORED: "would be ignored again",
     Verdict.BOOKED_BEFORE: "report a movement that is booked already",
+    Verdict.NOTHING: "would book nothing",
     Verdict.NO_BODY: "can't be: their body isn't kept",
     Verdict.UNREADABLE: "can't be: their adapter can't read them",
     Verdict.FAILS: "would fail",

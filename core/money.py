@@ -73,12 +73,19 @@ class Movement(StrEnum):
     PAYOUT_FAILED = "payout_failed"
 
 
+UNDOS = frozenset({Movement.CAPTURE_FAILED, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
+"""Movements that take another one back."""
+
+
 @dataclass(frozen=True, slots=True)
 class MoneyFact:
     """One movement of money as its provider reports it.
 
     ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of
     the merchant account, ``payment`` the payment that it belongs to (None for a payout).
+
+    ``pair``: the fact key of the movement that this one undoes, or that undoes this one. It is named where a provider
+    reports an undo also of what it never reported as done.
     """
 
     fact_key: str
@@ -86,6 +93,7 @@ class MoneyFact:
     account: str
     payment: str | None
     money: Money
+    pair: str | None = None
 
     @property
     def sha256(self) -> str:

@@ -21,8 +21,8 @@ class WorkItem:
     """One event to handle. ``attempt`` is 0 on the first run.
 
     ``previous_dead`` says that an earlier event of the same entity died, was passed over, and is dead still. Keys are
-    scoped by ``tenant`` (`core.routing.of_tenant`). ``last_try``: if it fails now it is dead. ``died_before``: it is
-    itself such an event, replayed.
+    scoped by ``tenant`` (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on.
+    ``last_try``: if it fails now it is dead. ``died_before``: it is itself such an event, replayed.
     """
 
     item_seq: int
@@ -38,6 +38,7 @@ class WorkItem:
     tenant: str | None = None
     last_try: bool = False
     died_before: bool = False
+    fact_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,16 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The event took effect; ``postings`` may be empty where a stream books nothing."""
+    """The event took effect; ``postings`` may be empty where a stream books nothing.
+
+    They count only where the fact ``after`` was applied before, and only where the fact ``unless`` was not: an undo
+    whose movement was never booked takes nothing back, and a movement that is undone already isn't booked any more.
+    Both are fact keys as the event's own is (`core.routing.of_tenant`).
+    """
 
     postings: tuple[Posting, ...] = ()
+    after: str | None = None
+    unless: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ What is owed to a merchant is the sum (credits minus debits) over the merchant's
 
 | account | kind | what it holds |
 |---|---|---|
-| ``provider:<provider>:clearing`` | asset | money that the provider holds for us |
+| ``provider:<holder>:clearing`` | asset | money that the provider holds for us |
 | ``merchant:<merchant>:payable`` | liability | captured for the merchant, less what the provider never got |
 | ``merchant:<merchant>:refunds`` | liability, contra | given back to payers |
 | ``merchant:<merchant>:disputes`` | receivable | withheld by the provider while a dispute is open |
 | ``merchant:<merchant>:dispute_losses`` | liability, contra | disputes lost for good |
 | ``merchant:<merchant>:payouts`` | liability, contra | paid out to the merchant's bank |
+
+A holder is one balance at a provider (`holder_of`): each tenant and each account there has its own.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from types import MappingProxyType
 from core.errors import PayhookError
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
+from core.routing import of_tenant
 from core.work import Posting
 
-CHART_VERSION = 1
+CHART_VERSION = 2
 """Raised whenever a movement books otherwise than before; part of the handler's version."""
 
 
@@ -69,14 +72,19 @@ class AmountNotPositive(PayhookError):
         )
 
 
-def account(role: Role, provider: str, merchant: str) -> str:
-    """The account of a role: the provider's for clearing, the merchant's for everything else."""
+def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
+    """Who holds the money: ``stripe``, ``stripe/acct_1`` for an account there, ``shop-a~stripe/acct_1`` a tenant's."""
+    return of_tenant(tenant, f"{provider}/{account}" if account else provider)
+
+
+def account(role: Role, holder: str, merchant: str) -> str:
+    """The account of a role: the holder's for clearing, the merchant's for everything else."""
     if role is Role.CLEARING:
-        return join_key("provider", provider, role.value)
+        return join_key("provider", holder, role.value)
     return join_key("merchant", merchant, role.value)
 
 
-def book(fact: MoneyFact, provider: str, merchant: str) -> tuple[Posting, ...]:
+def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     """The balanced booking of one fact; empty for an amount of zero.
 
     A payout below zero (the provider takes from the bank account) is booked with its sides swapped.
@@ -92,8 +100,8 @@ def book(fact: MoneyFact, provider: str, merchant: str) -> tuple[Posting, ...]:
             raise AmountNotPositive(fact.fact_key, money)
         debit, credit, money = credit, debit, Money(-money.amount_minor, money.currency)
     return (
-        Posting(account(debit, provider, merchant), "debit", money),
-        Posting(account(credit, provider, merchant), "credit", money),
+        Posting(account(debit, holder, merchant), "debit", money),
+        Posting(account(credit, holder, merchant), "credit", money),
     )
 
 

@@ -9,10 +9,10 @@ from typing import Protocol
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.money import MoneyFact
+from core.money import UNDOS, MoneyFact
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
-from ledger.accounts import book
+from ledger.accounts import book, holder_of
 from ledger.directory import FileDirectory, MerchantDirectory
 from ledger.directory_http import HttpDirectory, open_client
 from ledger.handler_version import chart_version, handler_version
@@ -37,8 +37,9 @@ class FactMismatch(PayhookError):
         self.event_key = event_key
         self.named = named
         self.found = found
+        differ = f"its body gives {found}" if found != named else "its body gives another amount, currency or account"
         super().__init__(
-            f"{event_key}: received with the fact {named}, its body gives {found}. The receiver and the processor "
+            f"{event_key}: received with the fact {named}, {differ}. The receiver and the processor "
             "run different versions of the adapter: bring both to one version, then replay the event"
         )
 
@@ -56,7 +57,8 @@ class LedgerHandler:
 
     def __call__(self, item: WorkItem) -> Outcome:
         """
-        :raises FactMismatch: the body's fact isn't the item's, so that it was never looked up
+        :raises FactMismatch: the body's fact isn't the item's, so that it was never looked up, or was named with
+            another amount, currency or account
         :raises MerchantUnknown, MerchantClosed, DirectoryUnreadable: from the directory's file
         :raises DirectoryUnavailable, DirectoryRefused, DownstreamHeld: from the directory's service
         :raises MoneyInvalid, Unparseable: from the adapter; the money part can't be trusted
@@ -66,13 +68,17 @@ class LedgerHandler:
             return Ignored(f"no adapter for {item.provider}")
         fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
         found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
-        if found != item.fact_key:
+        if found != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
             raise FactMismatch(item.event_key, item.fact_key, found)
         if fact is None:
             return Ignored(f"{item.event_type} moves no money")
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
-        postings = book(fact, item.provider, merchant.internal_account)
-        return Applied(postings) if postings else Ignored("an amount of zero moves no money")
+        holder = holder_of(item.provider, fact.account, item.tenant)
+        postings = book(fact, holder, merchant.internal_account)
+        if not postings:
+            return Ignored("an amount of zero moves no money")
+        pair = None if fact.pair is None else of_tenant(item.tenant, fact.pair)
+        return Applied(postings, after=pair) if fact.movement in UNDOS else Applied(postings, unless=pair)
 
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:

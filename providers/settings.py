@@ -46,6 +46,18 @@ class StandardWebhooksSettings(BaseModel):
     money: tuple[MoneyRule, ...] = Field((), description="Which types move money, and where they say so")
 
 
+class StripeSettings(BaseModel):
+    """What an endpoint at Stripe is subscribed to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    refund_events: bool = Field(
+        False,
+        description="The endpoint takes refund.created, refund.updated and refund.failed, and they book refunds; "
+        "charge.refunded, which lists none since API version 2022-11-15, doesn't",
+    )
+
+
 class RazorpaySettings(BaseModel):
     """What Razorpay's events don't say."""
 
@@ -119,6 +131,7 @@ class ProvidersSettings(BaseModel):
     adyen_auto_capture: bool = Field(
         False, description="The Adyen accounts capture by themselves: AUTHORISATION books, and CAPTURE doesn't"
     )
+    stripe: StripeSettings = Field(StripeSettings(), description="What Stripe's endpoint is subscribed to")
     standardwebhooks: StandardWebhooksSettings = Field(
         StandardWebhooksSettings(), description="How Standard Webhooks events are read"
     )

@@ -7,10 +7,19 @@ What books, and why:
   ``amount_captured``, and payments without an intent have one too. The intent's report moves nothing.
 - A refund books under its ``re_`` id as soon as Stripe takes the money (it has a balance transaction, or has
   succeeded), whichever event says so first. ``charge.refunded`` counts where it carries its refunds (API versions
-  before 2022-11-15); later ones don't, and ``refund.created`` reports. Failed or canceled, the money comes back.
-- A dispute takes the money when it is opened, unless it is only an inquiry (``warning_…``) or says that nothing
-  was withdrawn yet; ``funds_reinstated`` gives it back, ``closed`` as ``lost`` makes the loss final.
-- A payout books when paid, under its ``po_`` id, and back when it fails.
+  before 2022-11-15). Later ones don't, and ``refund.created`` reports: the setting ``stripe.refund_events`` says that
+  the endpoint takes it. Else the event is left to a person. Failed or canceled, the money comes back.
+- A dispute's money is what its ``balance_transactions`` say (https://docs.stripe.com/api/disputes/object): each one
+  below zero was withdrawn, each one above zero given back, which may be less
+  (https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
+  loss of what is still withheld final. A movement is named by its transaction; the dispute's first withdrawal and
+  first return by the dispute, because ``charge.dispute.created`` may not list them yet. Where a dispute has no such
+  list its own amount counts. An inquiry (``warning_…``) takes nothing.
+- A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
+  reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
+
+Left to a person, because no movement here fits: transfers and application fees of Connect, and top-ups
+(https://docs.stripe.com/api/events/types).
 """
 
 from __future__ import annotations
@@ -77,7 +86,7 @@ class StripeAdapter:
         document = an_object(request.document, "the body")
         event_id, event_type = text(document, "id"), text(document, "type")
         account = optional_text(document, "account") or ""
-        fact = _fact_if_certain(document, event_type)
+        fact = self._fact_if_certain(document, event_type)
         return [
             Event(
                 provider=NAME,
@@ -97,7 +106,21 @@ class StripeAdapter:
         ]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
+
+    def _fact_if_certain(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        try:
+            return self._fact(document, event_type)
+        except (MoneyInvalid, Unparseable):
+            return None
+
+    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        try:
+            return _fact(document, event_type)
+        except RefundUnlisted:
+            if self._settings.stripe.refund_events:
+                return None
+            raise
 
     def content_sha256(self, body: bytes, version: int) -> str:
         if version == 0:
@@ -172,18 +195,20 @@ def _id_of(value: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
+class RefundUnlisted(MoneyInvalid):
+    """Money went back, and the event doesn't say by which refund."""
+
+    def __reduce__(self) -> tuple[type[RefundUnlisted], tuple[str]]:
+        return RefundUnlisted, (self.problem,)
+
+
 class _Moved(NamedTuple):
     movement: Movement
     source: Mapping[str, Any]
-    """What moved (charge, refund, dispute, payout): its id names the fact."""
+    """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact."""
     amount: object
-
-
-def _fact_if_certain(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    try:
-        return _fact(document, event_type)
-    except (MoneyInvalid, Unparseable):
-        return None
+    pair: Movement | None = None
+    """What undoes it, or what it undoes, if Stripe may report only one of the two."""
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
@@ -199,7 +224,8 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         movement=moved.movement,
         account=optional_text(document, "account") or "",
         payment=None if moved.movement in _PAYOUTS else _payment(reported),
-        money=money_of(moved.amount, moved.source.get("currency", reported.get("currency")), MORE_DECIMALS),
+        money=money_of(moved.amount, reported.get("currency", moved.source.get("currency")), MORE_DECIMALS),
+        pair=join_key(NAME, text(moved.source, "id"), moved.pair.value) if moved.pair is not None else None,
     )
 
 
@@ -235,6 +261,7 @@ def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | No
     listed = charge.get("refunds")
     refunds = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(refunds, list) or not refunds:
+        _check_unlisted(charge, previous)
         return None
     before = previous.get("amount_refunded") if isinstance(previous, dict) else None
     after = charge.get("amount_refunded")
@@ -245,39 +272,101 @@ def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | No
     return _refunded(an_object(max(refunds, key=_created), "a refund"))
 
 
+def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
+    """
+    :raises RefundUnlisted: money went back
+    """
+    before = previous.get("amount_refunded", 0) if isinstance(previous, dict) else 0
+    if charge.get("amount_refunded") != before:
+        raise RefundUnlisted(
+            "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
+            "providers.stripe.refund_events"
+        )
+
+
 def _created(value: object) -> int:
     created = value.get("created") if isinstance(value, dict) else None
     return created if type(created) is int else 0
 
 
-def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+def _dispute_opened(dispute: Mapping[str, Any], previous: object) -> _Moved | None:
     inquiry = str(dispute.get("status")).startswith("warning_")
     if inquiry or dispute.get("balance_transactions") == []:
         return None
-    return _Moved(Movement.DISPUTE_OPENED, dispute, dispute.get("amount"))
+    return _dispute_withdrawn(dispute, previous)
 
 
 def _dispute_withdrawn(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.DISPUTE_OPENED, dispute, dispute.get("amount"))
+    return _newest(dispute, Movement.DISPUTE_OPENED, -1)
 
 
 def _dispute_reinstated(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.DISPUTE_WON, dispute, dispute.get("amount"))
+    return _newest(dispute, Movement.DISPUTE_WON, 1)
 
 
 def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
     if dispute.get("status") != "lost" or dispute.get("balance_transactions") == []:
         return None
-    return _Moved(Movement.DISPUTE_LOST, dispute, dispute.get("amount"))
+    listed = _transactions(dispute)
+    withheld = -sum(amount for amount, _ in listed) if listed else dispute.get("amount")
+    return None if withheld == 0 else _Moved(Movement.DISPUTE_LOST, dispute, withheld)
+
+
+def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved:
+    """The newest of the dispute's transactions in that direction: the one that its event is about."""
+    mine = [(amount, one) for amount, one in _transactions(dispute) if amount * sign > 0]
+    if not mine:
+        return _Moved(movement, dispute, dispute.get("amount"))
+    amount, transaction = mine[-1]
+    return _Moved(movement, dispute if len(mine) == 1 else transaction, abs(amount))
+
+
+def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    """What was withdrawn (below zero) and given back, in the dispute's currency, the oldest first.
+
+    :raises MoneyInvalid: the account settles in another currency, and only a part of what was disputed moved
+    """
+    listed = dispute.get("balance_transactions")
+    found = [an_object(one, "a balance transaction") for one in listed] if isinstance(listed, list) else []
+    return [(_in_its_currency(one, dispute, found), one) for one in sorted(found, key=_created)]
+
+
+def _in_its_currency(one: Mapping[str, Any], dispute: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> int:
+    amount = one.get("amount")
+    if type(amount) is not int:
+        raise MoneyInvalid("a dispute's balance transaction has no whole 'amount'")
+    currency = dispute.get("currency")
+    if one.get("currency", currency) == currency:
+        return amount
+    whole = max((abs(other["amount"]) for other in every if type(other.get("amount")) is int), default=0)
+    disputed = dispute.get("amount")
+    if abs(amount) != whole or type(disputed) is not int:
+        raise MoneyInvalid(
+            f"a part of the dispute moved in {one.get('currency')!s}, and the charge's currency is {currency!s}: "
+            "book it by hand, by Stripe's balance report"
+        )
+    return disputed if amount > 0 else -disputed
 
 
 def _paid_out(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"))
+    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"), Movement.PAYOUT_FAILED)
 
 
 def _payout_failed(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"))
+    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"), Movement.PAYOUT_PAID)
 
+
+LEFT_TO_A_PERSON = frozenset(
+    {
+        "application_fee.created",
+        "application_fee.refunded",
+        "topup.reversed",
+        "topup.succeeded",
+        "transfer.created",
+        "transfer.reversed",
+    }
+)
+"""Types that move money and aren't booked."""
 
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = MappingProxyType(

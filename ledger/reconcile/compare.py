@@ -15,9 +15,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import to_micros
-from core.keys import join_key, key_part
+from core.keys import key_part
 from core.routing import of_tenant
-from ledger.accounts import Role
 from ledger.postings import BOOKING_DECISIONS
 
 POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
@@ -47,7 +46,6 @@ class Scope:
     def literals(self) -> dict[str, str]:
         """By their names in the views' SQL. Not parameters: Spark 4.2 left one beside a generator unbound."""
         return {
-            "clearing": _text(join_key("provider", self.provider, Role.CLEARING.value)),
             "provider": _text(self.provider),
             "prefix": _text(self.prefix),
             "account": "NULL" if self.account is None else _text(key_part(self.account)),
@@ -112,8 +110,8 @@ _VIEWS = {
         """,
     "facts": """
         SELECT fact_key,
-               sum(CASE WHEN account <> {clearing} THEN 0 WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END)
-                   AS minor,
+               sum(CASE WHEN account NOT LIKE 'provider:%' THEN 0
+                        WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END) AS minor,
                min_by(currency, seq) AS currency,
                max(CASE WHEN account LIKE 'merchant:%' THEN split_part(account, ':', 3) END) AS role,
                min(seq) AS seq,
@@ -124,7 +122,7 @@ _VIEWS = {
         FROM booked_lines
         WHERE provider = {provider} AND startswith(entity_key, {prefix}) AND fact_key IS NOT NULL
         GROUP BY fact_key
-        HAVING count_if(account = {clearing}) > 0
+        HAVING count_if(account LIKE 'provider:%') > 0
         """,
     "ranked": "SELECT *, row_number() OVER (PARTITION BY fact_key ORDER BY line) AS place FROM lines WHERE NOT adds",
     "reported": """

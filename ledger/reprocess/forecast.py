@@ -28,6 +28,8 @@ class Verdict(StrEnum):
     IGNORED = "ignored again"
     BOOKED_BEFORE = "booked before"
     """Another event reported the same movement, and was booked."""
+    NOTHING = "books nothing"
+    """It undoes what was never booked, or was undone before it was reported."""
     NO_BODY = "no body"
     """Retention dropped it, or it was redacted: nobody can tell any more what it says."""
     UNREADABLE = "unreadable"
@@ -47,6 +49,15 @@ class Forecast:
     late: bool = False
     fact_key: str | None = None
     entity_key: str | None = None
+    after: str | None = None
+    unless: str | None = None
+    """As `core.work.Applied`."""
+
+    def books_nothing(self, done: Collection[str]) -> str | None:
+        """Why, where its booking wouldn't count once the facts that are ``done`` are booked."""
+        if self.after is not None and self.after not in done:
+            return f"{self.after} was never booked"
+        return f"{self.unless} took it back before" if self.unless in done else None
 
 
 @dataclass(slots=True)
@@ -103,20 +114,23 @@ class Forecaster:
             fact_key=names.fact_key,
             attempt=0,
             tenant=row.tenant,
+            fact_sha256=names.fact_sha256,
         )
         try:
             outcome = self.handler(item)
         except Exception as failure:  # whatever it raises would be its event's error
             return Forecast(row, Verdict.FAILS, f"{type(failure).__name__}: {failure}")
         if isinstance(outcome, Applied):
-            return Forecast(row, Verdict.BOOKS, "", outcome.postings, False, names.fact_key, entity_key)
+            found = Forecast(row, Verdict.BOOKS, "", outcome.postings, False, names.fact_key, entity_key)
+            return replace(found, after=outcome.after, unless=outcome.unless)
         why = outcome.reason if isinstance(outcome, Ignored) else f"{outcome.downstream} {outcome.reason}"
         return Forecast(row, Verdict.IGNORED if isinstance(outcome, Ignored) else Verdict.FAILS, why)
 
     def _in_their_order(self, found: Sequence[Forecast]) -> list[Forecast]:
         """What the journal says of the facts and the entities of those that would be booked."""
         books = [one for one in found if one.verdict is Verdict.BOOKS]
-        applied = self._applied_facts({one.fact_key for one in books if one.fact_key is not None})
+        keys = {key for one in books for key in (one.fact_key, one.after, one.unless) if key is not None}
+        applied = self._applied_facts(keys)
         last = self._last_applied({one.entity_key for one in books if one.entity_key is not None})
         told = []
         for one in found:
@@ -125,7 +139,12 @@ class Forecaster:
                     where = f"in row {applied[one.fact_key]}" if one.fact_key in applied else "by one before it"
                     told.append(Forecast(one.row, Verdict.BOOKED_BEFORE, f"{one.fact_key} is booked {where}"))
                     continue
+                done = self._facts | applied.keys()
                 self._facts.add(one.fact_key)
+                nothing = one.books_nothing(done)
+                if nothing is not None:
+                    told.append(Forecast(one.row, Verdict.NOTHING, nothing))
+                    continue
             told.append(replace(one, late=last.get(one.entity_key or "", 0) > one.row.item_seq))
         return told
 

@@ -329,9 +329,13 @@ class Batches:
         self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         crash_point("processor.after_handlers")
         rules, now = self._rules, self._clock.now()
-        settling = Settling(results, rules.policy, rules.dead_head, now, self._blocked.reason, self._jitter)
+        blocked = self._blocked.reason
+        settling = Settling(results, rules.policy, rules.dead_head, now, blocked, self._jitter, self._is_taken)
         settling.settle(groups.values())
         return settling
+
+    def _is_taken(self, fact_key: str) -> bool:
+        return self._index.known_fact(fact_key) is not None
 
     def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
         now = self._clock.now()

@@ -282,10 +282,12 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
 
 def work_item(named: Named) -> WorkItem | None:
     """What a pure handler sees of an event; None of one that no handler sees."""
-    body, poison, event_key, entity_key, fact_key, _, provider, account, event_type, _, tenant, *_ = named
+    body, poison, event_key, entity_key, fact_key, fact, provider, account, event_type, _, tenant, *_ = named
     if poison is not None:
         return None
-    return WorkItem(0, event_key, entity_key, provider, account, event_type, body, fact_key, 0, tenant=tenant)
+    return WorkItem(
+        0, event_key, entity_key, provider, account, event_type, body, fact_key, 0, tenant=tenant, fact_sha256=fact
+    )
 
 
 def _of_other_mode(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> Item:

@@ -124,6 +124,7 @@ def _work_item(item: Item) -> WorkItem:
         previous_dead=item.previous_dead,
         last_try=item.last_try,
         died_before=item.died_before,
+        fact_sha256=row.fact_sha256,
     )
 
 

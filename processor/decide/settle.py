@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Held
+from core.work import Applied, Held
 from journal.open_item import OpenItem
 from processor.decide.admission import BEHIND, Group, again
 from processor.decide.intake import Item
@@ -24,6 +24,7 @@ class Settling:
     """Decides the groups of one batch. ``decided`` are the items that get a row from it.
 
     ``blocked`` is why the stream was blocked before, ``blocking`` are the failures that say that it is now.
+    ``is_taken`` says of a fact's key whether an event was applied under it before this batch.
     """
 
     results: Results
@@ -32,6 +33,7 @@ class Settling:
     now: datetime
     blocked: str | None
     random: Callable[[], float]
+    is_taken: Callable[[str], bool]
     decided: list[Item] = field(default_factory=list)
     blocking: list[Failure] = field(default_factory=list)
 
@@ -120,6 +122,16 @@ class Settling:
         told = "the batch's deadline passed before its turn" if why is None else f"the stream is blocked: {why}"[:500]
         park(item, told, self.now)
 
+    def _check_pair(self, item: Item, taken: Mapping[str, str]) -> None:
+        """Drops the booking of an undo that nothing was booked for, and of what was undone before it was reported."""
+        answer = self.results.by_item.get(item.seq)
+        if not isinstance(answer, Applied):
+            return
+        if answer.after is not None and answer.after not in taken and not self.is_taken(answer.after):
+            item.row.postings, item.row.reason = None, f"books nothing: {answer.after} was never booked"
+        if answer.unless is not None and (answer.unless in taken or self.is_taken(answer.unless)):
+            item.row.postings, item.row.reason = None, f"books nothing: {answer.unless} took it back before"
+
     def _fact_is_taken(self, item: Item, fact8: bytes) -> None:
         mine = bytes.fromhex(item.row.fact_sha256 or "")[:8]
         if not mine or not fact8 or mine == fact8:
@@ -138,6 +150,7 @@ class Settling:
             if fact is None or item.row.decision is not Decision.APPLIED:
                 continue
             if fact not in taken:
+                self._check_pair(item, taken)
                 taken[fact] = item.row.fact_sha256 or ""
                 continue
             item.row.postings = item.row.handler_version = None

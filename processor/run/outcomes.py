@@ -17,6 +17,7 @@ POSTINGS_MAX = 1_000
 NAME_CHARS_MAX = 256
 """Of an account, a downstream, a handler's version."""
 
+FACT_CHARS_MAX = 4_096
 CURRENCY_CHARS = 3
 
 _SIGNS: Mapping[str, int] = MappingProxyType({"debit": 1, "credit": -1})
@@ -44,7 +45,7 @@ def checked(outcome: object) -> Outcome:
     """
     try:
         if isinstance(outcome, Applied):
-            return Applied(_booking(outcome.postings))
+            return Applied(_booking(outcome.postings), _fact(outcome.after), _fact(outcome.unless))
         if isinstance(outcome, Ignored):
             return Ignored(_text(outcome.reason, "the reason"))
         if isinstance(outcome, Held):
@@ -104,6 +105,10 @@ def _check_account(account: object) -> None:
         raise OutcomeInvalid(f"a posting's account isn't a text of 1 to {NAME_CHARS_MAX} characters")
     if not account.isascii() and account.encode("utf-8", "ignore").decode("utf-8") != account:
         raise OutcomeInvalid("a posting's account isn't valid UTF-8")
+
+
+def _fact(key: object) -> str | None:
+    return None if key is None else _text(key, "a fact's key", FACT_CHARS_MAX)
 
 
 def _held(held: Held) -> Held:

@@ -4,7 +4,7 @@ One Spark job instead of two: what a batch takes from Kafka isn't sent back to t
 pure if it says so (``pure = True``): it calls nobody, remembers nothing, and what it answers depends on its event
 alone. So it does no harm that it also runs for events that turn out to be duplicates, or that must wait: such answers
 are thrown away. Answers other than `Applied` and `Ignored` are thrown away too: failures belong to the batch's own job,
-with its retries, deadlines and budgets.
+with its retries, deadlines and budgets. So are those that depend on another fact.
 """
 
 from __future__ import annotations
@@ -163,6 +163,8 @@ def _answer(handler: Handler, item: WorkItem) -> Early | None:
     except BaseException:
         return None
     if isinstance(outcome, Applied):
+        if outcome.after is not None or outcome.unless is not None:
+            return None
         return version, postings_to_json(outcome.postings), None
     return (version, None, outcome.reason) if isinstance(outcome, Ignored) else None
 

@@ -48,8 +48,10 @@ class FakeDirectory:
         return Merchant("m-1")
 
 
-def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake") -> WorkItem:
-    return WorkItem(1, "fake:evt_1:charge", "fake:acct_1:pi_1", provider, "acct_1", "charge", b"{}", fact_key, 0)
+def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake", fact: MoneyFact = CAPTURE) -> WorkItem:
+    event_key, entity_key = "fake:evt_1:charge", "fake:acct_1:pi_1"
+    named = WorkItem(1, event_key, entity_key, provider, "acct_1", "charge", b"{}", fact_key, 0)
+    return replace(named, fact_sha256=fact.sha256)
 
 
 def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ignored:
@@ -62,7 +64,7 @@ def test_a_money_fact_is_booked_on_the_merchant_of_its_account() -> None:
     outcome = handle(CAPTURE, item())
     assert isinstance(outcome, Applied)
     assert [(line.account, line.side) for line in outcome.postings] == [
-        ("provider:fake:clearing", "debit"),
+        ("provider:fake/acct_1:clearing", "debit"),
         ("merchant:m-1:payable", "credit"),
     ]
 
@@ -85,6 +87,28 @@ def test_a_fact_that_was_never_looked_up_is_not_booked(answer: MoneyFact | None,
     assert raised.value.kind is ErrorKind.NRE
 
 
+def test_a_fact_that_was_named_with_another_amount_is_not_booked() -> None:
+    """The receiver read 10.00, the processor reads 10.01: deduplication compared the receiver's."""
+    other = replace(CAPTURE, money=Money(1_001, "EUR"))
+    with pytest.raises(FactMismatch, match="another amount, currency or account"):
+        handle(other, item())
+
+
+PAID = MoneyFact("fake:po_1:payout_paid", Movement.PAYOUT_PAID, "acct_1", None, Money(5, "EUR"), "fake:po_1:undone")
+UNDONE = replace(PAID, fact_key="fake:po_1:undone", movement=Movement.PAYOUT_FAILED, pair="fake:po_1:payout_paid")
+
+
+@pytest.mark.parametrize(
+    ("fact", "after", "unless"), [(PAID, None, "fake:po_1:undone"), (UNDONE, "fake:po_1:payout_paid", None)]
+)
+def test_what_a_fact_is_paired_with_decides_whether_it_counts(
+    fact: MoneyFact, after: str | None, unless: str | None
+) -> None:
+    outcome = handle(fact, item(fact.fact_key, fact=fact))
+    assert isinstance(outcome, Applied)
+    assert (outcome.after, outcome.unless) == (after, unless)
+
+
 def test_a_tenants_fact_is_booked_under_the_tenants_key_on_the_tenants_merchant() -> None:
     class Directory:
         def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
@@ -93,7 +117,10 @@ def test_a_tenants_fact_is_booked_under_the_tenants_key_on_the_tenants_merchant(
     handler = LedgerHandler({"fake": FakeAdapter(CAPTURE)}, Directory())
     outcome = handler(replace(item(fact_key="shop-a~fake:ch_1:capture"), tenant="shop-a"))
     assert isinstance(outcome, Applied)
-    assert outcome.postings[1].account == "merchant:m-of-shop-a:payable"
+    assert [line.account for line in outcome.postings] == [
+        "provider:shop-a~fake/acct_1:clearing",
+        "merchant:m-of-shop-a:payable",
+    ]
 
 
 @pytest.mark.parametrize(("named", "tenant"), [("fake:ch_1:capture", "shop-a"), ("shop-a~fake:ch_1:capture", None)])
@@ -105,7 +132,7 @@ def test_a_fact_that_was_looked_up_for_another_tenant_is_not_booked(named: str, 
 def test_an_unknown_merchant_and_an_unreadable_body_are_raised_for_the_classifier() -> None:
     stranger = MoneyFact(CAPTURE.fact_key, Movement.CAPTURE, "acct_2", "pi_1", CAPTURE.money)
     with pytest.raises(MerchantUnknown):
-        handle(stranger, item())
+        handle(stranger, item(fact=stranger))
     with pytest.raises(Unparseable):
         handle(Unparseable("no amount"), item())
 
@@ -121,7 +148,7 @@ def test_the_version_is_the_same_for_the_same_code_and_changes_with_what_is_know
     rule = MoneyRule(event_type="payment.captured", movement=Movement.CAPTURE, id="/data/id")
     knows = ProvidersSettings(standardwebhooks=StandardWebhooksSettings(money=(rule,)))
     assert plain == handler_version(ProvidersSettings())
-    assert re.fullmatch(r"ledger-1\.[0-9a-f]{8}", plain)
+    assert re.fullmatch(r"ledger-2\.[0-9a-f]{8}", plain)
     assert handler_version(knows) != plain
 
 
@@ -144,11 +171,14 @@ def test_an_event_of_payhooks_own_making_is_booked_whoever_the_provider_is(provi
     event = reconciled_event(
         provider, found, f"{provider}:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live"
     )
-    work = replace(item(event.fact_key, provider), event_type=event.event_type, body=event.body)
+    work = replace(item(event.fact_key, provider, found), event_type=event.event_type, body=event.body)
     adapters = {provider: FakeAdapter(AssertionError("it isn't the adapter's"))}
     outcome = LedgerHandler(adapters, FakeDirectory())(work)
     assert isinstance(outcome, Applied)
-    assert [line.account for line in outcome.postings] == [f"provider:{provider}:clearing", "merchant:m-1:payable"]
+    assert [line.account for line in outcome.postings] == [
+        f"provider:{provider}/acct_1:clearing",
+        "merchant:m-1:payable",
+    ]
 
 
 def test_an_event_of_payhooks_own_making_must_be_of_the_fact_that_was_looked_up() -> None:

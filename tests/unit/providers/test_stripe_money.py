@@ -10,6 +10,8 @@ import pytest
 from core.errors import Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from providers import Adapter, Request
+from providers.settings import ProvidersSettings, StripeSettings
+from providers.stripe import StripeAdapter
 
 CHARGE = {
     "id": "ch_1",
@@ -125,11 +127,22 @@ def test_a_charge_that_carries_its_refunds_reports_the_same_fact(stripe_adapter:
     assert facts[0] == facts[1] is not None
 
 
-def test_a_charge_without_its_refunds_leaves_the_report_to_the_refund(stripe_adapter: Adapter) -> None:
-    shapes: list[dict[str, Any]] = [{}, {"refunds": None}, {"refunds": {"data": []}}, {"refunds": {"data": None}}]
-    for shape in shapes:
-        charge = {**CHARGE, "amount_refunded": 400, **shape}
-        assert money(stripe_adapter, "charge.refunded", charge) is None
+@pytest.mark.parametrize("shape", [{}, {"refunds": None}, {"refunds": {"data": []}}, {"refunds": {"data": None}}])
+@pytest.mark.parametrize("previous", [None, {"amount_refunded": 0}, {"amount_refunded": 100}, {"captured": True}])
+def test_a_charge_without_its_refunds_is_never_passed_over_unless_the_refunds_are_reported(
+    stripe_adapter: Adapter, shape: dict[str, Any], previous: dict[str, Any] | None
+) -> None:
+    charge = {**CHARGE, "amount_refunded": 400, **shape}
+    with pytest.raises(MoneyInvalid, match="subscribe to refund.created"):
+        stripe_adapter.money(body("charge.refunded", charge, previous), "charge.refunded")
+    reported = StripeAdapter(ProvidersSettings(stripe=StripeSettings(refund_events=True)))
+    assert money(reported, "charge.refunded", charge, previous) is None
+
+
+def test_a_charge_whose_refunds_did_not_grow_moves_nothing(stripe_adapter: Adapter) -> None:
+    charge = {**CHARGE, "amount_refunded": 400}
+    assert money(stripe_adapter, "charge.refunded", charge, {"amount_refunded": 400}) is None
+    assert money(stripe_adapter, "charge.refunded", CHARGE) is None
 
 
 def test_the_newest_refund_of_a_charge_is_the_one_reported(stripe_adapter: Adapter) -> None:
@@ -204,6 +217,72 @@ def test_a_dispute_gives_the_money_back_or_makes_the_loss_final(stripe_adapter: 
     assert lost == ("stripe:dp_1:dispute_lost", Movement.DISPUTE_LOST, 1000)
 
 
+def transaction(name: str, amount: int, created: int, currency: str = "usd") -> dict[str, Any]:
+    return {"id": name, "amount": amount, "created": created, "currency": currency, "fee": 1500}
+
+
+WITHDRAWN, BACK, AGAIN = transaction("txn_1", -1000, 1), transaction("txn_2", 1000, 2), transaction("txn_3", -1000, 3)
+
+
+def booked(adapter: Adapter, *reports: tuple[str, str, list[dict[str, Any]]]) -> tuple[int, int]:
+    """What is left on clearing and on disputes after a capture of 1,000 and these reports of its dispute, and that no
+    fact is named twice with another amount."""
+    facts: dict[str, MoneyFact] = {}
+    for event_type, status, listed in reports:
+        fact = money(adapter, event_type, {**DISPUTE, "status": status, "balance_transactions": listed})
+        if fact is not None:
+            assert facts.setdefault(fact.fact_key, fact) == fact
+    sums = dict.fromkeys(Movement, 0)
+    for fact in facts.values():
+        sums[fact.movement] += fact.money.amount_minor
+    opened, won, lost = (sums[one] for one in (Movement.DISPUTE_OPENED, Movement.DISPUTE_WON, Movement.DISPUTE_LOST))
+    return 1000 - opened + won, opened - won - lost
+
+
+CREATED, TAKEN = "charge.dispute.created", "charge.dispute.funds_withdrawn"
+GIVEN, CLOSED = "charge.dispute.funds_reinstated", "charge.dispute.closed"
+
+
+def test_a_dispute_of_a_partly_refunded_charge_costs_what_was_not_given_back(stripe_adapter: Adapter) -> None:
+    """Of 1,000, 300 were refunded before: they come back, and 700 are lost."""
+    part = transaction("txn_2", 300, 2)
+    reports = [
+        (CREATED, "needs_response", [WITHDRAWN]),
+        (TAKEN, "needs_response", [WITHDRAWN]),
+        (GIVEN, "under_review", [part, WITHDRAWN]),
+        (CLOSED, "lost", [part, WITHDRAWN]),
+    ]
+    assert booked(stripe_adapter, *reports) == (300, 0)
+
+
+def test_a_dispute_that_is_won_withdrawn_again_and_lost_costs_all(stripe_adapter: Adapter) -> None:
+    reports = [
+        (CREATED, "needs_response", []),
+        (TAKEN, "needs_response", [WITHDRAWN]),
+        (GIVEN, "won", [BACK, WITHDRAWN]),
+        (CLOSED, "won", [BACK, WITHDRAWN]),
+        (TAKEN, "needs_response", [AGAIN, BACK, WITHDRAWN]),
+    ]
+    assert booked(stripe_adapter, *reports) == (0, 1000)
+    assert booked(stripe_adapter, *reports, (CLOSED, "lost", [AGAIN, BACK, WITHDRAWN])) == (0, 0)
+    again = {**DISPUTE, "balance_transactions": [AGAIN, BACK, WITHDRAWN]}
+    assert moved(stripe_adapter, TAKEN, again)[0] == "stripe:txn_3:dispute_opened"
+
+
+def test_where_the_account_settles_in_another_currency_the_disputes_own_amount_counts(stripe_adapter: Adapter) -> None:
+    whole, back = transaction("txn_1", -910, 1, "eur"), transaction("txn_2", 910, 2, "eur")
+    assert booked(stripe_adapter, (TAKEN, "needs_response", [whole])) == (0, 1000)
+    assert booked(stripe_adapter, (TAKEN, "needs_response", [whole]), (GIVEN, "won", [back, whole])) == (1000, 0)
+    part = {**DISPUTE, "balance_transactions": [transaction("txn_2", 300, 2, "eur"), whole]}
+    with pytest.raises(MoneyInvalid, match="by hand"):
+        stripe_adapter.money(body(GIVEN, part), GIVEN)
+
+
+def test_a_dispute_whose_transaction_has_no_amount_is_not_guessed(stripe_adapter: Adapter) -> None:
+    with pytest.raises(MoneyInvalid, match="no whole 'amount'"):
+        stripe_adapter.money(body(TAKEN, {**DISPUTE, "balance_transactions": [{"id": "txn_1"}]}), TAKEN)
+
+
 @pytest.mark.parametrize(
     "change", [{"status": "won"}, {"status": "warning_closed"}, {"status": "lost", "balance_transactions": []}]
 )
@@ -218,7 +297,9 @@ def test_a_payout_goes_out_and_comes_back(stripe_adapter: Adapter) -> None:
     assert failed == ("stripe:po_1:payout_failed", Movement.PAYOUT_FAILED, 5000)
     fact = stripe_adapter.money(body("payout.paid", PAYOUT), "payout.paid")
     assert fact is not None
-    assert fact.payment is None
+    assert (fact.payment, fact.pair) == (None, "stripe:po_1:payout_failed")
+    undo = stripe_adapter.money(body("payout.failed", PAYOUT), "payout.failed")
+    assert undo is not None and undo.pair == "stripe:po_1:payout_paid"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""A movement and its undo: whichever is reported first, and if only one of them ever is, the books are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision
+from core.money import Money
+from core.work import Applied, Posting, postings_from_json
+from tests.unit.processor.harness import Engine
+
+PAID, FAILED = "stripe:po_1:payout_paid", "stripe:po_1:payout_failed"
+PAYOUTS, CLEARING = "merchant:m-1:payouts", "provider:stripe:clearing"
+HUNDRED = Money(100, "EUR")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path)
+
+
+def paid(engine: Engine) -> None:
+    lines = (Posting(PAYOUTS, "debit", HUNDRED), Posting(CLEARING, "credit", HUNDRED))
+    engine.handler.script[engine.post("evt_paid", "po_1", fact=PAID)] = lambda _: Applied(lines, unless=FAILED)
+
+
+def failed(engine: Engine) -> None:
+    lines = (Posting(CLEARING, "debit", HUNDRED), Posting(PAYOUTS, "credit", HUNDRED))
+    engine.handler.script[engine.post("evt_failed", "po_1", fact=FAILED)] = lambda _: Applied(lines, after=PAID)
+
+
+def clearing(engine: Engine) -> int:
+    lines = [line for row in engine.journal.rows for line in postings_from_json(row.postings)]
+    mine = [line for line in lines if line.account == CLEARING]
+    return sum(line.money.amount_minor if line.side == "debit" else -line.money.amount_minor for line in mine)
+
+
+@pytest.mark.parametrize("order", [*permutations([paid, failed])])
+@pytest.mark.parametrize("apart", [False, True])
+def test_both_reported_come_to_nothing_in_any_order(
+    engine: Engine, order: Sequence[Callable[[Engine], None]], apart: bool
+) -> None:
+    for post in order:
+        post(engine)
+        if apart:
+            engine.batch()
+    engine.batch()
+    assert clearing(engine) == 0
+    assert {row.decision for row in engine.journal.rows} == {Decision.APPLIED}
+
+
+def test_an_undo_without_its_movement_takes_nothing_back(engine: Engine) -> None:
+    failed(engine)
+    [row] = engine.batch()
+    assert (row.decision, row.postings) == (Decision.APPLIED, None)
+    assert row.reason == f"books nothing: {PAID} was never booked"
+
+
+def test_what_was_undone_before_it_was_reported_books_nothing(engine: Engine) -> None:
+    failed(engine)
+    engine.batch()
+    paid(engine)
+    [row] = engine.batch()
+    assert (row.decision, row.postings) == (Decision.APPLIED, None)
+    assert row.reason == f"books nothing: {FAILED} took it back before"
+
+
+def test_a_movement_alone_is_booked(engine: Engine) -> None:
+    paid(engine)
+    engine.batch()
+    assert clearing(engine) == -100
+
+
+def test_after_a_restart_it_is_known_what_was_booked(engine: Engine) -> None:
+    paid(engine)
+    engine.batch()
+    engine.start()
+    failed(engine)
+    engine.batch()
+    assert clearing(engine) == 0
