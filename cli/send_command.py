@@ -66,7 +66,7 @@ def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) 
 
 
 def _newest_secret(place: Place, provider: str, endpoint: str) -> str:
-    """The endpoint's own, or its provider's.
+    """The endpoint's own.
 
     :raises SecretsMissing: `payhook up` makes them
     """

@@ -107,12 +107,6 @@ def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets:
             )
 
 
-def endpoints_apart(settings: IngestSettings) -> list[str]:
-    """The listed endpoints that can't do with their provider's secret: their tenant or mode isn't the provider's."""
-    scopes = _scopes(settings.model_copy(update={"known_endpoints_only": False}))
-    return sorted(name for name, scope in scopes.items() if scope != scopes[_path(name)[0]])
-
-
 def secret_file(name: str) -> str:
     """``stripe/eu`` has its secrets in the file ``stripe.eu``."""
     return name.replace("/", ".")

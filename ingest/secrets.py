@@ -8,6 +8,7 @@ from pathlib import Path
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.secret_lines import secret_lines
 from providers.port import Adapter
 
 LOOK_AGAIN_S = 1.0
@@ -15,12 +16,14 @@ SECRETS_MAX = 8
 
 
 class SecretsMissing(PayhookError):
-    """A provider without a secret: nothing it sends can be believed."""
+    """An endpoint without a secret, or with a file that holds something else: nothing it sends can be believed."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"{path}: {problem}; write the provider's signing secrets there, one a line, newest first")
+        super().__init__(
+            f"{path}: {problem}; write the provider's signing secrets there, one a line, newest first, nothing else"
+        )
 
 
 @dataclass(slots=True)
@@ -31,13 +34,11 @@ class _Read:
 
 
 class SecretFiles:
-    """``folder/PROVIDER``, or ``folder/PROVIDER.ENDPOINT`` for an endpoint with secrets of its own."""
+    """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self._names: frozenset[str] = frozenset()
-        self._listed_at: float | None = None
         self._read: dict[str, _Read] = {}
 
     def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
@@ -45,25 +46,18 @@ class SecretFiles:
 
         :raises SecretsMissing: there is none, or the file can't be read
         """
-        own = f"{provider}.{endpoint}"
-        return self._secrets(own if endpoint is not None and own in self._listed() else provider)
+        return self._secrets(provider if endpoint is None else f"{provider}.{endpoint}")
 
     def check(self, adapters: Mapping[str, Adapter]) -> None:
         """For the start: every file that is there must hold secrets of its provider's form.
 
-        :raises SecretsMissing: an empty file, or one that can't be read
+        :raises SecretsMissing: a file that can't be read, or that holds anything but secrets
         :raises SettingError: a secret of another form
         """
-        for name in sorted(self._listed()):
+        for name in sorted(_names(self._folder)):
             provider = name.partition(".")[0]
             for secret in self._secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
-
-    def _listed(self) -> frozenset[str]:
-        now = self._clock.monotonic()
-        if self._listed_at is None or now - self._listed_at >= LOOK_AGAIN_S:
-            self._names, self._listed_at = frozenset(_names(self._folder)), now
-        return self._names
 
     def _secrets(self, name: str) -> tuple[str, ...]:
         known = self._read.get(name)
@@ -79,10 +73,10 @@ class SecretFiles:
             if known is not None and known.stamp == stamp:
                 known.looked_at = now
                 return known
-            secrets = tuple(path.read_text("utf-8").split())
-        except (OSError, UnicodeDecodeError) as unreadable:
+            secrets = secret_lines(path.read_text("utf-8"))
+        except (OSError, ValueError) as unreadable:
             raise SecretsMissing(path, str(unreadable)) from unreadable
-        if not 1 <= len(secrets) <= SECRETS_MAX:
+        if len(secrets) > SECRETS_MAX:
             raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
         return _Read(secrets, stamp, now)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError, SettingError
+from core.secret_lines import secret_lines
 
 SETTING = "processor.anchor_key_file"
 KEY_CHARS_MIN = 32
@@ -70,10 +71,10 @@ class AnchorKeys:
         """
         make = f"`openssl rand -hex 32 > {file}` makes one, readable by payhook alone"
         try:
-            keys = file.read_text("utf-8").split()
+            keys = secret_lines(file.read_text("utf-8"))
         except (OSError, ValueError) as unreadable:
             raise SettingError(SETTING, f"{file} can't be read ({unreadable}); {make}") from unreadable
-        if not keys or min(map(len, keys)) < KEY_CHARS_MIN:
+        if min(map(len, keys)) < KEY_CHARS_MIN:
             raise SettingError(SETTING, f"{file} must hold keys of {KEY_CHARS_MIN} characters or more; {make}")
         return cls(keys)
 

@@ -12,6 +12,7 @@ from core.clock import Clock
 from core.downstream import calling
 from core.errors import SettingError
 from core.retry_after import retry_after_s
+from core.secret_lines import SecretsWrong, secret_lines
 from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
@@ -91,11 +92,10 @@ class Sender:
         :raises FileUnusable: there are none, or others than secrets, or their file may not be read
         """
         path = subscriber.secrets_path
-        secrets = self._text(subscriber, path).split()
-        if not 1 <= len(secrets) <= SECRETS_MAX:
-            problem = f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first"
-            raise FileUnusable(subscriber.name, path, problem)
         try:
+            secrets = secret_lines(self._text(subscriber, path))
+            if len(secrets) > SECRETS_MAX:
+                raise SecretsWrong(f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first")
             return [key_of(secret) for secret in secrets]
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None

@@ -23,7 +23,7 @@ import psutil
 
 from core.errors import PayhookError
 from core.log import configure_logging
-from ingest.context import endpoints_apart, secret_file
+from ingest.context import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack import leftovers
@@ -92,7 +92,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
     """Files of secrets by name: one a provider, and one an endpoint of another tenant or mode than its provider's."""
-    own = {name: adapters.get(name.partition("/")[0]) for name in endpoints_apart(settings.ingest)}
+    own = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
     return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
 
 

@@ -26,7 +26,8 @@ from tests.integration.console.conftest import seen
 
 ONE_DAY_MS = 86_400_000
 ANCHORS = topics_of("live").anchors
-KEYS = AnchorKeys(["k" * 64])
+KEY = "0123456789abcdef" * 4
+KEYS = AnchorKeys([KEY])
 PASSWORD = "correct horse battery"
 
 
@@ -99,7 +100,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
 ) -> None:
     make_topics(kafka_broker, [Topic(name, 1, ONE_DAY_MS) for name in (CONTROL_TOPIC, ANCHORS)], replication=1)
     Layout(tmp_path).secrets.mkdir()
-    Layout(tmp_path).anchor_keys.write_text("k" * 64)
+    Layout(tmp_path).anchor_keys.write_text(KEY)
     payhook(tmp_path, "users", "add", "ada", "--role", "replayer", "--password-stdin", stdin=PASSWORD)
     token = payhook(tmp_path, "users", "token", "ada")
     (port,) = free_ports(1)

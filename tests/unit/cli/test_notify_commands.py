@@ -81,7 +81,7 @@ def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
 def test_a_subscriber_that_cant_be_told_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.secrets.write_text("")
     assert listed()["state"] == "unusable"
-    assert "0 secrets" in listed()["why"]
+    assert "line 1 is empty" in listed()["why"]
     monkeypatch.delenv("PAYHOOK_NOTIFY__ALLOW")
     assert "only https" in listed()["why"]
     assert payhook("subscribers").exit_code == 1

@@ -17,6 +17,7 @@ from core.errors import PayhookError
 from core.event import Headers, Mode
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
+from ingest.context import secret_file
 from ingest.fetch import FetchFailed
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
@@ -116,6 +117,8 @@ class Bench:
         self.publisher = ListPublisher()
         self.fetch = Answers()
         self.settings = IngestSettings(**{"in_flight_wait_s": 0.2, **settings})
+        for name in self.settings.endpoints:
+            (folder / secret_file(name)).write_text(self.secrets[name.partition("/")[0]] + "\n", "utf-8")
         self._folder = folder
 
     @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from core.event import Dedupe as Flag
 from core.event import Event, Headers, Mode, from_record, poison_event, to_headers
 from core.routing import dlq_topic, mode_of, of_tenant, stream_of, topics_of
 from ingest.claims import ClaimKey
-from ingest.context import Context, Contexts, UnknownEndpoint, check_endpoints, endpoints_apart
+from ingest.context import Context, Contexts, UnknownEndpoint, check_endpoints
 from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
 from providers.port import ModeMismatch
@@ -210,6 +210,9 @@ class TestSettings:
             settings(known_endpoints_only=True)
 
 
+ONE, TWO, THREE = (f"whsec_{name}_0123456789abcdef" for name in ("one", "two", "three"))
+
+
 class TestSecretsAreApart:
     def check(self, folder: Path, given: IngestSettings, **files: str) -> None:
         for name, text in files.items():
@@ -219,33 +222,30 @@ class TestSecretsAreApart:
     @pytest.mark.parametrize("endpoint", [{"tenant": "shop-a"}, {"mode": "test"}])
     def test_an_endpoint_of_another_tenant_or_mode_needs_a_secret_of_its_own(self, tmp_path: Path, endpoint: Any):
         with pytest.raises(SettingError, match=r"stripe/eu: it shares a secret with stripe,.*secrets/stripe\.eu"):
-            self.check(tmp_path, settings(endpoints={"stripe/eu": endpoint}), stripe="one")
+            self.check(tmp_path, settings(endpoints={"stripe/eu": endpoint}), stripe=ONE, stripe__eu=ONE)
 
     def test_an_old_secret_in_both_files_is_found(self, tmp_path: Path):
         with pytest.raises(SettingError, match="shares a secret"):
             self.check(
-                tmp_path, settings(endpoints={"adyen/t": {"mode": "test"}}), adyen="new\nold", adyen__t="other\nold"
+                tmp_path,
+                settings(endpoints={"adyen/t": {"mode": "test"}}),
+                adyen=f"{ONE}\n{TWO}",
+                adyen__t=f"{THREE}\n{TWO}",
             )
 
     def test_secrets_that_differ_are_taken(self, tmp_path: Path):
         given = settings(endpoints={"stripe/eu": {"tenant": "shop-a"}, "stripe/us": {"tenant": "shop-b"}})
-        self.check(tmp_path, given, stripe="one", stripe__eu="two", stripe__us="three")
+        self.check(tmp_path, given, stripe=ONE, stripe__eu=TWO, stripe__us=THREE)
 
     def test_two_endpoints_of_one_tenant_may_share_one(self, tmp_path: Path):
-        self.check(tmp_path, settings(endpoints={"stripe/eu": {"zone": "eu"}}), stripe="one")
+        self.check(tmp_path, settings(endpoints={"stripe/eu": {"zone": "eu"}}), stripe=ONE, stripe__eu=ONE)
 
     def test_an_endpoint_without_a_file_opens_nothing(self, tmp_path: Path):
-        self.check(tmp_path, settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), stripe__eu="two")
+        self.check(tmp_path, settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), stripe__eu=TWO)
 
     def test_an_endpoint_of_a_provider_that_there_is_not_is_named(self, tmp_path: Path):
         with pytest.raises(SettingError, match=r"ingest\.endpoints\.strip/eu: no such provider; known are adyen"):
             self.check(tmp_path, settings(endpoints={"strip/eu": {}}))
-
-    def test_the_endpoints_that_need_secrets_of_their_own(self):
-        given = {"stripe/eu": {"tenant": "a"}, "stripe/us": {"tenant": "b"}, "stripe/z": {"zone": "z"}, "adyen": {}}
-        assert endpoints_apart(settings(endpoints=given)) == ["stripe/eu", "stripe/us"]
-        assert endpoints_apart(settings(endpoints=given, known_endpoints_only=True)) == ["stripe/eu", "stripe/us"]
-        assert endpoints_apart(settings(endpoints={"stripe/z": {"zone": "z"}, "adyen": {"tenant": "a"}})) == []
 
 
 class TopicPublisher(ListPublisher):

@@ -18,7 +18,8 @@ from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorInvalid, AnchorKeys
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-KEYS = AnchorKeys(["k" * 64])
+KEY = "0123456789abcdef" * 4
+KEYS = AnchorKeys([KEY])
 
 
 class Kafka:
@@ -189,7 +190,7 @@ def test_nothing_is_remembered_of_a_journal_without_an_anchor(anchoring: Anchori
 
 def test_keys_are_read_newest_first_and_old_ones_are_believed(tmp_path: Path, kafka: Kafka, clock: ManualClock) -> None:
     file = tmp_path / "anchors"
-    file.write_text("n" * 40 + "\n" + "k" * 64 + "\n")
+    file.write_text("newest-0" * 5 + "\n" + KEY + "\n")
     keys = AnchorKeys.read(file)
     Anchoring("ledger", "t", KEYS, kafka, 5.0, clock).committed(head(1))
     Anchoring("ledger", "t", keys, kafka, 5.0, clock).committed(head(2))

@@ -124,8 +124,8 @@ def test_a_held_subscriber_isnt_called(place: Place, receiver: Receiver) -> None
     ("secrets", "problem"),
     [
         (None, "No such file"),
-        ("", "0 secrets"),
-        ("hunter2\n", "begins with whsec_"),
+        ("", "line 1 is empty"),
+        ("hunter2-hunter2-hunter2\n", "begins with whsec_"),
         ("\n".join(new_secret() for _ in range(5)), "5 secrets"),
     ],
 )

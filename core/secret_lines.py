@@ -1,0 +1,56 @@
+"""Secrets as they stand in a file: one a line, the newest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+CHARS_MIN = 16
+DIFFERENT_CHARS_MIN = 6
+"""A secret with fewer is guessed: keys of HMAC are to be as hard to guess as their hash."""
+
+_PEM_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]+-----")
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+
+
+class SecretsWrong(ValueError):
+    """Which line of a file is no secret. Never says what stands in it."""
+
+
+def secret_lines(text: str) -> tuple[str, ...]:
+    """The secrets of a file, one a line; a PEM block is one.
+
+    Nothing else is accepted: a comment or a word too many would be a key that everybody knows.
+
+    :raises SecretsWrong: names the line
+    """
+    return tuple(_secrets(text.replace("\r\n", "\n").removesuffix("\n").split("\n")))
+
+
+def _secrets(lines: list[str]) -> Iterator[str]:
+    block: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if block or _PEM_BEGINS.fullmatch(line):
+            block.append(line)
+            if line == block[0].replace("BEGIN", "END", 1):
+                yield "\n".join(block)
+                block = []
+            continue
+        yield _checked(line, number)
+    if block:
+        raise SecretsWrong("its PEM block has no end")
+
+
+def _checked(line: str, number: int) -> str:
+    if not line:
+        raise SecretsWrong(f"line {number} is empty")
+    if line.startswith("#"):
+        raise SecretsWrong(f"line {number} is a comment; a secret's file holds secrets and nothing else")
+    if not _PRINTABLE.fullmatch(line):
+        raise SecretsWrong(f"line {number} holds a blank or what isn't ASCII; each line is one secret")
+    if len(line) < CHARS_MIN or len(set(line)) < DIFFERENT_CHARS_MIN:
+        raise SecretsWrong(
+            f"line {number} is too weak: a secret has {CHARS_MIN} characters or more, "
+            f"{DIFFERENT_CHARS_MIN} of them different"
+        )
+    return line
