@@ -42,6 +42,7 @@ from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys
+from stack.private import own
 from stack.processors import metrics_urls, status_files
 from stack.settings import Settings, load_settings
 
@@ -63,6 +64,7 @@ def main() -> int:
     configure_logging()
     try:
         settings = load_settings()
+        own(settings)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -44,6 +44,7 @@ from ingest.serving import SERVING
 from ingest.settings import IngestSettings
 from ingest.workers import LOOK_FOR_PARENT_S, Workers, listening
 from providers.registry import build_adapters
+from stack.private import own
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ def main() -> None:
     configure_logging()
     try:
         settings = load_settings(reaches_lake=False)
+        own(settings)
         check(settings)
         check_kafka(settings)
     except PayhookError as wrong:

@@ -5,64 +5,132 @@ A refused request loses nothing: the provider sends it again, and nothing of it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Callable, Mapping
 
 from core.clock import Clock
 from ingest.errors import overloaded, too_many_requests
+
+PART_OF_A_SOURCE = 1 / 8
+"""Of all places, for requests whose bodies are awaited. A provider's come with theirs, a proxy has them whole."""
 
 BURST_S = 2.0
 """A provider may use so many seconds' worth of its rate at once: redeliveries come in clusters."""
 
 
 class Load:
-    """Requests under way and the bytes of their bodies, counted from the head of a request to its answer."""
+    """Requests under way and the bytes of their bodies, counted as they arrive, until the request is answered.
+
+    A request whose body isn't whole yet makes way for a newer one: the oldest of a source that has more of them than
+    its part (`PART_OF_A_SOURCE`), and where all places are taken the oldest of the source that has most. What is opened
+    and never finished keeps nobody else out.
+    """
 
     def __init__(self, requests_max: int, bytes_max: int, retry_after_s: int) -> None:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._retry_after_s = retry_after_s
+        self._unfinished: dict[str, list[Held]] = {}
+        """By source, the oldest first."""
         self.requests = 0
         self.bytes = 0
 
-    def begin(self) -> Held:
+    def begin(self, source: str, give_up: Callable[[], None]) -> Held:
         """A place for one more request; it must be given back by `Held.end`.
 
+        :param source: whom it comes from, as `source_of` has it
+        :param give_up: ends its reading, when it must make way
         :raises Refused: 503, as many requests as may be are under way
         """
-        if self.requests >= self._requests_max:
+        mine = self._unfinished.get(source, [])
+        if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)):
+            mine[0].make_way()
+        if self.requests >= self._requests_max and not self._one_makes_way(None):
             raise overloaded(f"{self._requests_max} requests", self._retry_after_s)
+        held = Held(self, source, give_up)
+        self._unfinished.setdefault(source, []).append(held)
         self.requests += 1
-        return Held(self)
+        return held
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, held: Held) -> None:
         """
         :raises Refused: 503, and nothing was counted
         """
-        if self.bytes + size > self._bytes_max:
-            raise overloaded(f"{self._bytes_max} bytes", self._retry_after_s)
+        while self.bytes + size > self._bytes_max:
+            if not self._one_makes_way(held):
+                raise overloaded(f"{self._bytes_max} bytes", self._retry_after_s)
         self.bytes += size
+
+    def finished(self, held: Held) -> None:
+        """Its body is whole, or given up."""
+        mine = self._unfinished[held.source]
+        mine.remove(held)
+        if not mine:
+            del self._unfinished[held.source]
+
+    def _one_makes_way(self, for_whom: Held | None) -> bool:
+        """Of the source that has most of them the oldest but ``for_whom``; False where there is none."""
+        others = [one for one in max(self._unfinished.values(), key=len, default=[]) if one is not for_whom]
+        if others:
+            others[0].make_way()
+        return bool(others)
 
 
 class Held:
     """What one request holds of a `Load`."""
 
-    __slots__ = ("_bytes", "_load")
+    __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "source")
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, source: str, give_up: Callable[[], None]) -> None:
+        self.source = source
         self._load = load
+        self._give_up = give_up
+        self._unfinished = True
         self._bytes = 0
 
     def hold(self, size: int) -> None:
-        """Counts ``size`` more bytes of the body: announced ones before they are read.
+        """Counts ``size`` more bytes of the body, before they are kept.
 
         :raises Refused: 503
         """
-        self._load.hold(size)
+        self._load.hold(size, self)
         self._bytes += size
 
+    def arrived(self) -> None:
+        """Its body is whole."""
+        if self._unfinished:
+            self._unfinished = False
+            self._load.finished(self)
+
+    def make_way(self) -> None:
+        """Its place is another request's from now on."""
+        self.arrived()
+        self._release()
+        self._give_up()
+
     def end(self) -> None:
-        self._load.requests -= 1
-        self._load.bytes -= self._bytes
+        self.arrived()
+        self._release()
+
+    def _release(self) -> None:
+        """Once: a request that made way ends too."""
+        if self._bytes >= 0:
+            self._load.requests -= 1
+            self._load.bytes -= self._bytes
+            self._bytes = -1
+
+
+def source_of(client: tuple[str, int] | None) -> str:
+    """Whom a request comes from: an address, or the network of 64 bits that one IPv6 host may have to itself."""
+    if client is None:
+        return ""
+    address = client[0]
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.IPv6Address(address.partition("%")[0]).packed[:8].hex())
+    except ValueError:
+        return address
 
 
 class RateLimits:

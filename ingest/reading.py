@@ -24,24 +24,19 @@ OVER = float("-inf")
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
-def check_head(provider: str, headers: RawHeaders, bytes_max: int) -> int | None:
-    """The length that the body is announced with, None where it comes in chunks. Names in lower case.
-
-    A request without a Content-Type is taken: nothing is read by it, and the signature says whose it is.
+def check_head(provider: str, headers: RawHeaders, bytes_max: int) -> None:
+    """Names are in lower case. A request without a Content-Type is taken: the signature says whose it is.
 
     :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
     """
-    announced: int | None = None
     for name, value in headers:
         if name == b"content-length" and value.isdigit():
             if len(value) > DIGITS_MAX or int(value) > bytes_max:
                 raise too_large(bytes_max)
-            announced = int(value)
         elif name == b"content-type":
             _check_type(FORM if provider in FORM_PROVIDERS else JSON, value)
         elif name == b"content-encoding" and value.lower() != b"identity":
             raise encoded()
-    return announced
 
 
 def _check_type(wanted: str, value: bytes) -> None:
@@ -79,29 +74,32 @@ class ReadDeadline:
         finally:
             del self._until[task]
 
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """What that task reads, now."""
+        if self._until.get(task, OVER) > OVER:
+            self._until[task] = OVER
+            task.cancel()
+
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for task, until in self._until.items():
-            if OVER < until <= now:
-                self._until[task] = OVER
-                task.cancel()
+            if until <= now:
+                self.give_up(task)
         self._timer = loop.call_later(LOOK_S, self._look) if self._until else None
 
 
-async def read_body(
-    announced: int | None, receive: Receive, bytes_max: int, deadline: ReadDeadline, held: Held
-) -> bytes:
-    """The bytes exactly as sent, counted in ``held`` before they are kept.
+async def read_body(receive: Receive, bytes_max: int, deadline: ReadDeadline, held: Held) -> bytes:
+    """The bytes exactly as sent, counted in ``held`` as they arrive, before they are kept.
 
     :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
     """
-    if announced is not None:
-        held.hold(announced)
-    return await deadline.hold(_read(receive, bytes_max, None if announced is not None else held))
+    body = await deadline.hold(_read(receive, bytes_max, held))
+    held.arrived()
+    return body
 
 
-async def _read(receive: Receive, bytes_max: int, held: Held | None) -> bytes:
+async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -112,8 +110,7 @@ async def _read(receive: Receive, bytes_max: int, held: Held | None) -> bytes:
         size += len(part)
         if size > bytes_max:
             raise too_large(bytes_max)
-        if held is not None:
-            held.hold(len(part))
+        held.hold(len(part))
         parts.append(part)
         if not message.get("more_body", False):
             return part if len(parts) == 1 else b"".join(parts)

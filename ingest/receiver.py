@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import re
@@ -31,7 +32,7 @@ from ingest.errors import (
 from ingest.fetch import CredentialsRefused, Fetch, FetchFailed
 from ingest.http_answer import send_answer
 from ingest.metrics import IngestMetrics
-from ingest.overload import Load, RateLimits
+from ingest.overload import Load, RateLimits, source_of
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.publisher import Publisher
@@ -41,7 +42,6 @@ from ingest.secrets import SecretFiles, SecretsMissing
 from ingest.settings import IngestSettings
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, FetchingAdapter, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
-from providers.signature import sha256_mac
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Receiver:
     ) -> tuple[Answer, Extra]:
         """The answer, and headers to go with it."""
         if adapter is None:
-            raise await self._unknown(scope, receive)
+            raise unknown_provider(sorted(self._adapters))
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
             raise unknown_endpoint()
         try:
@@ -130,29 +130,16 @@ class Receiver:
         if scope["method"] != "POST":
             raise wrong_method()
         settings, headers = self._settings, scope["headers"]
-        announced = check_head(provider, headers, settings.body_bytes_max)
-        held = self._load.begin()
+        check_head(provider, headers, settings.body_bytes_max)
+        task = asyncio.current_task()
+        assert task is not None
+        held = self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
         try:
-            body = await read_body(announced, receive, settings.body_bytes_max, self._deadline, held)
+            body = await read_body(receive, settings.body_bytes_max, self._deadline, held)
             webhook = Webhook(body, headers, endpoint or DEFAULT_ENDPOINT)
             return await self._taken(adapter, webhook, endpoint, context)
         finally:
             held.end()
-
-    async def _unknown(self, scope: Scope, receive: Receive) -> Refused:
-        """No such provider; as much is done for that as for a signature that is wrong, so that the time tells nothing.
-
-        :raises Refused: the request wouldn't be taken from anybody
-        """
-        if scope["method"] == "POST":
-            bytes_max = self._settings.body_bytes_max
-            announced = check_head(UNKNOWN, scope["headers"], bytes_max)
-            held = self._load.begin()
-            try:
-                sha256_mac(b"", await read_body(announced, receive, bytes_max, self._deadline, held))
-            finally:
-                held.end()
-        return unknown_provider(sorted(self._adapters))
 
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context

@@ -94,6 +94,12 @@ class LedgerSettings(BaseModel):
         description="days that raw bodies of settled events are kept, by the maintenance; 0: for ever, since what is "
         "evidence must not go unless somebody says so",
     )
+    readers_group: str = Field(
+        "",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$|^$",
+        description="system group that may read the journals and the postings in the data folder's lake; empty: none, "
+        "as for everything else there",
+    )
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")
     reconcile: ReconcileSettings = Field(
         default_factory=lambda: ReconcileSettings(), description="payhook ledger reconcile"

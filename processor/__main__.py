@@ -37,6 +37,7 @@ from providers.registry import build_adapters
 from stack.jars import spark_jars
 from stack.layout import LEDGER
 from stack.leftovers import check_restored
+from stack.private import own
 from stack.processors import metrics_port
 from stack.settings import Settings, load_settings, streams_of
 
@@ -49,6 +50,7 @@ def main() -> int:
     mode, names = _arguments()
     try:
         settings = load_settings()
+        own(settings)
         check_restored(settings.layout)
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)

@@ -34,6 +34,7 @@ from stack.first_files import make_anchor_key, make_merchants, make_secrets
 from stack.layout import Layout
 from stack.maintenance import tasks
 from stack.object_store import part_with_keys
+from stack.private import own
 from stack.processors import processes
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
@@ -57,6 +58,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     :raises AlreadyUp: another supervisor holds the data folder
     """
     layout = settings.layout
+    own(settings)
     with sole_supervisor(layout):
         leftovers.check_restored(layout)
         # Brokers and the receiver have no use for the lake's keys.
@@ -91,7 +93,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
 
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
-    """Files of secrets by name: one a provider, and one an endpoint of another tenant or mode than its provider's."""
+    """Files of secrets by name: one a provider, and one for each endpoint that is listed."""
     own = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
     return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
 

@@ -1,0 +1,63 @@
+"""Nobody but its owner reads the data folder; a group reads finance's tables where a setting names it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import SettingError
+from ledger.settings import LedgerSettings
+from stack.private import own
+from stack.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def settings(data: Path, group: str = "") -> Settings:
+    return Settings(data_dir=data, ledger=LedgerSettings(readers_group=group))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_made_is_the_owners_alone_and_an_open_folder_is_closed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    own(settings(data))
+    assert mode(data) == 0o700
+    (data / "lake").mkdir()
+    (data / "lake" / "file").write_text("x")
+    assert (mode(data / "lake"), mode(data / "lake" / "file")) == (0o700, 0o600)
+
+
+def test_a_group_reads_finances_tables_and_nothing_else(tmp_path: Path) -> None:
+    name = grp.getgrgid(os.getgid()).gr_name
+    data = tmp_path / "data"
+    old = data / "lake" / "postings" / "_delta_log" / "0.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("x")
+    own(settings(data, name))
+    for folder in (data, data / "lake"):
+        assert (mode(folder), folder.stat().st_gid) == (0o710, os.getgid())
+    assert (mode(old), mode(old.parent)) == (0o640, 0o2750)
+    fresh = data / "lake" / "journal" / "ledger" / "part.parquet"
+    fresh.parent.mkdir()
+    fresh.write_text("x")
+    assert (mode(fresh), mode(fresh.parent)) == (0o640, 0o2750)
+    assert fresh.stat().st_gid == os.getgid()
+
+
+def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="there is no group"):
+        own(settings(tmp_path / "data", "nobody-has-this-group"))
