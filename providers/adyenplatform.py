@@ -31,7 +31,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.adyen import MORE_DECIMALS
+from providers.adyen_money import MORE_DECIMALS
 from providers.fields import (
     an_object,
     certain,
