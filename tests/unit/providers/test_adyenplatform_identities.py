@@ -122,6 +122,45 @@ def test_the_same_number_with_other_content_is_a_conflict_not_a_new_event(adapte
     assert first.content_sha256 != other.content_sha256
 
 
+HOLDER = {"id": "AH1", "legalEntityId": "LE1", "status": "active"}
+
+
+@pytest.mark.parametrize(
+    ("data", "account"),
+    [
+        ({"balanceAccount": {"id": "BA1"}, "accountHolder": HOLDER}, "BA1"),
+        ({"balanceAccountId": "BA1"}, "BA1"),
+        ({"accountId": "BA1", "sweep": {"id": "SWPC1"}}, "BA1"),
+        ({"paymentInstrument": {"id": "PI1", "balanceAccountId": "BA1"}}, "BA1"),
+        ({"mandate": {"id": "MNDT1", "balanceAccountId": "BA1"}}, "BA1"),
+        ({"liableBalanceAccountId": "BA1", "accountHolder": {"id": "AH1"}}, "BA1"),
+        ({"accountHolder": HOLDER}, "AH1"),
+        ({"accountHolderId": "AH1", "id": "SC1"}, "AH1"),
+        ({"legalEntity": {"id": "LE1"}}, "LE1"),
+        ({"legalEntityId": "LE1", "id": "X1"}, "LE1"),
+        ({"merchantAccount": "Main", "storedPaymentMethodId": "M5N7TQ4TG5PFWR50"}, "Main"),
+        ({"merchantId": "Main", "id": "PM1"}, "Main"),
+        ({"id": "NWTK1", "paymentInstrumentId": "PI1"}, "Platform"),
+        ({"id": "DISP1", "accountHolder": {}}, "Platform"),
+    ],
+)
+def test_an_event_names_whom_it_concerns(adapter: Adapter, data: dict[str, Any], account: str) -> None:
+    body = json.dumps({"data": {"balancePlatform": "Platform", **data}, "type": "balancePlatform.x.updated"}).encode()
+    event = only(adapter, body)
+    assert event.account == account
+    assert event.entity_key.split(":")[1] == account
+    merchant = build_adapters(ProvidersSettings(entity="merchant"))["adyenplatform"]
+    assert only(merchant, body).entity_key == f"adyenplatform:{account}"
+
+
+def test_who_is_concerned_is_no_part_of_an_events_key(adapter: Adapter) -> None:
+    """Redeliveries across an upgrade stay duplicates."""
+    data = b'{"accountHolder":{"legalEntityId":"LE1"},"balancePlatform":"Platform"}'
+    body = b'{"data":%b,"type":"balancePlatform.x.updated"}' % data
+    named = hashlib.sha256(json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    assert only(adapter, body).event_key == f"adyenplatform::{named}:balancePlatform.x.updated"
+
+
 def test_what_is_created_is_so_once(adapter: Adapter) -> None:
     body = json.dumps(
         {

@@ -48,11 +48,8 @@ def test_a_payout_that_is_tracked_on_after_it_was_booked_is_still_one_fact(adapt
 @pytest.mark.parametrize(
     ("path", "to"),
     [
-        (("data", "direction"), "incoming"),
         (("data", "direction"), ...),
         (("data", "category"), "internal"),
-        (("data", "category"), "issuedCard"),
-        (("data", "category"), "grants"),
         (("data", "category"), "platformPayment"),
         (("type",), "balancePlatform.transaction.created"),
         (("type",), "balancePlatform.payment.created"),
@@ -141,3 +138,39 @@ def test_the_time_is_when_it_was_queued_else_when_it_happened(adapter: Adapter) 
     assert only(adapter, payout(queued_s=90)).occurred_at == NOW + timedelta(seconds=90)
     without = changed(payout(), "timestamp", to=...)
     assert only(adapter, without).occurred_at == datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("category", "direction", "kind"),
+    [
+        ("bank", "incoming", "bankTransfer"),
+        ("bank", "incoming", "bankDirectDebit"),
+        ("topUp", "incoming", "bankTransfer"),
+        ("card", "outgoing", "cardTransfer"),
+        ("issuedCard", "outgoing", "capture"),
+        ("issuedCard", "incoming", "refund"),
+        ("internal", "incoming", "grant"),
+        ("internal", "outgoing", "repayment"),
+    ],
+)
+def test_what_leaves_or_reaches_adyen_otherwise_is_for_a_person_once_it_moved(
+    adapter: Adapter, category: str, direction: str, kind: str
+) -> None:
+    def transfer(status: str) -> bytes:
+        body = changed(payout(status=status), "data", "category", to=category)
+        return changed(changed(body, "data", "direction", to=direction), "data", "type", to=kind)
+
+    for status in ("received", "authorised", "pendingApproval", "capturePending", "refused", "failed", "cancelled"):
+        assert money(adapter, transfer(status)) is None
+    for status in ("booked", "captured", "returned", "refunded"):
+        with pytest.raises(MoneyInvalid, match=f"balancePlatform.transfer.updated.*{category}.*{kind}.*manual entry"):
+            money(adapter, transfer(status))
+
+
+def test_a_payout_of_no_balance_account_is_for_a_person(adapter: Adapter) -> None:
+    with pytest.raises(MoneyInvalid, match="balance account"):
+        money(adapter, changed(payout(), "data", "balanceAccount", to=...))
+
+
+def test_its_balance_is_the_one_that_the_standard_notifications_fill(adapter: Adapter) -> None:
+    assert adapter.clearing_provider == "adyen"  # type: ignore[attr-defined]
