@@ -17,8 +17,21 @@ What books, and why:
   under the id of the refund that PayPal made of it. v1 writes amounts that go back below zero; the sign is dropped.
 - Disputes (``CUSTOMER.DISPUTE.*``) book nothing. They don't say what PayPal withheld, nor who bears a payer's
   win (with seller protection PayPal itself); what the merchant does pay comes as a refund or a reversal.
-- Payouts (``PAYMENT.PAYOUTS-ITEM.*``) book nothing. They are payments by the merchant to people. A movement knows
-  payouts to the merchant only, and as one of those a payment to anyone would settle what a merchant is owed.
+
+Left to a person: `LEFT_TO_A_PERSON`. Payouts to people (https://developer.paypal.com/docs/payouts/standard/) are
+payments by the merchant; a movement knows payouts to the merchant only, and as one of those a payment to anyone would
+settle what a merchant is owed. A referenced payout disburses what a capture held back. PayPal doesn't document whether
+a capture or sale tells of an invoice's payment too (https://developer.paypal.com/docs/invoicing/webhooks/).
+
+The merchant. v2 names it: in a capture ``payee``, who receives the money, and in a refund ``payer``, who gives it back
+(https://developer.paypal.com/docs/api/payments/v2/). Without one of the two a payment would be two merchants', so
+whichever has no ``merchant_id`` waits for a person. v1's sales, captures and refunds name no merchant
+(https://developer.paypal.com/docs/api/payments/v1/): theirs is ``""``, whatever stands beside. Disputes name the
+``seller`` (https://developer.paypal.com/docs/api/customer-disputes/v1/) and onboarding events a ``merchant_id``;
+payouts to people name no merchant.
+
+The entity is the captured transaction (v1: the sale), because that is what its refunds, reversals and disputes name.
+Authorisations and orders, which move nothing, have the order's, or the payment's of v1.
 """
 
 from __future__ import annotations
@@ -90,6 +103,21 @@ WHOLE = frozenset({"HUF", "TWD"})
 """Currencies that have decimals by ISO 4217 and none at PayPal
 (https://developer.paypal.com/api/rest/reference/currency-codes/)."""
 
+LEFT_TO_A_PERSON = frozenset(
+    {
+        "INVOICING.INVOICE.PAID",
+        "INVOICING.INVOICE.REFUNDED",
+        "PAYMENT.PAYOUTS-ITEM.SUCCEEDED",
+        "PAYMENT.PAYOUTS-ITEM.UNCLAIMED",
+        "PAYMENT.PAYOUTS-ITEM.HELD",
+        "PAYMENT.PAYOUTS-ITEM.CANCELED",
+        "PAYMENT.PAYOUTS-ITEM.REFUNDED",
+        "PAYMENT.PAYOUTS-ITEM.RETURNED",
+        "PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED",
+    }
+)
+"""Event types that move money, or may, and aren't booked: a person books them by a manual entry."""
+
 _CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
 _GIVEN_BACK = frozenset(
     {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
@@ -97,6 +125,8 @@ _GIVEN_BACK = frozenset(
 _TAKEN = frozenset({"completed", "partially_refunded", "refunded"})
 """States of a capture or sale that was completed: an event can tell of a later one than its own."""
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
+_OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
+_BY_HAND = "book it by a manual entry"
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
 
@@ -134,7 +164,6 @@ class PayPalAdapter:
         document = an_object(request.document, "the body")
         _check_mode(request, mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
-        resource = _within(document, "resource")
         account = _account(document)
         fact = _fact_if_certain(document, event_type)
         # Not every event of a payment names the merchant, and PayPal's ids are unique without.
@@ -145,7 +174,7 @@ class PayPalAdapter:
                 event_id=event_id,
                 event_type=event_type,
                 event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, entity_account, _payment(resource) or event_id),
+                entity_key=entity_key(self._order_for, NAME, entity_account, _payment(document) or event_id),
                 content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
                 content_version=CONTENT_VERSION,
                 body=request.body,
@@ -205,10 +234,9 @@ def _within(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _first(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The first object of a list, an empty one without."""
-    found = document.get(name)
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = resource.get("disputed_transactions")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _named(document: Mapping[str, Any], *names: str) -> str | None:
@@ -220,29 +248,38 @@ def _named(document: Mapping[str, Any], *names: str) -> str | None:
 
 
 def _account(document: Mapping[str, Any]) -> str:
-    """The merchant's id where the event has it: the payee of a capture, but the payer of a refund."""
+    """The merchant's id where the event names one for sure; "" otherwise."""
     resource = _within(document, "resource")
+    if _is_v1(_within(resource, "amount")):
+        return ""
     merchant = _within(resource, "payer" if _is_refund(document) else "payee")
-    seller = _within(_first(resource, "disputed_transactions"), "seller")
-    return _named(merchant, "merchant_id") or _named(seller, "merchant_id") or ""
+    sellers = {_named(_within(one, "seller"), "merchant_id") for one in _disputed(resource)}
+    seller = next(iter(sellers)) if len(sellers) == 1 else None
+    return _named(merchant, "merchant_id") or seller or _named(resource, "merchant_id") or ""
 
 
-def _payment(resource: Mapping[str, Any]) -> str | None:
-    """The order; for v1 the payment; else the capture or sale that a refund or a dispute is about, else the resource.
-
-    A v2 refund names no order but only its capture, which is then its entity.
-    """
+def _payment(document: Mapping[str, Any]) -> str | None:
+    """The captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
+    resource = _within(document, "resource")
     related = _within(_within(resource, "supplementary_data"), "related_ids")
+    above = (_link(resource, "up") or "").rpartition("/")[2]
+    disputed = {_named(one, "seller_transaction_id") for one in _disputed(resource)}
+    if len(disputed) == 1:
+        return next(iter(disputed))
+    if _is_refund(document):
+        captured = _named(related, "capture_id") or _named(resource, "sale_id", "capture_id") or above
+        if captured:
+            return captured
+    elif str(document.get("event_type")).startswith(_OF_A_CAPTURE):
+        return _named(resource, "id")
     return (
         _named(related, "order_id")
         or _named(resource, "parent_payment", "order_id")
-        or _named(related, "capture_id")
-        or _named(resource, "sale_id", "capture_id")
-        or (_link(resource, "up") or "").rpartition("/")[2]
-        or _named(_first(resource, "disputed_transactions"), "seller_transaction_id")
+        or above
         or _named(resource, "id", "dispute_id", "payout_item_id")
         or _named(_within(resource, "batch_header"), "payout_batch_id")
         or _named(_within(resource, "invoice"), "id")
+        or _named(resource, "merchant_id")
     )
 
 
@@ -276,6 +313,8 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     """
     :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
     """
+    if event_type in LEFT_TO_A_PERSON:
+        raise MoneyInvalid(f"{event_type} may move money and isn't booked: look it up at PayPal, and {_BY_HAND}")
     if event_type not in _CAPTURED | _GIVEN_BACK:
         return None
     resource = an_object(document.get("resource"), "'resource'")
@@ -295,18 +334,26 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     money = decimal_money_of(value, currency)
     if money.currency in WHOLE and money.amount_minor % 100:
         raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
+    account = _account(document)
+    if not account and not _is_v1(amount):
+        names = "payer" if movement is Movement.REFUND else "payee"
+        raise MoneyInvalid(f"{event_type} has no {names}.merchant_id: it can't be told whose payment it is; {_BY_HAND}")
     return MoneyFact(
         fact_key=join_key(NAME, reference, movement.value),
         movement=movement,
-        account=_account(document),
-        payment=_payment(resource),
+        account=account,
+        payment=_payment(document),
         money=money,
     )
 
 
+def _is_v1(amount: Mapping[str, Any]) -> bool:
+    return "total" in amount or "currency" in amount
+
+
 def _value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
     """v2 or v1; one that speaks both ways at once is neither."""
-    v1 = "total" in amount or "currency" in amount
+    v1 = _is_v1(amount)
     v2 = "value" in amount or "currency_code" in amount
     if v1 and v2:
         raise MoneyInvalid("the amount is given in two ways")
