@@ -277,6 +277,7 @@ OF_C1 = {"seller_transaction_id": "C1"}
             "D1",
         ),
         ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": []}, "D1"),
+        ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": [{"seller": {}}]}, "D1"),
         ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": "none"}, "D1"),
         ("PAYMENT.AUTHORIZATION.CREATED", {"id": "A1", "supplementary_data": RELATED}, "O1"),
         ("PAYMENT.AUTHORIZATION.CREATED", {"id": "A1", "parent_payment": "PAY-1"}, "PAY-1"),
