@@ -12,8 +12,12 @@ in `LEFT_TO_A_PERSON`.
 Identities. Adyen sends a notification again with the same ``eventCode`` and ``pspReference``, and its other fields may
 differ; the latest counts (https://docs.adyen.com/development-resources/webhooks/handle-webhook-events). So ``reason``,
 ``additionalData`` and ``eventDate`` decide no conflict; what a CANCEL_OR_REFUND did is in ``additionalData`` and does,
-because money follows from it. The pspReference of a REPORT_AVAILABLE is a file's name, that of a RECURRING_CONTRACT a
-stored card's (webhook-types, above): those are unique within an account and code only, so both are in their keys.
+because money follows from it. So does the ``reason`` of a capture that Adyen repeats after it failed
+(https://docs.adyen.com/online-payments/capture/failure-reasons): under the first one's pspReference it is a conflict,
+for a person to book, and not a copy of what failed.
+
+The pspReference of a REPORT_AVAILABLE is a file's name, that of a RECURRING_CONTRACT a stored card's (webhook-types,
+above). Those are unique within an account and code only, so both are in their keys.
 
 CHARGEBACK_REVERSED, SECOND_CHARGEBACK, PREARBITRATION_WON and PREARBITRATION_LOST name the payment only where "Include
 the originalReference for CHARGEBACK_REVERSED events" is turned on among the webhook's settings (Risk). Without it they
@@ -64,6 +68,8 @@ LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType(
 """By version of the list. Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
 KEPT = frozenset({"modification.action"})
 """Of ``additionalData``, since version 2."""
+RECAPTURED = frozenset({"Transaction Recaptured", "Transaction Auto-recaptured"})
+"""A CAPTURE's ``reason``, which is content since version 2 only if it is one of these."""
 CONTENT_VERSION = 2
 NOT_A_PAYMENT = frozenset({"REPORT_AVAILABLE", "RECURRING_CONTRACT"})
 """Event codes whose pspReference names something else."""
@@ -273,9 +279,12 @@ def _check_mode(document: object, endpoint: Mode) -> None:
 
 def _content(item: Mapping[str, Any], version: int) -> str:
     extra = item.get("additionalData")
-    if not isinstance(extra, dict):
-        return content_hash(item, LEFT_OUT[version])
+    extra = extra if isinstance(extra, dict) else {}
     if version == 1:
+        signed = "hmacSignature" in extra
         kept = {name: value for name, value in extra.items() if name != "hmacSignature"}
-        return content_hash({**item, "additionalData": kept} if len(kept) < len(extra) else item, LEFT_OUT[1])
-    return content_hash({**item, **{name: extra[name] for name in KEPT & extra.keys()}}, LEFT_OUT[version])
+        return content_hash({**item, "additionalData": kept} if signed else item, LEFT_OUT[version])
+    decisive = {name: extra[name] for name in KEPT & extra.keys()}
+    if item.get("eventCode") == "CAPTURE" and str(item.get("reason")) in RECAPTURED:
+        decisive["recaptured"] = True
+    return content_hash({**item, **decisive}, LEFT_OUT[version])

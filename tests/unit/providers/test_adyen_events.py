@@ -185,7 +185,7 @@ def test_other_content_under_one_key_has_another_hash(adyen_adapter: Adapter, ch
 @pytest.mark.parametrize(
     "changed",
     [
-        {"reason": "Transaction Auto-recaptured"},
+        {"reason": "Approved"},
         {"reason": ...},
         {"additionalData": {"authCode": "2", "disputeStatus": "Lost"}},
         {"additionalData": {}},
@@ -202,6 +202,17 @@ def test_what_adyen_may_tell_otherwise_in_a_copy_is_no_conflict(
     made = adyen_adapter.events(Request(body(first, copy), []), "live")
     assert (made[0].event_key, made[0].content_sha256) == (made[1].event_key, made[1].content_sha256)
     assert made[0].content_version == 2
+
+
+@pytest.mark.parametrize("reason", ["Transaction Recaptured", "Transaction Auto-recaptured"])
+def test_a_capture_that_adyen_repeats_is_no_copy_of_the_one_that_failed(adyen_adapter: Adapter, reason: str) -> None:
+    """CAPTURE, CAPTURE_FAILED, CAPTURE: as a copy of the first the last would leave nothing booked, in silence."""
+    made = adyen_adapter.events(Request(body(item(reason=""), item(reason=reason)), []), "live")
+    assert made[0].event_key == made[1].event_key
+    assert made[0].content_sha256 != made[1].content_sha256
+    refunds = [item(eventCode="REFUND", reason=text) for text in ("", reason)]
+    same = adyen_adapter.events(Request(body(*refunds), []), "live")
+    assert same[0].content_sha256 == same[1].content_sha256
 
 
 @pytest.mark.parametrize("extra", [{"authCode": "1", "hmacSignature": "x"}, {"authCode": "1"}, {}, None, ...])
