@@ -84,6 +84,7 @@ class MoneyFact:
     ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of
     the merchant account, ``payment`` the payment that it belongs to (None for a payout).
 
+    ``holder``: provider and account whose balance moved, where they aren't the event's own.
     ``pair``: the fact key of the movement that this one undoes, or that undoes this one. It is named where a provider
     reports an undo also of what it never reported as done.
     """
@@ -94,6 +95,7 @@ class MoneyFact:
     payment: str | None
     money: Money
     pair: str | None = None
+    holder: tuple[str, str] | None = None
 
     @property
     def sha256(self) -> str:

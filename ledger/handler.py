@@ -73,7 +73,7 @@ class LedgerHandler:
         if fact is None:
             return Ignored(f"{item.event_type} moves no money")
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
-        holder = holder_of(item.provider, fact.account, item.tenant)
+        holder = holder_of(*(fact.holder or (item.provider, fact.account)), item.tenant)
         postings = book(fact, holder, merchant.internal_account)
         if not postings:
             return Ignored("an amount of zero moves no money")

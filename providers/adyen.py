@@ -6,10 +6,22 @@ https://docs.adyen.com/development-resources/webhooks/webhook-types
 The signature is in the body, one an item, over eight of its fields joined by ``:`` without escaping; the rest of
 an item isn't signed. Every item is checked, and a field in which a ``:`` could shift its neighbours is refused.
 
-What books, and why: a modification (CAPTURE, REFUND, a payout) under its own pspReference once it succeeded; an
-AUTHORISATION moves nothing, unless the account captures by itself. All events of a dispute share one
-pspReference, so a second chargeback has a fact name of its own. CAPTURE_FAILED (the scheme refused a capture that
-had been reported) and SETTLED_REVERSED (its money never came, so Adyen takes it back) undo the capture.
+Which codes move money, which of those book and why: `providers.adyen_money`. Those that move money and don't book are
+in `LEFT_TO_A_PERSON`.
+
+Identities. Adyen sends a notification again with the same ``eventCode`` and ``pspReference``, and its other fields may
+differ; the latest counts (https://docs.adyen.com/development-resources/webhooks/handle-webhook-events). So ``reason``,
+``additionalData`` and ``eventDate`` decide no conflict; what a CANCEL_OR_REFUND did is in ``additionalData`` and does,
+because money follows from it. So does the ``reason`` of a capture that Adyen repeats after it failed
+(https://docs.adyen.com/online-payments/capture/failure-reasons): under the first one's pspReference it is a conflict,
+for a person to book, and not a copy of what failed.
+
+The pspReference of a REPORT_AVAILABLE is a file's name, that of a RECURRING_CONTRACT a stored card's (webhook-types,
+above). Those are unique within an account and code only, so both are in their keys.
+
+CHARGEBACK_REVERSED, SECOND_CHARGEBACK, PREARBITRATION_WON and PREARBITRATION_LOST name the payment only where "Include
+the originalReference for CHARGEBACK_REVERSED events" is turned on among the webhook's settings (Risk). Without it they
+are an entity of their own, and book all the same.
 """
 
 from __future__ import annotations
@@ -28,13 +40,15 @@ from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact
+from providers.adyen_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
+from providers.adyen_money import LOST, NAME, fact_of, is_lost_at_once
 from providers.fields import (
     ContentVersionUnknown,
     an_object,
+    certain,
     content_hash,
     entity_key,
-    money_of,
     optional_text,
     text,
     time_of,
@@ -44,40 +58,27 @@ from providers.settings import ProvidersSettings
 from providers.signature import matching, secret_error, sha256_mac
 from providers.slices import array_items
 
-NAME = "adyen"
 ITEMS = "notificationItems"
 ITEM = "NotificationRequestItem"
 ITEMS_MAX = 256
 """Adyen sends one item in JSON; each costs one HMAC for each secret."""
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"eventDate"})})
-"""By version of the list. ``hmacSignature`` is left out as well: it changes when the key is rolled."""
-CONTENT_VERSION = 1
+LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType(
+    {1: frozenset({"eventDate"}), 2: frozenset({"eventDate", "reason", "additionalData"})}
+)
+"""By version of the list. Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
+KEPT = frozenset({"modification.action"})
+"""Of ``additionalData``, since version 2."""
+RECAPTURED = frozenset({"Transaction Recaptured", "Transaction Auto-recaptured"})
+"""A CAPTURE's ``reason``, which is content since version 2 only if it is one of these."""
+CONTENT_VERSION = 2
+NOT_A_PAYMENT = frozenset({"REPORT_AVAILABLE", "RECURRING_CONTRACT"})
+"""Event codes whose pspReference names something else."""
 IDENTITY_FIELDS = frozenset(
     {"pspReference", "originalReference", "merchantReference", "paymentPspReference", "modificationMerchantReference"}
 )
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
-"""Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 _ACCEPTED = Answer(200, b"[accepted]", "text/plain")
-MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
-    {
-        "CAPTURE": (Movement.CAPTURE, "capture"),
-        "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "REFUND": (Movement.REFUND, "refund"),
-        "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
-        "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
-        "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
-        "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
-        "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
-        "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
-        "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
-        "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
-    }
-)
-"""By event code: how money moved, and what the fact is called after its pspReference."""
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 
 
 class AdyenAdapter:
@@ -103,30 +104,32 @@ class AdyenAdapter:
         items = _items(request.document)
         _check_mode(request.document, mode)
         bodies = array_items(request.body, ITEMS)
-        return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
+        pairs = zip(items, bodies, strict=True)
+        return [event for item, body in pairs for event in self._events_or_poison(item, body, mode)]
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:
         live = b"true" if mode == "live" else b"false"
         return b'{"live":"%b","%b":[%b]}' % (live, ITEMS.encode(), item)
 
-    def _event_or_poison(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
+    def _events_or_poison(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> list[Event]:
         """An item that can't be named costs only itself, not the others of its request."""
         try:
-            return self._event(item, body, mode)
+            event = self._event(item, body, mode)
+            return [event, self._event(item, body, mode, LOST)] if is_lost_at_once(item) else [event]
         except Unparseable as unreadable:
-            return poison_event(NAME, body, mode, unreadable.problem)
+            return [poison_event(NAME, body, mode, unreadable.problem)]
 
-    def _event(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
+    def _event(self, item: Mapping[str, Any], body: bytes, mode: Mode, suffix: str = "") -> Event:
         reference, code = text(item, "pspReference"), text(item, "eventCode")
         account = text(item, "merchantAccountCode")
-        payment = optional_text(item, "originalReference") or reference
-        fact = self._fact_if_certain(item)
+        event_type = code + suffix
+        fact = certain(lambda: fact_of(item, event_type, self._settings.adyen))
         return Event(
             provider=NAME,
             event_id=reference,
-            event_type=code,
-            event_key=join_key(NAME, reference, code, _success(item)),
-            entity_key=entity_key(self._settings.entity, NAME, account, payment),
+            event_type=event_type,
+            event_key=_event_key(reference, code, account, _success(item), suffix),
+            entity_key=self._entity(item, reference, code, account),
             content_sha256=_content(item, CONTENT_VERSION),
             content_version=CONTENT_VERSION,
             body=body,
@@ -137,11 +140,19 @@ class AdyenAdapter:
             fact_sha256=fact.sha256 if fact else None,
         )
 
+    def _entity(self, item: Mapping[str, Any], reference: str, code: str, account: str) -> str:
+        if code in NOT_A_PAYMENT and self._settings.entity == "payment":
+            return join_key(NAME, account, code, reference)
+        payment = optional_text(item, "originalReference") or reference
+        return entity_key(self._settings.entity, NAME, account, payment)
+
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         item = _unwrap(strict_json.loads(body))
-        if text(item, "eventCode") != event_type:
+        code = text(item, "eventCode")
+        _success(item)
+        if event_type != code and not (event_type == code + LOST and is_lost_at_once(item)):
             raise Unparseable(f"the item's eventCode isn't {shown(event_type, 80)}")
-        return self._fact(item)
+        return fact_of(item, event_type, self._settings.adyen)
 
     def content_sha256(self, body: bytes, version: int) -> str:
         if version == 0:
@@ -172,37 +183,6 @@ class AdyenAdapter:
 
     def new_secret(self) -> str:
         return random_secrets.token_hex(32).upper()
-
-    def _fact_if_certain(self, item: Mapping[str, Any]) -> MoneyFact | None:
-        try:
-            return self._fact(item)
-        except (MoneyInvalid, Unparseable):
-            return None
-
-    def _fact(self, item: Mapping[str, Any]) -> MoneyFact | None:
-        if _success(item) != "true":
-            return None
-        booking = self._booking(item)
-        if booking is None:
-            return None
-        movement, fact_name = booking
-        reference = text(item, "pspReference")
-        amount = an_object(item.get("amount"), "'amount'")
-        return MoneyFact(
-            fact_key=join_key(NAME, reference, fact_name),
-            movement=movement,
-            account=text(item, "merchantAccountCode"),
-            payment=None if movement in _PAYOUTS else optional_text(item, "originalReference") or reference,
-            money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
-        )
-
-    def _booking(self, item: Mapping[str, Any]) -> tuple[Movement, str] | None:
-        code = text(item, "eventCode")
-        if code == "CANCEL_OR_REFUND":
-            return MOVEMENTS["REFUND"] if _action(item) == "refund" else None
-        if self._settings.adyen_auto_capture and code in ("AUTHORISATION", "CAPTURE"):
-            return MOVEMENTS["CAPTURE"] if code == "AUTHORISATION" else None
-        return MOVEMENTS.get(code)
 
 
 def _key(secret: str) -> bytes:
@@ -283,12 +263,11 @@ def _success(item: Mapping[str, Any]) -> str:
     return str(success)
 
 
-def _action(item: Mapping[str, Any]) -> str:
-    """What a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
-    action = an_object(item.get("additionalData"), "'additionalData'").get("modification.action")
-    if action not in ("cancel", "refund"):
-        raise MoneyInvalid("'modification.action' is neither cancel nor refund")
-    return str(action)
+def _event_key(reference: str, code: str, account: str, success: str, suffix: str) -> str:
+    """A payment's is named by its reference alone, which is unique across Adyen."""
+    if code in NOT_A_PAYMENT:
+        return join_key(NAME, account, code, reference, success)
+    return join_key(NAME, reference, code, success, *([suffix.removeprefix(".")] if suffix else []))
 
 
 def _check_mode(document: object, endpoint: Mode) -> None:
@@ -300,7 +279,12 @@ def _check_mode(document: object, endpoint: Mode) -> None:
 
 def _content(item: Mapping[str, Any], version: int) -> str:
     extra = item.get("additionalData")
-    if isinstance(extra, dict) and "hmacSignature" in extra:
+    extra = extra if isinstance(extra, dict) else {}
+    if version == 1:
+        signed = "hmacSignature" in extra
         kept = {name: value for name, value in extra.items() if name != "hmacSignature"}
-        item = {**item, "additionalData": kept}
-    return content_hash(item, LEFT_OUT[version])
+        return content_hash({**item, "additionalData": kept} if signed else item, LEFT_OUT[version])
+    decisive = {name: extra[name] for name in KEPT & extra.keys()}
+    if item.get("eventCode") == "CAPTURE" and str(item.get("reason")) in RECAPTURED:
+        decisive["recaptured"] = True
+    return content_hash({**item, **decisive}, LEFT_OUT[version])

@@ -5,14 +5,28 @@ https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hma
 too, so that routes. There is no event id. A transfer counts its webhooks (``sequenceNumber``), what is created is so
 once, and anything else is named by its content. ``timestamp`` says when the webhook was queued, not what happened.
 
+``account`` is whom an event concerns: the balance account; else the account holder, the legal entity or the merchant
+account; else the whole balance platform (https://docs.adyen.com/api-explorer/balanceplatform-webhooks/latest/overview,
+https://docs.adyen.com/api-explorer/Tokenization-webhooks/latest/overview). It is no part of an event's key.
+
+What moves money is a transfer (``TRANSFERS``, https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview).
 What books, and why:
 
 - A transfer from a balance account to a bank account is a payout: paid when it is booked, failed when the bank
   returns it, under the transfer's id. Until it is booked the money is only reserved.
 - A platform payment (capture, refund, chargeback of a balance account) is one account's share of a payment that the
   standard webhooks tell whole and `providers.adyen` books: with its shares booked too, money would count twice.
-- Transfers between balance accounts, of cards and fees have no counterpart outside of Adyen, and
-  ``balancePlatform.transaction.created`` and the deprecated payment webhooks repeat what transfers say.
+- Transfers within Adyen (between balance accounts, fees, a cash-out that is funded and repaid) don't change what Adyen
+  holds in all, or come with the settlement report. ``balancePlatform.transaction.created`` and the deprecated payment
+  webhooks repeat what transfers say.
+
+Left to a person, because none of our movements fits (``LEFT_CATEGORIES``, ``LEFT_KINDS``): money that comes from a bank
+account or is collected by direct debit (https://docs.adyen.com/business-accounts/third-party-transfer-webhooks),
+top-ups, transfers to other people's cards, what cards issued by Adyen spend, and loans by Adyen with their repayment.
+They are transfers as well, so no type as a whole is in `LEFT_TO_A_PERSON`.
+
+Both kinds of notifications tell of one balance, the one that Adyen holds, so they have one clearing account: that of
+the merchant account which the setting ``adyen.platforms`` names. A payout of a platform that isn't named there waits.
 """
 
 from __future__ import annotations
@@ -27,11 +41,12 @@ from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.adyen import MORE_DECIMALS
+from providers.adyen_money import MORE_DECIMALS
 from providers.fields import (
     an_object,
     certain,
@@ -44,7 +59,7 @@ from providers.fields import (
     versioned_content,
 )
 from providers.port import DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
+from providers.settings import AdyenSettings, ProvidersSettings
 from providers.signature import matching, secret_error, sha256_mac
 
 NAME = "adyenplatform"
@@ -70,6 +85,24 @@ IDENTITY_FIELDS = frozenset(
         "modificationMerchantReference",
     }
 )
+LEFT_TO_A_PERSON: frozenset[str] = frozenset()
+"""Event types that move money and never book."""
+LEFT_CATEGORIES = frozenset(
+    {
+        ("bank", "incoming"),
+        ("topUp", "incoming"),
+        ("topUp", "outgoing"),
+        ("card", "incoming"),
+        ("card", "outgoing"),
+        ("issuedCard", "incoming"),
+        ("issuedCard", "outgoing"),
+        ("grants", "incoming"),
+        ("grants", "outgoing"),
+    }
+)
+"""Transfers that a person books, by ``category`` and ``direction``."""
+LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection"})
+"""Transfers that a person books, by ``type``."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")
@@ -78,8 +111,34 @@ _PAYOUTS: Mapping[str, Movement] = MappingProxyType(
     {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
 )
 """Of a transfer to a bank account, by its status."""
+_NOT_MOVED = frozenset(
+    {
+        "received",
+        "authorised",
+        "adviceAuthorised",
+        "adviceRefused",
+        "authAdjustmentAuthorised",
+        "authAdjustmentError",
+        "authAdjustmentRefused",
+        "pending",
+        "pendingApproval",
+        "pendingExecution",
+        "refused",
+        "rejected",
+        "failed",
+        "error",
+        "cancelled",
+        "expired",
+        "dispute",
+        "disputeClosed",
+        "disputeExpired",
+        "disputeNeedsReview",
+    }
+)
+"""States of a transfer in which no money has moved; so are those that end with ``Pending``."""
 _NAMED_WITHIN = ("sweep", "transfer", "accountHolder", "balanceAccount", "paymentInstrument")
 """Objects within ``data`` that have the id of what an event is about, where ``data`` itself has none."""
+_WITH_AN_ACCOUNT = ("paymentInstrument", "mandate")
 
 
 class AdyenPlatformAdapter:
@@ -107,7 +166,7 @@ class AdyenPlatformAdapter:
         subject, which = _named(document, data, event_type)
         category = data.get("categoryData")
         payment = optional_text(category, "pspPaymentReference") if isinstance(category, dict) else None
-        fact = certain(lambda: _fact(document, event_type))
+        fact = certain(lambda: _fact(document, event_type, self._settings.adyen))
         return [
             Event(
                 provider=NAME,
@@ -127,7 +186,7 @@ class AdyenPlatformAdapter:
         ]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+        return _fact(an_object(strict_json.loads(body), "the body"), event_type, self._settings.adyen)
 
     def content_sha256(self, body: bytes, version: int) -> str:
         return versioned_content(NAME, body, version, LEFT_OUT)
@@ -177,7 +236,7 @@ def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str
     """What an event is about, and which of its events it is."""
     within = (data.get(name) for name in _NAMED_WITHIN)
     found = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
-    subject = next(filter(None, found), None) or optional_text(data, "pspReference") or _account(data)
+    subject = next(filter(None, found), None) or optional_text(data, "pspReference") or _balance_account(data)
     number = data.get("sequenceNumber")
     if type(number) is int:
         return subject, str(number)
@@ -192,20 +251,60 @@ def _queued_at(document: Mapping[str, Any]) -> datetime | None:
 
 
 def _account(data: Mapping[str, Any]) -> str:
-    """The balance account; "" where an event is about none."""
+    """Whom an event concerns, as closely as it says; "" where it says nothing."""
+    own = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
+    wider = [(data.get("accountHolder"), "id"), (data, "accountHolderId"), (data.get("legalEntity"), "id")]
+    widest = [(data, name) for name in ("legalEntityId", "merchantAccount", "merchantId", "balancePlatform")]
+    named = (optional_text(holder, name) for holder, name in (*own, *wider, *widest) if isinstance(holder, dict))
+    return _balance_account(data) or next(filter(None, named), "")
+
+
+def _balance_account(data: Mapping[str, Any]) -> str:
+    """The balance account itself; "" where an event is about none."""
     holder = data.get("balanceAccount")
     named = optional_text(holder, "id") if isinstance(holder, dict) else None
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""
 
 
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
+    """
+    :raises MoneyInvalid: money moved in a way that isn't booked, or it can't be told how much or whose
+    """
     data = an_object(document.get("data"), "'data'")
-    payout = event_type in TRANSFERS and (data.get("category"), data.get("direction")) == ("bank", "outgoing")
+    if event_type not in TRANSFERS:
+        return None
+    _refuse_what_is_left(data, event_type)
+    payout = (data.get("category"), data.get("direction")) == ("bank", "outgoing")
     movement = _PAYOUTS.get(text(data, "status")) if payout else None
     if movement is None:
         return None
+    account = _balance_account(data)
+    if not account:
+        raise MoneyInvalid("a payout that names no balance account can't be booked for anybody")
     amount = an_object(data.get("amount"), "'amount'")
     money = money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
     if money.amount_minor < 0:
         raise MoneyInvalid("a transfer has a direction and no sign: below zero it can't be told which way money went")
-    return MoneyFact(join_key(NAME, text(data, "id"), movement.value), movement, _account(data), None, money)
+    platform = optional_text(data, "balancePlatform") or ""
+    if platform not in settings.platforms:
+        raise MoneyInvalid(
+            f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: name "
+            "it there, then replay the event"
+        )
+    key = join_key(NAME, text(data, "id"), movement.value)
+    return MoneyFact(key, movement, account, None, money, holder=("adyen", settings.platforms[platform]))
+
+
+def _refuse_what_is_left(data: Mapping[str, Any], event_type: str) -> None:
+    """
+    :raises MoneyInvalid: money of a kind that a person books has moved
+    """
+    category, direction, kind = (str(data.get(name)) for name in ("category", "direction", "type"))
+    if (category, direction) not in LEFT_CATEGORIES and kind not in LEFT_KINDS:
+        return
+    status = text(data, "status")
+    if status not in _NOT_MOVED and not status.endswith("Pending"):
+        raise MoneyInvalid(
+            f"{event_type} of category {shown(category, 40)}, {shown(direction, 40)}, type {shown(kind, 40)}, moved "
+            "money and isn't booked: book it by a manual entry"
+        )

@@ -9,45 +9,35 @@ is signed anew, so an old one may be honest; a replayed one is a duplicate by it
 
 Which environment sends follows from the certificate's host. The host isn't signed, so it must agree with the endpoint.
 
-What books, and why:
-
-- A capture (v1: a sale) books when completed, under its own id. An authorisation or an order moves nothing.
-- A refund books under its own id once it is completed; one that is pending or failed has moved nothing.
-- A reversal is money that PayPal took back for the payer (a chargeback, a claim that was lost): it books as a refund,
-  under the id of the refund that PayPal made of it. v1 writes amounts that go back below zero; the sign is dropped.
-- Disputes (``CUSTOMER.DISPUTE.*``) book nothing. They don't say what PayPal withheld, nor who bears a payer's
-  win (with seller protection PayPal itself); what the merchant does pay comes as a refund or a reversal.
-- Payouts (``PAYMENT.PAYOUTS-ITEM.*``) book nothing. They are payments by the merchant to people. A movement knows
-  payouts to the merchant only, and as one of those a payment to anyone would settle what a merchant is owed.
+Which types move money, which of those book and why, which merchant and which entity an event is of:
+`providers.paypal_money`. Types that move money and don't book are in `LEFT_TO_A_PERSON`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets as random_secrets
 import string
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
 
 from core import strict_json
-from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact
 from providers import paypal_certificates as certificates
 from providers.fields import (
     ContentVersionUnknown,
     an_object,
+    certain,
     content_hash,
-    decimal_money_of,
     entity_key,
-    optional_text,
     text,
     time_of,
 )
+from providers.paypal_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
+from providers.paypal_money import NAME, account_of, fact_of, payment_of
 from providers.port import (
     ACCEPTED,
     DEFAULT_ENDPOINT,
@@ -62,7 +52,6 @@ from providers.port import (
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error
 
-NAME = "paypal"
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
 CONTENT_VERSION = 1
@@ -86,17 +75,6 @@ IDENTITY_FIELDS = frozenset(
         "href",
     }
 )
-WHOLE = frozenset({"HUF", "TWD"})
-"""Currencies that have decimals by ISO 4217 and none at PayPal
-(https://developer.paypal.com/api/rest/reference/currency-codes/)."""
-
-_CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
-_GIVEN_BACK = frozenset(
-    {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
-)
-_TAKEN = frozenset({"completed", "partially_refunded", "refunded"})
-"""States of a capture or sale that was completed: an event can tell of a later one than its own."""
-_NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
 
@@ -134,9 +112,8 @@ class PayPalAdapter:
         document = an_object(request.document, "the body")
         _check_mode(request, mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
-        resource = _within(document, "resource")
-        account = _account(document)
-        fact = _fact_if_certain(document, event_type)
+        account = account_of(document)
+        fact = certain(lambda: fact_of(document, event_type))
         # Not every event of a payment names the merchant, and PayPal's ids are unique without.
         entity_account = account if self._order_for == "merchant" else ""
         return [
@@ -145,7 +122,7 @@ class PayPalAdapter:
                 event_id=event_id,
                 event_type=event_type,
                 event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, entity_account, _payment(resource) or event_id),
+                entity_key=entity_key(self._order_for, NAME, entity_account, payment_of(document) or event_id),
                 content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
                 content_version=CONTENT_VERSION,
                 body=request.body,
@@ -158,7 +135,7 @@ class PayPalAdapter:
         ]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+        return fact_of(an_object(strict_json.loads(body), "the body"), event_type)
 
     def content_sha256(self, body: bytes, version: int) -> str:
         if version == 0:
@@ -198,116 +175,3 @@ def _check_mode(request: Request, endpoint: Mode) -> None:
                 raise ModeMismatch(endpoint, None) from None
             if reported != endpoint:
                 raise ModeMismatch(endpoint, reported)
-
-
-def _within(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _first(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The first object of a list, an empty one without."""
-    found = document.get(name)
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
-
-
-def _named(document: Mapping[str, Any], *names: str) -> str | None:
-    for name in names:
-        value = document.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return None
-
-
-def _account(document: Mapping[str, Any]) -> str:
-    """The merchant's id where the event has it: the payee of a capture, but the payer of a refund."""
-    resource = _within(document, "resource")
-    merchant = _within(resource, "payer" if _is_refund(document) else "payee")
-    seller = _within(_first(resource, "disputed_transactions"), "seller")
-    return _named(merchant, "merchant_id") or _named(seller, "merchant_id") or ""
-
-
-def _payment(resource: Mapping[str, Any]) -> str | None:
-    """The order; for v1 the payment; else the capture or sale that a refund or a dispute is about, else the resource.
-
-    A v2 refund names no order but only its capture, which is then its entity.
-    """
-    related = _within(_within(resource, "supplementary_data"), "related_ids")
-    return (
-        _named(related, "order_id")
-        or _named(resource, "parent_payment", "order_id")
-        or _named(related, "capture_id")
-        or _named(resource, "sale_id", "capture_id")
-        or (_link(resource, "up") or "").rpartition("/")[2]
-        or _named(_first(resource, "disputed_transactions"), "seller_transaction_id")
-        or _named(resource, "id", "dispute_id", "payout_item_id")
-        or _named(_within(resource, "batch_header"), "payout_batch_id")
-        or _named(_within(resource, "invoice"), "id")
-    )
-
-
-def _link(resource: Mapping[str, Any], relation: str) -> str | None:
-    """The address that a resource's link of that relation has."""
-    links = resource.get("links")
-    for link in links if isinstance(links, list) else []:
-        if isinstance(link, dict) and link.get("rel") == relation:
-            return _named(link, "href")
-    return None
-
-
-def _is_refund(document: Mapping[str, Any]) -> bool:
-    """Whether the resource says of itself that it is one: v1's ``resource_type`` may be the refunded payment's."""
-    resource = _within(document, "resource")
-    return (
-        document.get("resource_type") == "refund"
-        or _named(resource, "sale_id", "capture_id") is not None
-        or re.search(r"/refunds?/[^/]+$", _link(resource, "self") or "") is not None
-    )
-
-
-def _fact_if_certain(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    try:
-        return _fact(document, event_type)
-    except (MoneyInvalid, Unparseable):
-        return None
-
-
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    """
-    :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
-    """
-    if event_type not in _CAPTURED | _GIVEN_BACK:
-        return None
-    resource = an_object(document.get("resource"), "'resource'")
-    status = (optional_text(resource, "status") or optional_text(resource, "state") or "").lower()
-    movement = Movement.CAPTURE if event_type in _CAPTURED else Movement.REFUND
-    if movement is Movement.REFUND and status in _NOT_GIVEN_BACK:
-        return None
-    if status not in (_TAKEN if movement is Movement.CAPTURE else {"completed"}):
-        raise MoneyInvalid("the resource's status isn't one in which money has moved")
-    if movement is Movement.REFUND and not _is_refund(document):
-        raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
-    reference = text(resource, "id")
-    amount = an_object(resource.get("amount"), "'amount'")
-    value, currency = _value_and_currency(amount)
-    if movement is Movement.REFUND and isinstance(value, str):
-        value = value.removeprefix("-")
-    money = decimal_money_of(value, currency)
-    if money.currency in WHOLE and money.amount_minor % 100:
-        raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
-    return MoneyFact(
-        fact_key=join_key(NAME, reference, movement.value),
-        movement=movement,
-        account=_account(document),
-        payment=_payment(resource),
-        money=money,
-    )
-
-
-def _value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
-    """v2 or v1; one that speaks both ways at once is neither."""
-    v1 = "total" in amount or "currency" in amount
-    v2 = "value" in amount or "currency_code" in amount
-    if v1 and v2:
-        raise MoneyInvalid("the amount is given in two ways")
-    return (amount.get("total"), amount.get("currency")) if v1 else (amount.get("value"), amount.get("currency_code"))

@@ -66,6 +66,7 @@ class ReconciledReader:
             account=optional_text(fact, "account") or "",
             payment=optional_text(fact, "payment"),
             money=Money(amount_minor, text(fact, "currency")),
+            pair=optional_text(fact, "pair"),
         )
 
     def content_sha256(self, body: bytes, version: int) -> str:
@@ -106,6 +107,7 @@ def reconciled_event(
             "payment": fact.payment,
             "amount_minor": fact.money.amount_minor,
             "currency": fact.money.currency,
+            **({} if fact.pair is None else {"pair": fact.pair}),
         },
         "report": asdict(origin),
     }

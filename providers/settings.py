@@ -58,6 +58,28 @@ class StripeSettings(BaseModel):
     )
 
 
+CaptureMode = Literal["immediate", "delayed", "manual"]
+
+
+class AdyenSettings(BaseModel):
+    """What Adyen's notifications don't say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    capture: dict[str, CaptureMode] = Field(
+        {},
+        description="When a merchant account captures, as its 'Capture delay' in Adyen's Customer Area: 'immediate' "
+        "(its AUTHORISATION books), 'delayed' or 'manual' (its CAPTURE books; for 'delayed' turn that webhook on "
+        "there). By account ('Shop'), or by account and payment method ('Shop/klarna'), which goes first; else "
+        "'manual'",
+    )
+    platforms: dict[str, str] = Field(
+        {},
+        description="The merchant account through which payments come into each balance platform: payouts go out of "
+        "the same balance at Adyen, and the platform's webhooks don't name it",
+    )
+
+
 class RazorpaySettings(BaseModel):
     """What Razorpay's events don't say."""
 
@@ -128,10 +150,8 @@ class ProvidersSettings(BaseModel):
     entity: Literal["payment", "merchant"] = Field(
         "payment", description="What order is kept for: each payment, or each merchant account as a whole"
     )
-    adyen_auto_capture: bool = Field(
-        False, description="The Adyen accounts capture by themselves: AUTHORISATION books, and CAPTURE doesn't"
-    )
     stripe: StripeSettings = Field(StripeSettings(), description="What Stripe's endpoint is subscribed to")
+    adyen: AdyenSettings = Field(AdyenSettings(), description="What Adyen's notifications don't say")
     standardwebhooks: StandardWebhooksSettings = Field(
         StandardWebhooksSettings(), description="How Standard Webhooks events are read"
     )

@@ -212,6 +212,8 @@ class _Moved(NamedTuple):
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    if event_type in LEFT_TO_A_PERSON:
+        raise MoneyInvalid(f"{event_type} moves money and isn't booked: book it by a manual entry")
     read = _READERS.get(event_type)
     if read is None:
         return None

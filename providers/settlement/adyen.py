@@ -4,7 +4,8 @@ Source: https://docs.adyen.com/reporting/settlement-reconciliation/transaction-l
 
 How a line names its fact: ``Psp Reference`` is the payment's, which webhooks call originalReference; ``Modification
 Reference`` is that of the capture, refund or dispute, which webhooks call pspReference; ``Type`` is what they call the
-event code. Where the account captures by itself (``adyen_auto_capture``) the payment's own reference names the capture.
+event code. Where the account captures immediately (``providers.adyen.capture``) the payment's own reference names the
+capture.
 
 Gross amounts are in the payment's currency, as in webhooks: a credit comes to us, a debit is taken. What else a batch
 holds (fees, corrections, the payout of the batch to the bank) has no webhook that books.
@@ -17,7 +18,7 @@ from types import MappingProxyType
 
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
-from providers.adyen import MOVEMENTS, NAME
+from providers.adyen_money import MOVEMENTS, NAME, captures_at_once
 from providers.fields import entity_key
 from providers.settings import ProvidersSettings
 from providers.settlement.port import NotCompared, ReportLine, SettlementLine
@@ -29,6 +30,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "payment": ("psp reference",),
         "created": ("creation date",),
         "zone": ("timezone",),
+        "method": ("payment method",),
         "type": ("type",),
         "modification": ("modification reference", "modification psp reference"),
         "currency": ("gross currency",),
@@ -61,12 +63,12 @@ class AdyenSettlement:
     title = "Adyen's Settlement details report"
     names_account = True
     columns = _COLUMNS
-    required = frozenset(_COLUMNS) - {"zone"}
+    required = frozenset(_COLUMNS) - {"zone", "method"}
     wanted_to_repair = "every line of it can be made an event"
 
     def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
         self._entity = settings.entity
-        self._auto_capture = settings.adyen_auto_capture
+        self._adyen = settings.adyen
         self._only = account
 
     def read(self, row: Row) -> ReportLine:
@@ -79,7 +81,7 @@ class AdyenSettlement:
             return NotCompared(row.line, f"of the account {account}")
         movement, name = MOVEMENTS[code]
         payment = row.optional("payment") if movement in _PAYOUTS else row.text("payment")
-        reference = payment if self._auto_capture and code == "CAPTURE" else row.text("modification")
+        reference = payment if code == "CAPTURE" and self._at_once(row, account) else row.text("modification")
         fact = MoneyFact(
             fact_key=join_key(NAME, reference, name),
             movement=movement,
@@ -89,6 +91,12 @@ class AdyenSettlement:
         )
         entity = entity_key(self._entity, NAME, account, payment or reference)
         return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity)
+
+    def _at_once(self, row: Row, account: str) -> bool:
+        at_once = captures_at_once(self._adyen, account, row.optional("method") or None)
+        if at_once is None:
+            raise row.wrong("method", "is wanted: providers.adyen.capture of the account depends on it")
+        return at_once
 
 
 def _money(row: Row, movement: Movement) -> Money:

@@ -60,7 +60,8 @@ _MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
 """By reporting category, and by the types of balance transactions that stand in its place."""
 _PARTIAL = "partial_capture_reversal"
 _DISPUTES = ("dp_", "du_")
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_PAIRS = {Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED, Movement.PAYOUT_FAILED: Movement.PAYOUT_PAID}
+"""As `providers.stripe` names them; no other movement has one."""
 _TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 """Where a positive gross is the movement's own direction."""
 
@@ -93,12 +94,14 @@ class StripeBalance:
 
     def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
         payment = row.optional("payment") or row.optional("charge") or source
+        pair = _PAIRS.get(movement)
         fact = MoneyFact(
             fact_key=join_key(NAME, source, movement.value),
             movement=movement,
             account=self._account,
-            payment=None if movement in _PAYOUTS else payment,
+            payment=None if movement in _PAIRS else payment,
             money=_money(row, movement),
+            pair=None if pair is None else join_key(NAME, source, pair.value),
         )
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
         return SettlementLine(row.line, fact, row.moment("created"), entity, adds)
@@ -117,7 +120,7 @@ def _money(row: Row, movement: Movement) -> Money:
     gross = row.money("gross", "currency")
     amount_minor, currency = gross.amount_minor, gross.currency
     facing = row.optional("facing_currency").upper()
-    if facing and facing != currency and movement not in _PAYOUTS:
+    if facing and facing != currency and movement not in _PAIRS:
         seen = row.money("facing_amount", "facing_currency")
         size, currency = abs(seen.amount_minor), seen.currency
         amount_minor = size if amount_minor >= 0 else -size
@@ -125,6 +128,6 @@ def _money(row: Row, movement: Movement) -> Money:
 
 
 def _tells_all(row: Row, movement: Movement) -> bool:
-    if movement in _PAYOUTS:
+    if movement in _PAIRS:
         return True
     return row.has("charge") and row.has("payment") and bool(row.optional("facing_currency"))

@@ -77,7 +77,10 @@ class AdyenCase(Case):
             "CAPTURE_FAILED",
             "CHARGEBACK",
             "CANCEL_OR_REFUND",
+            "DISPUTE_DEFENSE_PERIOD_ENDED",
             "PAYOUT_THIRDPARTY",
+            "REPORT_AVAILABLE",
+            "VOID_PENDING_REFUND",
             "X",
         )
         return [adyen_notification([replace(self._item(Told()), event_code=code)]) for code in codes]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from load.samples import adyenplatform
 from tests.contract.adapter_cases.case import NOW, Case, Told, number_in
 
@@ -12,6 +14,7 @@ class AdyenPlatformCase(Case):
     name = "adyenplatform"
     secrets = ("AB" * 32, "CD" * 32)
     signature_headers = (b"hmacsignature",)
+    settings = MappingProxyType({"adyen": {"platforms": {"SamplePlatform": "SampleShop"}}})
     books = False
 
     def body(self, told: Told) -> bytes:

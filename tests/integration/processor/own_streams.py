@@ -34,7 +34,8 @@ from processor.wiring import wire
 from stack.layout import Layout
 from stack.topics import Topic, make_topics
 
-WAIT_S_MAX = 90.0
+WAIT_S_MAX = 240.0
+"""A start takes 10 s, and five times that beside busy loops."""
 DAY_MS = 86_400_000
 
 HANDLER = '''

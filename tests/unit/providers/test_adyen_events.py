@@ -165,19 +165,118 @@ def test_a_redelivery_has_the_same_content_under_another_date_and_key(adyen_adap
 
 
 @pytest.mark.parametrize(
-    "changed", [{"additionalData": {"authCode": "2"}}, {"reason": "x"}, {"amount": {"value": 1001, "currency": "EUR"}}]
+    "changed",
+    [
+        {"amount": {"value": 1001, "currency": "EUR"}},
+        {"merchantReference": "x"},
+        {"originalReference": "x"},
+        {"paymentMethod": "x"},
+        {"additionalData": {"authCode": "1", "modification.action": "refund"}},
+    ],
 )
 def test_other_content_under_one_key_has_another_hash(adyen_adapter: Adapter, changed: dict[str, Any]) -> None:
     """Unsigned fields too: they are never trusted alone."""
-    made = adyen_adapter.events(Request(body(item(additionalData={"authCode": "1"}), item(**changed)), []), "live")
+    first = item(additionalData={"authCode": "1", "modification.action": "cancel"})
+    made = adyen_adapter.events(Request(body(first, {**first, **changed}), []), "live")
     assert made[0].event_key == made[1].event_key
     assert made[0].content_sha256 != made[1].content_sha256
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"reason": "Approved"},
+        {"reason": ...},
+        {"additionalData": {"authCode": "2", "disputeStatus": "Lost"}},
+        {"additionalData": {}},
+        {"additionalData": None},
+        {"additionalData": ...},
+        {"eventDate": "2026-02-01T00:00:00+01:00"},
+    ],
+)
+def test_what_adyen_may_tell_otherwise_in_a_copy_is_no_conflict(
+    adyen_adapter: Adapter, changed: dict[str, Any]
+) -> None:
+    first = item(reason="", additionalData={"authCode": "1"})
+    copy = {name: value for name, value in {**first, **changed}.items() if value is not ...}
+    made = adyen_adapter.events(Request(body(first, copy), []), "live")
+    assert (made[0].event_key, made[0].content_sha256) == (made[1].event_key, made[1].content_sha256)
+    assert made[0].content_version == 2
+
+
+@pytest.mark.parametrize("reason", ["Transaction Recaptured", "Transaction Auto-recaptured"])
+def test_a_capture_that_adyen_repeats_is_no_copy_of_the_one_that_failed(adyen_adapter: Adapter, reason: str) -> None:
+    """CAPTURE, CAPTURE_FAILED, CAPTURE: as a copy of the first the last would leave nothing booked, in silence."""
+    made = adyen_adapter.events(Request(body(item(reason=""), item(reason=reason)), []), "live")
+    assert made[0].event_key == made[1].event_key
+    assert made[0].content_sha256 != made[1].content_sha256
+    refunds = [item(eventCode="REFUND", reason=text) for text in ("", reason)]
+    same = adyen_adapter.events(Request(body(*refunds), []), "live")
+    assert same[0].content_sha256 == same[1].content_sha256
+
+
+@pytest.mark.parametrize("extra", [{"authCode": "1", "hmacSignature": "x"}, {"authCode": "1"}, {}, None, ...])
+def test_the_first_versions_hash_is_what_it_was(adyen_adapter: Adapter, extra: Any) -> None:
+    """All but eventDate and the signature: keys sorted, no blanks."""
+    of = item(reason="033899:1111:03/2030", additionalData=extra)
+    left = {name: value for name, value in of.items() if name != "eventDate"}
+    if isinstance(extra, dict):
+        left["additionalData"] = {name: value for name, value in extra.items() if name != "hmacSignature"}
+    expected = hashlib.sha256(json.dumps(left, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    [event] = adyen_adapter.events(Request(body(of), []), "live")
+    assert adyen_adapter.content_sha256(event.body, 1) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "event_key", "entity_key"),
+    [
+        (
+            {"eventCode": "REPORT_AVAILABLE", "pspReference": "settlement_detail_report_batch_7.csv"},
+            "adyen:Main:REPORT_AVAILABLE:settlement_detail_report_batch_7.csv:true",
+            "adyen:Main:REPORT_AVAILABLE:settlement_detail_report_batch_7.csv",
+        ),
+        (
+            {"eventCode": "RECURRING_CONTRACT", "pspReference": "M5N7TQ4TG5PFWR50", "originalReference": "PAY1"},
+            "adyen:Main:RECURRING_CONTRACT:M5N7TQ4TG5PFWR50:true",
+            "adyen:Main:RECURRING_CONTRACT:M5N7TQ4TG5PFWR50",
+        ),
+    ],
+)
+def test_what_is_about_no_payment_is_named_by_account_and_kind(
+    adyen_adapter: Adapter, told: dict[str, str], event_key: str, entity_key: str
+) -> None:
+    first, other = item(**{"originalReference": ..., **told}), item(**{"originalReference": ..., **told})
+    other["merchantAccountCode"] = "Other"
+    made = adyen_adapter.events(Request(body(first, other), []), "live")
+    assert (made[0].event_key, made[0].entity_key) == (event_key, entity_key)
+    assert made[0].event_key != made[1].event_key
+    assert made[0].entity_key != made[1].entity_key
+    merchant = build_adapters(ProvidersSettings(entity="merchant"))["adyen"]
+    assert merchant.events(Request(body(first), []), "live")[0].entity_key == "adyen:Main"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "AUTHORISATION",
+        "CAPTURE",
+        "CANCELLATION",
+        "REFUND",
+        "CHARGEBACK",
+        "SECOND_CHARGEBACK",
+        "OFFER_CLOSED",
+        "NEW_CODE",
+    ],
+)
+def test_a_payments_key_is_its_reference_code_and_success(adyen_adapter: Adapter, code: str) -> None:
+    event = adyen_adapter.events(Request(body(item(eventCode=code)), []), "live")[0]
+    assert (event.event_key, event.entity_key) == (f"adyen:PSP1:{code}:true", "adyen:Main:ORIGINAL1")
 
 
 def test_a_content_version_of_newer_code_is_not_guessed(adyen_adapter: Adapter) -> None:
     assert adyen_adapter.content_sha256(b"x", 0) == hashlib.sha256(b"x").hexdigest()
     with pytest.raises(ContentVersionUnknown):
-        adyen_adapter.content_sha256(b"{}", 2)
+        adyen_adapter.content_sha256(b"{}", 3)
 
 
 def test_the_answer_is_what_adyen_waits_for(adyen_adapter: Adapter) -> None:

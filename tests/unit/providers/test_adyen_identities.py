@@ -138,7 +138,17 @@ IDENTITIES: dict[str, tuple[Row, ...]] = {
     ),
     "oas_order_opened": (("adyen:QFQTPCQ8HXSKGK82:ORDER_OPENED:true", ITSELF, *NO_MONEY, NEW_YEAR),),
     "oas_payout_expire": (("adyen:QFQTPCQ8HXSKGK82:PAYOUT_EXPIRE:true", ORIGINAL, *NO_MONEY, NEW_YEAR),),
-    "oas_prearbitration_lost": (("adyen:QFQTPCQ8HXSKGK82:PREARBITRATION_LOST:true", ITSELF, *NO_MONEY, NEW_YEAR),),
+    "oas_prearbitration_lost": (
+        (
+            "adyen:QFQTPCQ8HXSKGK82:PREARBITRATION_LOST:true",
+            ITSELF,
+            "adyen:QFQTPCQ8HXSKGK82:dispute_lost",
+            "dispute_lost",
+            1_000,
+            "EUR",
+            NEW_YEAR,
+        ),
+    ),
     "oas_refund": (("adyen:QFQTPCQ8HXSKGK82:REFUND:false", ORIGINAL, *NO_MONEY, NEW_YEAR),),
     "oas_refund_with_data": (
         (
@@ -157,6 +167,15 @@ IDENTITIES: dict[str, tuple[Row, ...]] = {
             ITSELF,
             "adyen:QFQTPCQ8HXSKGK82:second_dispute_opened",
             "dispute_opened",
+            1_000,
+            "EUR",
+            NEW_YEAR,
+        ),
+        (
+            "adyen:QFQTPCQ8HXSKGK82:SECOND_CHARGEBACK:true:lost",
+            ITSELF,
+            "adyen:QFQTPCQ8HXSKGK82:second_dispute_lost",
+            "dispute_lost",
             1_000,
             "EUR",
             NEW_YEAR,
@@ -217,7 +236,9 @@ def test_every_sample_is_written_down(samples: Path) -> None:
 
 
 def test_with_automatic_capture_an_authorisation_books_what_it_says(samples: Path) -> None:
-    adapter = build_adapters(ProvidersSettings(adyen_auto_capture=True))["adyen"]
+    adapter = build_adapters(
+        ProvidersSettings.model_validate({"adyen": {"capture": {"MagentoMerchantTest2": "immediate"}}})
+    )["adyen"]
     (event,) = adapter.events(Request(delivered(samples, "java_authorisation-true"), []), "test")
     assert told(adapter, event) == (
         "adyen:123456789:AUTHORISATION:true",

@@ -9,7 +9,8 @@ import pytest
 
 from core.errors import Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
-from providers import Adapter, ProvidersSettings, Request, build_adapters
+from providers import Adapter, Request
+from providers.adyen import LEFT_TO_A_PERSON
 
 
 def wrapper(code: str, **changed: Any) -> bytes:
@@ -28,8 +29,9 @@ def wrapper(code: str, **changed: Any) -> bytes:
 def money(adapter: Adapter, code: str, **changed: Any) -> MoneyFact | None:
     made = wrapper(code, **changed)
     fact = adapter.money(made, code)
-    (event,) = adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
-    assert event.body == made
+    events = adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
+    event = events[0]
+    assert (event.body, event.event_type) == (made, code)
     assert event.fact_key == (fact.fact_key if fact else None)
     assert event.fact_sha256 == (fact.sha256 if fact else None)
     return fact
@@ -66,6 +68,18 @@ def test_all_of_a_disputes_events_share_a_reference_and_are_facts_of_their_own(a
     assert len({fact.fact_key for fact in facts if fact}) == 3
 
 
+@pytest.mark.parametrize("moved", ["true", "false"])
+@pytest.mark.parametrize("code", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_money_and_is_not_booked_is_for_a_person_and_says_so(
+    adyen_adapter: Adapter, code: str, moved: str
+) -> None:
+    if moved == "false":
+        assert money(adyen_adapter, code, success=moved) is None
+        return
+    with pytest.raises(MoneyInvalid, match=rf"{code}.* manual entry"):
+        money(adyen_adapter, code)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -80,15 +94,6 @@ def test_all_of_a_disputes_events_share_a_reference_and_are_facts_of_their_own(a
 )
 def test_other_events_move_nothing(adyen_adapter: Adapter, code: str) -> None:
     assert money(adyen_adapter, code) is None
-
-
-def test_an_account_that_captures_by_itself_books_the_authorisation_and_nothing_twice() -> None:
-    adapter = build_adapters(ProvidersSettings(adyen_auto_capture=True))["adyen"]
-    fact = money(adapter, "AUTHORISATION", originalReference=None)
-    assert fact == MoneyFact("adyen:PSP1:capture", Movement.CAPTURE, "Main", "PSP1", Money(1000, "EUR"))
-    assert money(adapter, "CAPTURE") is None
-    assert money(adapter, "AUTHORISATION", success="false") is None
-    assert money(adapter, "REFUND") is not None
 
 
 @pytest.mark.parametrize(("action", "books"), [("refund", True), ("cancel", False)])

@@ -12,6 +12,7 @@ import pytest
 from core.errors import Unparseable
 from core.event import Mode
 from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
+from providers.settings import AdyenSettings
 from tests.unit.providers.adyenplatform_payouts import payout
 from tests.unit.providers.shapes import NO_MONEY, Row, changed, only
 
@@ -85,7 +86,9 @@ def test_the_hash_that_names_a_webhook_without_a_number_is_of_its_content(sample
     assert only(adapter, other).entity_key == only(adapter, body).entity_key
 
 
-def test_a_payout_of_our_own_sample_is_named_and_books(adapter: Adapter) -> None:
+def test_a_payout_of_our_own_sample_is_named_and_books() -> None:
+    settings = ProvidersSettings(adyen=AdyenSettings(platforms={"SamplePlatform": "SampleShop"}))
+    adapter = build_adapters(settings)["adyenplatform"]
     event = only(adapter, payout())
     fact = adapter.money(event.body, event.event_type)
     row: Row = (
@@ -120,6 +123,45 @@ def test_the_same_number_with_other_content_is_a_conflict_not_a_new_event(adapte
     first, other = (only(adapter, payout(amount_minor=amount)) for amount in (1, 2))
     assert first.event_key == other.event_key
     assert first.content_sha256 != other.content_sha256
+
+
+HOLDER = {"id": "AH1", "legalEntityId": "LE1", "status": "active"}
+
+
+@pytest.mark.parametrize(
+    ("data", "account"),
+    [
+        ({"balanceAccount": {"id": "BA1"}, "accountHolder": HOLDER}, "BA1"),
+        ({"balanceAccountId": "BA1"}, "BA1"),
+        ({"accountId": "BA1", "sweep": {"id": "SWPC1"}}, "BA1"),
+        ({"paymentInstrument": {"id": "PI1", "balanceAccountId": "BA1"}}, "BA1"),
+        ({"mandate": {"id": "MNDT1", "balanceAccountId": "BA1"}}, "BA1"),
+        ({"liableBalanceAccountId": "BA1", "accountHolder": {"id": "AH1"}}, "BA1"),
+        ({"accountHolder": HOLDER}, "AH1"),
+        ({"accountHolderId": "AH1", "id": "SC1"}, "AH1"),
+        ({"legalEntity": {"id": "LE1"}}, "LE1"),
+        ({"legalEntityId": "LE1", "id": "X1"}, "LE1"),
+        ({"merchantAccount": "Main", "storedPaymentMethodId": "M5N7TQ4TG5PFWR50"}, "Main"),
+        ({"merchantId": "Main", "id": "PM1"}, "Main"),
+        ({"id": "NWTK1", "paymentInstrumentId": "PI1"}, "Platform"),
+        ({"id": "DISP1", "accountHolder": {}}, "Platform"),
+    ],
+)
+def test_an_event_names_whom_it_concerns(adapter: Adapter, data: dict[str, Any], account: str) -> None:
+    body = json.dumps({"data": {"balancePlatform": "Platform", **data}, "type": "balancePlatform.x.updated"}).encode()
+    event = only(adapter, body)
+    assert event.account == account
+    assert event.entity_key.split(":")[1] == account
+    merchant = build_adapters(ProvidersSettings(entity="merchant"))["adyenplatform"]
+    assert only(merchant, body).entity_key == f"adyenplatform:{account}"
+
+
+def test_who_is_concerned_is_no_part_of_an_events_key(adapter: Adapter) -> None:
+    """Redeliveries across an upgrade stay duplicates."""
+    data = b'{"accountHolder":{"legalEntityId":"LE1"},"balancePlatform":"Platform"}'
+    body = b'{"data":%b,"type":"balancePlatform.x.updated"}' % data
+    named = hashlib.sha256(json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    assert only(adapter, body).event_key == f"adyenplatform::{named}:balancePlatform.x.updated"
 
 
 def test_what_is_created_is_so_once(adapter: Adapter) -> None:

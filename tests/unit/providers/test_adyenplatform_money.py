@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,14 +11,17 @@ import pytest
 from core.errors import Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from load.samples import adyenplatform as own
-from providers import Adapter
+from load.webhooks import AdyenItem, adyen_notification
+from providers import Adapter, ProvidersSettings, build_adapters
+from providers.settings import AdyenSettings
 from tests.unit.providers.adyenplatform_payouts import payout
 from tests.unit.providers.shapes import NOW, changed, money, only
 
 
 @pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["adyenplatform"]
+def adapter() -> Adapter:
+    platforms = {"SamplePlatform": "SampleShop"}
+    return build_adapters(ProvidersSettings(adyen=AdyenSettings(platforms=platforms)))["adyenplatform"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,8 @@ def test_a_payout_books_when_it_is_booked_and_comes_back_when_it_is_returned(
     adapter: Adapter, status: str, movement: Movement | None
 ) -> None:
     expected = movement and MoneyFact(f"adyenplatform:3JWKA1:{movement}", movement, "BA1", None, Money(22_700, "EUR"))
-    assert money(adapter, payout(status=status)) == expected
+    found = money(adapter, payout(status=status))
+    assert found == (expected and replace(expected, holder=("adyen", "SampleShop")))
 
 
 def test_a_payout_that_is_tracked_on_after_it_was_booked_is_still_one_fact(adapter: Adapter) -> None:
@@ -48,11 +53,8 @@ def test_a_payout_that_is_tracked_on_after_it_was_booked_is_still_one_fact(adapt
 @pytest.mark.parametrize(
     ("path", "to"),
     [
-        (("data", "direction"), "incoming"),
         (("data", "direction"), ...),
         (("data", "category"), "internal"),
-        (("data", "category"), "issuedCard"),
-        (("data", "category"), "grants"),
         (("data", "category"), "platformPayment"),
         (("type",), "balancePlatform.transaction.created"),
         (("type",), "balancePlatform.payment.created"),
@@ -141,3 +143,49 @@ def test_the_time_is_when_it_was_queued_else_when_it_happened(adapter: Adapter) 
     assert only(adapter, payout(queued_s=90)).occurred_at == NOW + timedelta(seconds=90)
     without = changed(payout(), "timestamp", to=...)
     assert only(adapter, without).occurred_at == datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("category", "direction", "kind"),
+    [
+        ("bank", "incoming", "bankTransfer"),
+        ("bank", "incoming", "bankDirectDebit"),
+        ("topUp", "incoming", "bankTransfer"),
+        ("card", "outgoing", "cardTransfer"),
+        ("issuedCard", "outgoing", "capture"),
+        ("issuedCard", "incoming", "refund"),
+        ("internal", "incoming", "grant"),
+        ("internal", "outgoing", "repayment"),
+    ],
+)
+def test_what_leaves_or_reaches_adyen_otherwise_is_for_a_person_once_it_moved(
+    adapter: Adapter, category: str, direction: str, kind: str
+) -> None:
+    def transfer(status: str) -> bytes:
+        body = changed(payout(status=status), "data", "category", to=category)
+        return changed(changed(body, "data", "direction", to=direction), "data", "type", to=kind)
+
+    for status in ("received", "authorised", "pendingApproval", "capturePending", "refused", "failed", "cancelled"):
+        assert money(adapter, transfer(status)) is None
+    for status in ("booked", "captured", "returned", "refunded"):
+        with pytest.raises(MoneyInvalid, match=f"balancePlatform.transfer.updated.*{category}.*{kind}.*manual entry"):
+            money(adapter, transfer(status))
+
+
+def test_a_payout_of_no_balance_account_is_for_a_person(adapter: Adapter) -> None:
+    with pytest.raises(MoneyInvalid, match="balance account"):
+        money(adapter, changed(payout(), "data", "balanceAccount", to=...))
+
+
+def test_its_balance_is_the_one_that_the_standard_notifications_fill(adapter: Adapter, adyen_adapter: Adapter) -> None:
+    item = AdyenItem("P1", "R1", "SampleShop", "order-1", "CAPTURE", 700, "EUR", NOW)
+    standard = only(adyen_adapter, adyen_notification([item], live=True))
+    captured = adyen_adapter.money(standard.body, "CAPTURE")
+    paid = money(adapter, payout(status="booked"))
+    assert captured is not None and paid is not None and paid.holder is not None
+    assert paid.holder == ("adyen", captured.account)
+
+
+def test_a_payout_of_a_platform_that_no_setting_names_waits(adapters: dict[str, Adapter]) -> None:
+    with pytest.raises(MoneyInvalid, match="providers.adyen.platforms lacks .*SamplePlatform.*replay"):
+        money(adapters["adyenplatform"], payout())

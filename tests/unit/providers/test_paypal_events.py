@@ -11,6 +11,7 @@ from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import paypal as samples_of
 from providers import Adapter, ContentVersionUnknown, ProvidersSettings, build_adapters
+from providers.paypal import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NOW, changed, money, moved, only
 
 
@@ -62,8 +63,8 @@ def dispute(event_type: str, outcome: str | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (capture(), ("paypal:C1:capture", "capture", 1_250, "EUR", "O1")),
-        (changed(capture(), "resource", "status", to="REFUNDED"), ("paypal:C1:capture", "capture", 1_250, "EUR", "O1")),
+        (capture(), ("paypal:C1:capture", "capture", 1_250, "EUR", "C1")),
+        (changed(capture(), "resource", "status", to="REFUNDED"), ("paypal:C1:capture", "capture", 1_250, "EUR", "C1")),
         (capture("PAYMENT.CAPTURE.PENDING"), None),
         (capture("PAYMENT.CAPTURE.DECLINED"), None),
         (capture("PAYMENT.CAPTURE.DENIED"), None),
@@ -84,18 +85,32 @@ def test_what_a_type_and_state_book(adapter: Adapter, body: bytes, expected: tup
     assert moved(adapter, body) == expected
 
 
-def test_a_payment_to_somebody_is_no_payout_to_the_merchant(adapter: Adapter) -> None:
-    body = samples_of.payout_item_event(
-        "PAYMENT.PAYOUTS-ITEM.SUCCEEDED",
-        event_id="WH-4",
-        item="I1",
-        batch="B1",
-        value="5.00",
-        currency="EUR",
-        created=NOW,
+def payout_item(event_type: str) -> bytes:
+    return samples_of.payout_item_event(
+        event_type, event_id="WH-4", item="I1", batch="B1", value="5.00", currency="EUR", created=NOW
     )
-    assert moved(adapter, body) is None
-    assert only(adapter, body).entity_key == "paypal::I1"
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_money_and_is_not_booked_is_for_a_person_and_says_so(adapter: Adapter, event_type: str) -> None:
+    with pytest.raises(MoneyInvalid, match=f"{event_type}.*manual entry"):
+        money(adapter, payout_item(event_type))
+
+
+@pytest.mark.parametrize(
+    "event_type",
+    [
+        "PAYMENT.PAYOUTS-ITEM.FAILED",
+        "PAYMENT.PAYOUTS-ITEM.DENIED",
+        "PAYMENT.PAYOUTS-ITEM.BLOCKED",
+        "PAYMENT.PAYOUTSBATCH.SUCCESS",
+        "PAYMENT.REFERENCED-PAYOUT-ITEM.FAILED",
+        "INVOICING.INVOICE.CREATED",
+    ],
+)
+def test_what_moves_no_money_books_nothing(adapter: Adapter, event_type: str) -> None:
+    assert moved(adapter, payout_item(event_type)) is None
+    assert only(adapter, payout_item(event_type)).entity_key == "paypal::I1"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +226,8 @@ def v1_refund(**resource: object) -> bytes:
     ("body", "payment"),
     [
         (v1_refund(), "S1"),
-        (v1_refund(parent_payment="PAY-1"), "PAY-1"),
+        (v1_refund(parent_payment="PAY-1"), "S1"),
+        (v1_refund(parent_payment="PAY-1", sale_id=None, capture_id="C1"), "C1"),
         (v1_refund(amount={"total": "12.50", "currency": "EUR"}), "S1"),
         (v1_refund(sale_id=None, capture_id="C1"), "C1"),
         (
@@ -237,29 +253,111 @@ def test_one_refund_under_two_event_ids_or_types_is_one_fact(adapter: Adapter) -
 
 
 RELATED = {"related_ids": {"order_id": "O1", "authorization_id": "A1"}}
+TO_CAPTURE = [{"rel": "up", "href": "https://api.paypal.com/v2/payments/captures/C1"}]
+OF_C1 = {"seller_transaction_id": "C1"}
 
 
 @pytest.mark.parametrize(
-    ("resource", "entity"),
+    ("event_type", "resource", "entity"),
     [
-        ({"id": "C1", "supplementary_data": RELATED, "parent_payment": "PAY-1"}, "O1"),
-        ({"id": "A1", "supplementary_data": RELATED}, "O1"),
-        ({"id": "C1", "parent_payment": "PAY-1"}, "PAY-1"),
-        ({"id": "C1", "links": [{"rel": "up", "href": "https://api.paypal.com/v2/checkout/orders/O1"}]}, "O1"),
-        ({"id": "R1", "links": [{"rel": "up", "href": "https://api.paypal.com/v2/payments/captures/C1"}]}, "C1"),
-        ({"id": "R1", "supplementary_data": {"related_ids": {"capture_id": "C1"}}}, "C1"),
-        ({"id": "R1", "sale_id": "S1"}, "S1"),
-        ({"id": "O1"}, "O1"),
-        ({"order_id": "O1"}, "O1"),
-        ({"dispute_id": "D1", "disputed_transactions": [{"seller_transaction_id": "C1"}]}, "C1"),
-        ({"dispute_id": "D1", "disputed_transactions": []}, "D1"),
-        ({"invoice": {"id": "INV2-1"}}, "INV2-1"),
-        ({"links": "none", "supplementary_data": []}, "WH-1"),
-        ({}, "WH-1"),
+        ("PAYMENT.CAPTURE.COMPLETED", {"id": "C1", "supplementary_data": RELATED, "parent_payment": "PAY-1"}, "C1"),
+        ("PAYMENT.CAPTURE.DENIED", {"id": "C1", "parent_payment": "PAY-1"}, "C1"),
+        ("PAYMENT.SALE.COMPLETED", {"id": "S1", "parent_payment": "PAY-1"}, "S1"),
+        ("PAYMENT.CAPTURE.REFUNDED", {"id": "R1", "links": TO_CAPTURE, "supplementary_data": RELATED}, "C1"),
+        ("PAYMENT.CAPTURE.REVERSED", {"id": "R1", "supplementary_data": {"related_ids": {"capture_id": "C1"}}}, "C1"),
+        ("PAYMENT.REFUND.PENDING", {"id": "R1", "links": TO_CAPTURE}, "C1"),
+        ("PAYMENT.SALE.REFUNDED", {"id": "R1", "sale_id": "S1", "parent_payment": "PAY-1"}, "S1"),
+        ("PAYMENT.CAPTURE.REFUNDED", {"id": "R1", "capture_id": "C1", "parent_payment": "PAY-1"}, "C1"),
+        ("PAYMENT.CAPTURE.REFUNDED", {"id": "R1", "parent_payment": "PAY-1"}, "PAY-1"),
+        ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": [OF_C1]}, "C1"),
+        ("CUSTOMER.DISPUTE.UPDATED", {"dispute_id": "D1", "disputed_transactions": [OF_C1, OF_C1]}, "C1"),
+        (
+            "CUSTOMER.DISPUTE.RESOLVED",
+            {"dispute_id": "D1", "disputed_transactions": [OF_C1, {"seller_transaction_id": "C2"}]},
+            "D1",
+        ),
+        ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": []}, "D1"),
+        ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": [{"seller": {}}]}, "D1"),
+        ("CUSTOMER.DISPUTE.CREATED", {"dispute_id": "D1", "disputed_transactions": "none"}, "D1"),
+        ("PAYMENT.AUTHORIZATION.CREATED", {"id": "A1", "supplementary_data": RELATED}, "O1"),
+        ("PAYMENT.AUTHORIZATION.CREATED", {"id": "A1", "parent_payment": "PAY-1"}, "PAY-1"),
+        ("CHECKOUT.ORDER.APPROVED", {"id": "O1"}, "O1"),
+        ("X", {"order_id": "O1"}, "O1"),
+        ("INVOICING.INVOICE.CREATED", {"invoice": {"id": "INV2-1"}}, "INV2-1"),
+        ("MERCHANT.ONBOARDING.COMPLETED", {"merchant_id": "M1", "tracking_id": "T1"}, "M1"),
+        ("X", {"links": "none", "supplementary_data": []}, "WH-1"),
+        ("X", {}, "WH-1"),
     ],
 )
-def test_what_order_is_kept_for(adapter: Adapter, resource: dict[str, object], entity: str) -> None:
-    assert only(adapter, changed(capture(), "resource", to=resource)).entity_key == f"paypal::{entity}"
+def test_what_order_is_kept_for(adapter: Adapter, event_type: str, resource: dict[str, object], entity: str) -> None:
+    of_refund = event_type.endswith((".REFUNDED", ".REVERSED")) or ".REFUND." in event_type
+    body = changed(changed(capture(), "event_type", to=event_type), "resource", to=resource)
+    body = changed(body, "resource_type", to="refund" if of_refund else "other")
+    assert only(adapter, body).entity_key == f"paypal::{entity}"
+
+
+def test_a_payments_capture_its_refunds_and_its_disputes_share_an_order(adapter: Adapter) -> None:
+    told = [capture(), refund(), refund("PAYMENT.CAPTURE.REVERSED")]
+    told += [dispute(f"CUSTOMER.DISPUTE.{what}") for what in ("CREATED", "UPDATED", "RESOLVED")]
+    assert {only(adapter, body).entity_key for body in told} == {"paypal::C1"}
+
+
+ONBOARDING = ["MERCHANT.ONBOARDING.COMPLETED", "MERCHANT.PARTNER-CONSENT.REVOKED"]
+ONBOARDING += [f"CUSTOMER.MERCHANT-INTEGRATION.{what}" for what in ("CAPABILITY-UPDATED", "SELLER-EMAIL-CONFIRMED")]
+
+
+@pytest.mark.parametrize("event_type", ONBOARDING)
+def test_onboarding_names_its_merchant(adapter: Adapter, event_type: str) -> None:
+    resource = {"partner_client_id": "AXX1", "merchant_id": "M1", "tracking_id": "T1", "links": []}
+    body = changed(changed(capture(), "event_type", to=event_type), "resource", to=resource)
+    body = changed(body, "resource_type", to="merchant-onboarding")
+    assert (only(adapter, body).account, only(adapter, body).entity_key) == ("M1", "paypal::M1")
+
+
+def v1_sale(**resource: object) -> bytes:
+    document = {
+        "id": "WH-6",
+        "create_time": "2026-01-31T12:00:00Z",
+        "resource_type": "sale",
+        "event_type": "PAYMENT.SALE.COMPLETED",
+        "resource": {
+            "id": "S1",
+            "amount": {"total": "12.50", "currency": "EUR"},
+            "state": "completed",
+            "parent_payment": "PAY-1",
+            **resource,
+        },
+    }
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("told", "merchant"),
+    [
+        ([capture(), refund(), refund("PAYMENT.CAPTURE.REVERSED")], "M1"),
+        ([v1_sale(), v1_refund()], ""),
+        ([v1_sale(payee={"merchant_id": "M1"}), v1_refund(payer={"merchant_id": "M1"})], ""),
+        ([v1_sale(), v1_refund(payer={"merchant_id": "M1"})], ""),
+    ],
+)
+def test_a_payment_has_one_merchant(adapter: Adapter, told: list[bytes], merchant: str) -> None:
+    facts = [money(adapter, body) for body in told]
+    assert {fact.account for fact in facts if fact} == {merchant}
+    assert {only(adapter, body).account for body in told} == {merchant}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        changed(capture(), "resource", "payee", to=...),
+        changed(capture(), "resource", "payee", to={"email_address": "shop@example.com"}),
+        changed(refund(), "resource", "payer", to=...),
+        changed(refund("PAYMENT.CAPTURE.REVERSED"), "resource", "payer", to={"email_address": "shop@example.com"}),
+    ],
+)
+def test_where_a_payment_could_get_a_second_merchant_a_person_says_which(adapter: Adapter, spoilt: bytes) -> None:
+    with pytest.raises(MoneyInvalid, match="merchant_id.*manual entry"):
+        money(adapter, spoilt)
 
 
 @pytest.mark.parametrize("body", [capture(), refund(), dispute("CUSTOMER.DISPUTE.CREATED")])

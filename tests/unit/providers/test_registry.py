@@ -38,8 +38,8 @@ def test_adapters_are_found_by_the_name_that_heads_their_keys() -> None:
 
 
 def test_settings_travel_to_a_worker_and_build_the_same_adapters_there() -> None:
-    settings = pickle.loads(pickle.dumps(ProvidersSettings(adyen_auto_capture=True)))
-    assert settings == ProvidersSettings(adyen_auto_capture=True)
+    settings = pickle.loads(pickle.dumps(ProvidersSettings(tolerance_s=60)))
+    assert settings == ProvidersSettings(tolerance_s=60)
     assert build_adapters(settings)
 
 

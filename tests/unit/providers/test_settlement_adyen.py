@@ -59,7 +59,7 @@ def test_a_line_is_the_fact_and_the_entity_of_its_webhook(
     settings = ProvidersSettings.model_validate({"entity": entity})
     adapter = AdyenAdapter(settings)
     item = AdyenItem("MOD1", "PAY1", "Shop", "order-1", code, 1_234, "EUR", AT)
-    [event] = adapter.events(Request(adyen_notification([item]), []), "live")
+    event = adapter.events(Request(adyen_notification([item]), []), "live")[0]
     amounts = {"Gross Credit (GC)": "", f"Gross {side} (GC)": "12.34"}
     [found] = read(tmp_path, adyen_csv(adyen_line(CAPTURE, Type=kind, **amounts)), settings=settings)
     assert isinstance(found, SettlementLine)
@@ -69,8 +69,12 @@ def test_a_line_is_the_fact_and_the_entity_of_its_webhook(
     assert found.occurred_at == AT
 
 
-def test_where_the_account_captures_by_itself_the_payment_names_the_capture(tmp_path: Path) -> None:
-    settings = ProvidersSettings(adyen_auto_capture=True)
+def settings_of(**capture: str) -> ProvidersSettings:
+    return ProvidersSettings.model_validate({"adyen": {"capture": capture}})
+
+
+def test_where_the_account_captures_at_once_the_payment_names_the_capture(tmp_path: Path) -> None:
+    settings = settings_of(Shop="immediate")
     adapter = AdyenAdapter(settings)
     item = AdyenItem("PAY1", "", "Shop", "order-1", "AUTHORISATION", 1_234, "EUR", AT)
     [event] = adapter.events(Request(adyen_notification([item]), []), "live")
@@ -78,6 +82,17 @@ def test_where_the_account_captures_by_itself_the_payment_names_the_capture(tmp_
     assert isinstance(found, SettlementLine)
     assert found.fact == adapter.money(event.body, "AUTHORISATION")
     assert found.entity_key == event.entity_key
+
+
+@pytest.mark.parametrize(("method", "reference"), [("visa", "PAY1"), ("klarna", "MOD1")])
+def test_the_payment_method_says_so_where_it_decides(tmp_path: Path, method: str, reference: str) -> None:
+    settings = settings_of(**{"Shop": "immediate", "Shop/klarna": "manual"})
+    line = adyen_line(CAPTURE, **{"Payment Method": method})
+    [found] = read(tmp_path, adyen_csv(line), settings=settings)
+    assert isinstance(found, SettlementLine)
+    assert found.fact.fact_key == f"adyen:{reference}:capture"
+    with pytest.raises(RowUnreadable, match="providers.adyen.capture"):
+        read(tmp_path, adyen_csv(adyen_line(CAPTURE, **{"Payment Method": ""})), settings=settings)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from core.errors import Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from providers import Adapter, Request
 from providers.settings import ProvidersSettings, StripeSettings
-from providers.stripe import StripeAdapter
+from providers.stripe import LEFT_TO_A_PERSON, StripeAdapter
 
 CHARGE = {
     "id": "ch_1",
@@ -300,6 +300,15 @@ def test_a_payout_goes_out_and_comes_back(stripe_adapter: Adapter) -> None:
     assert (fact.payment, fact.pair) == (None, "stripe:po_1:payout_failed")
     undo = stripe_adapter.money(body("payout.failed", PAYOUT), "payout.failed")
     assert undo is not None and undo.pair == "stripe:po_1:payout_paid"
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_money_and_is_not_booked_is_for_a_person(stripe_adapter: Adapter, event_type: str) -> None:
+    made = body(event_type, {"id": "tr_1", "amount": 1, "currency": "usd"})
+    with pytest.raises(MoneyInvalid, match="book it by a manual entry"):
+        stripe_adapter.money(made, event_type)
+    (event,) = stripe_adapter.events(Request(made, []), "live")
+    assert event.fact_key is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""What money Adyen's standard notifications moved. `providers.adyen` names them and splits their requests.
+
+**What books, and why.** A modification (CAPTURE, REFUND, a payout) books under its own pspReference once it succeeded.
+CAPTURE_FAILED (the scheme refused a capture that had been reported) and SETTLED_REVERSED (its money never came, so
+Adyen takes it back) undo the capture; REFUND_FAILED and REFUNDED_REVERSED undo the refund.
+
+**Captures.** Whether an AUTHORISATION is captured is a setting of the merchant account at Adyen and isn't in the
+notification (https://docs.adyen.com/online-payments/capture). An account that captures immediately sends no CAPTURE:
+its AUTHORISATION books. With a delay or by hand the CAPTURE books and nothing else does. For a delayed capture Adyen
+sends it only where "Delayed Capture" is turned on among its webhook settings
+(https://docs.adyen.com/development-resources/webhooks/webhook-types), and it has to be: the notification of a
+smaller capture, or of a cancellation, doesn't say what of the authorisation is left. So CANCELLATION,
+TECHNICAL_CANCEL, CANCEL_OR_REFUND that cancelled, and EXPIRE book nothing, in whatever order they come
+(https://docs.adyen.com/online-payments/cancel). From an account that captures immediately they, and a CAPTURE,
+contradict what its AUTHORISATION booked: a captured payment can't be cancelled. A person has to look.
+
+**Disputes** (https://docs.adyen.com/risk-management/understanding-disputes/dispute-process-and-flow and
+https://docs.adyen.com/risk-management/disputes-api/dispute-notifications). Adyen takes the money with CHARGEBACK, gives
+it back with CHARGEBACK_REVERSED, and takes it again, for good, with SECOND_CHARGEBACK. The loss books
+
+- with DISPUTE_DEFENSE_PERIOD_ENDED: not defended in time, or accepted; the chargeback is the final stage;
+- with PREARBITRATION_LOST: where it is sent, the first chargeback wasn't reversed before, and the payer keeps the money
+  (https://docs.adyen.com/risk-management/chargeback-guidelines/visa-chargebacks, .../unionpay-chargebacks);
+- with a CHARGEBACK whose ``disputeStatus`` is Lost or Accepted, as for direct debits that can't be defended
+  (https://docs.adyen.com/risk-management/chargeback-guidelines/sepa-chargebacks): no later notification is documented;
+- with each SECOND_CHARGEBACK.
+
+The last two move money twice at once: it is withheld, and it is lost. A notification has one fact, so they are two
+events of the same bytes, the second of which has `LOST` after its code. The losses of a first chargeback share one
+fact, so that several notifications of one loss book it once. PREARBITRATION_ACCEPTED and SCHEME_ARBITRATION_LOST book
+nothing, because a second chargeback follows, with the scheme's fees in it. PREARBITRATION_WON,
+ISSUER_RESPONSE_TIMEFRAME_EXPIRED, SCHEME_ARBITRATION_WON and PREARBITRATION_ISSUER_WITHDRAWN book nothing, because the
+money comes (or came) back with CHARGEBACK_REVERSED. Where a status isn't one that Adyen documents for the end of a
+dispute, nobody can say who has the money: a person has to look.
+
+**Left to a person**: `LEFT_TO_A_PERSON`. Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
+cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,
+https://docs.adyen.com/account/payments-lifecycle).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from core.card_numbers import shown
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import an_object, money_of, optional_text, text
+from providers.settings import AdyenSettings
+
+NAME = "adyen"
+MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
+"""Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
+MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
+    {
+        "CAPTURE": (Movement.CAPTURE, "capture"),
+        "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
+        "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
+        "REFUND": (Movement.REFUND, "refund"),
+        "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
+        "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
+        "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
+        "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
+        "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
+        "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
+        "DISPUTE_DEFENSE_PERIOD_ENDED": (Movement.DISPUTE_LOST, "dispute_lost"),
+        "PREARBITRATION_LOST": (Movement.DISPUTE_LOST, "dispute_lost"),
+        "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
+        "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
+    }
+)
+"""By event code: how money moved, and what the fact is called after its pspReference."""
+LOST = ".lost"
+"""After an event code: the same notification once more, for the loss of what it withheld."""
+LEFT_TO_A_PERSON = frozenset({"VOID_PENDING_REFUND", "REFUND_NOT_CLEARED"})
+"""Event codes that move money, or may, and aren't booked: a person books them by a manual entry."""
+
+_LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = MappingProxyType(
+    {
+        "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
+        "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
+    }
+)
+"""By event code: the statuses with which what it withholds is lost as well (None: always), and the loss's name."""
+_END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = MappingProxyType(
+    {
+        "DISPUTE_DEFENSE_PERIOD_ENDED": frozenset({"Undefended", "Lost", "Accepted", None}),
+        "PREARBITRATION_LOST": frozenset({"Lost", None}),
+    }
+)
+"""By event code: the documented statuses. None: Adyen sends none for payments processed in Brazil."""
+_NOT_CAPTURED = frozenset({"CANCELLATION", "TECHNICAL_CANCEL", "EXPIRE"})
+_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_LOOK = "look at the payment in Adyen's Customer Area, and book what moved by a manual entry"
+
+
+def succeeded(item: Mapping[str, Any]) -> bool:
+    return item.get("success") == "true"
+
+
+def is_lost_at_once(item: Mapping[str, Any]) -> bool:
+    """Whether the item makes a second event, of its code and `LOST`."""
+    rule = _LOST_AT_ONCE.get(str(item.get("eventCode"))) if succeeded(item) else None
+    return rule is not None and (rule[0] is None or _status(item) in rule[0])
+
+
+def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
+    """The fact of one item; of its loss, where ``event_type`` ends with `LOST`.
+
+    :raises MoneyInvalid: it moved money, and how much or which way can't be told
+    :raises Unparseable: the item can't be read
+    """
+    if not succeeded(item):
+        return None
+    booking = (
+        (Movement.DISPUTE_LOST, _LOST_AT_ONCE[event_type.removesuffix(LOST)][1])
+        if event_type.endswith(LOST)
+        else _booking(item, settings)
+    )
+    if booking is None:
+        return None
+    movement, fact_name = booking
+    reference = text(item, "pspReference")
+    amount = an_object(item.get("amount"), "'amount'")
+    return MoneyFact(
+        fact_key=join_key(NAME, reference, fact_name),
+        movement=movement,
+        account=text(item, "merchantAccountCode"),
+        payment=None if movement in _PAYOUTS else optional_text(item, "originalReference") or reference,
+        money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
+    )
+
+
+def captures_at_once(settings: AdyenSettings, account: str, method: str | None) -> bool | None:
+    """Whether an account captures a payment method as soon as it is authorised.
+
+    None: it captures some of its methods so and others not, and which one this is isn't known.
+    """
+    of_account = settings.capture.get(account, "manual")
+    if method is not None:
+        return settings.capture.get(f"{account}/{method}", of_account) == "immediate"
+    modes = {mode for name, mode in settings.capture.items() if name.startswith(f"{account}/")} | {of_account}
+    return None if "immediate" in modes and modes != {"immediate"} else of_account == "immediate"
+
+
+def _booking(item: Mapping[str, Any], settings: AdyenSettings) -> tuple[Movement, str] | None:
+    code = text(item, "eventCode")
+    if code in LEFT_TO_A_PERSON:
+        raise MoneyInvalid(f"{code} may move money and isn't booked: {_LOOK}")
+    if code in _END_OF_A_DISPUTE and _status(item) not in _END_OF_A_DISPUTE[code]:
+        status = shown(_status(item), 40)
+        raise MoneyInvalid(f"{code} of a dispute that is {status} doesn't say who has the money: {_LOOK}")
+    cancelled = code in _NOT_CAPTURED
+    if code == "CANCEL_OR_REFUND":
+        if _action(item) == "refund":
+            return MOVEMENTS["REFUND"]
+        cancelled = True
+    if code not in ("AUTHORISATION", "CAPTURE") and not cancelled:
+        return MOVEMENTS.get(code)
+    return _captured(item, code, cancelled, settings)
+
+
+def _captured(
+    item: Mapping[str, Any], code: str, cancelled: bool, settings: AdyenSettings
+) -> tuple[Movement, str] | None:
+    account = text(item, "merchantAccountCode")
+    at_once = captures_at_once(settings, account, optional_text(item, "paymentMethod"))
+    if at_once is None and not cancelled:
+        raise MoneyInvalid(
+            f"providers.adyen.capture of {shown(account, 80)} depends on paymentMethod, which isn't there"
+        )
+    if at_once and code != "AUTHORISATION":
+        raise MoneyInvalid(
+            f"{code} of {shown(account, 80)}, which is 'immediate' in providers.adyen.capture: its AUTHORISATION was "
+            f"booked, and this payment wasn't captured then. Correct the setting if it is wrong; {_LOOK}"
+        )
+    return MOVEMENTS["CAPTURE"] if not cancelled and (code == "CAPTURE" or at_once) else None
+
+
+def _status(item: Mapping[str, Any]) -> str | None:
+    """The dispute's, None where there is none. Unsigned, like the rest of ``additionalData``."""
+    extra = item.get("additionalData")
+    status = extra.get("disputeStatus") if isinstance(extra, dict) else None
+    return None if status is None else str(status)
+
+
+def _action(item: Mapping[str, Any]) -> str:
+    """What a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
+    action = an_object(item.get("additionalData"), "'additionalData'").get("modification.action")
+    if action not in ("cancel", "refund"):
+        raise MoneyInvalid("'modification.action' is neither cancel nor refund")
+    return str(action)

@@ -1,0 +1,193 @@
+"""What money PayPal's events moved, whose it is, and what each is about. `providers.paypal` verifies and names them.
+
+What books, and why:
+
+- A capture (v1: a sale) books when completed, under its own id. An authorisation or an order moves nothing.
+- A refund books under its own id once it is completed; one that is pending or failed has moved nothing.
+- A reversal is money that PayPal took back for the payer (a chargeback, a claim that was lost): it books as a refund,
+  under the id of the refund that PayPal made of it. v1 writes amounts that go back below zero; the sign is dropped.
+- Disputes (``CUSTOMER.DISPUTE.*``) book nothing. They don't say what PayPal withheld, nor who bears a payer's
+  win (with seller protection PayPal itself); what the merchant does pay comes as a refund or a reversal.
+
+Left to a person: `LEFT_TO_A_PERSON`. Payouts to people (https://developer.paypal.com/docs/payouts/standard/) are
+payments by the merchant; a movement knows payouts to the merchant only, and as one of those a payment to anyone would
+settle what a merchant is owed. A referenced payout disburses what a capture held back. PayPal doesn't document whether
+a capture or sale tells of an invoice's payment too (https://developer.paypal.com/docs/invoicing/webhooks/).
+
+The merchant. v2 names it: in a capture ``payee``, who receives the money, and in a refund ``payer``, who gives it back
+(https://developer.paypal.com/docs/api/payments/v2/). Without one of the two a payment would be two merchants', so
+whichever has no ``merchant_id`` waits for a person. v1's sales, captures and refunds name no merchant
+(https://developer.paypal.com/docs/api/payments/v1/): theirs is ``""``, whatever stands beside. Disputes name the
+``seller`` (https://developer.paypal.com/docs/api/customer-disputes/v1/) and onboarding events a ``merchant_id``;
+payouts to people name no merchant.
+
+The entity is the captured transaction (v1: the sale), because that is what its refunds, reversals and disputes name.
+Authorisations and orders, which move nothing, have the order's, or the payment's of v1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.keys import join_key
+from core.money import MoneyFact, MoneyInvalid, Movement
+from providers.fields import an_object, decimal_money_of, optional_text, text
+
+NAME = "paypal"
+WHOLE = frozenset({"HUF", "TWD"})
+"""Currencies that have decimals by ISO 4217 and none at PayPal
+(https://developer.paypal.com/api/rest/reference/currency-codes/)."""
+
+LEFT_TO_A_PERSON = frozenset(
+    {
+        "INVOICING.INVOICE.PAID",
+        "INVOICING.INVOICE.REFUNDED",
+        "PAYMENT.PAYOUTS-ITEM.SUCCEEDED",
+        "PAYMENT.PAYOUTS-ITEM.UNCLAIMED",
+        "PAYMENT.PAYOUTS-ITEM.HELD",
+        "PAYMENT.PAYOUTS-ITEM.CANCELED",
+        "PAYMENT.PAYOUTS-ITEM.REFUNDED",
+        "PAYMENT.PAYOUTS-ITEM.RETURNED",
+        "PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED",
+    }
+)
+"""Event types that move money, or may, and aren't booked: a person books them by a manual entry."""
+
+_CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
+_GIVEN_BACK = frozenset(
+    {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
+)
+_TAKEN = frozenset({"completed", "partially_refunded", "refunded"})
+"""States of a capture or sale that was completed: an event can tell of a later one than its own."""
+_NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
+_OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
+_BY_HAND = "book it by a manual entry"
+
+
+def _within(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = resource.get("disputed_transactions")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _only(names: Iterable[str | None]) -> str | None:
+    """The one that all of them say; None where they differ, or say nothing."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else None
+
+
+def _named(document: Mapping[str, Any], *names: str) -> str | None:
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def account_of(document: Mapping[str, Any]) -> str:
+    """The merchant's id where the event names one for sure; "" otherwise."""
+    resource = _within(document, "resource")
+    if _is_v1(_within(resource, "amount")):
+        return ""
+    merchant = _within(resource, "payer" if _is_refund(document) else "payee")
+    seller = _only(_named(_within(one, "seller"), "merchant_id") for one in _disputed(resource))
+    onboarded = _named(resource, "merchant_id") if "amount" not in resource else None
+    return _named(merchant, "merchant_id") or seller or onboarded or ""
+
+
+def payment_of(document: Mapping[str, Any]) -> str | None:
+    """The captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
+    resource = _within(document, "resource")
+    related = _within(_within(resource, "supplementary_data"), "related_ids")
+    above = (_link(resource, "up") or "").rpartition("/")[2]
+    captured = _only(_named(one, "seller_transaction_id") for one in _disputed(resource))
+    if _is_refund(document):
+        captured = _named(related, "capture_id") or _named(resource, "sale_id", "capture_id") or above
+    elif str(document.get("event_type")).startswith(_OF_A_CAPTURE):
+        captured = _named(resource, "id")
+    return (
+        captured
+        or _named(related, "order_id")
+        or _named(resource, "parent_payment", "order_id")
+        or above
+        or _named(resource, "id", "dispute_id", "payout_item_id")
+        or _named(_within(resource, "batch_header"), "payout_batch_id")
+        or _named(_within(resource, "invoice"), "id")
+        or _named(resource, "merchant_id")
+    )
+
+
+def _link(resource: Mapping[str, Any], relation: str) -> str | None:
+    """The address that a resource's link of that relation has."""
+    links = resource.get("links")
+    for link in links if isinstance(links, list) else []:
+        if isinstance(link, dict) and link.get("rel") == relation:
+            return _named(link, "href")
+    return None
+
+
+def _is_refund(document: Mapping[str, Any]) -> bool:
+    """Whether the resource says of itself that it is one: v1's ``resource_type`` may be the refunded payment's."""
+    resource = _within(document, "resource")
+    return (
+        document.get("resource_type") == "refund"
+        or _named(resource, "sale_id", "capture_id") is not None
+        or re.search(r"/refunds?/[^/]+$", _link(resource, "self") or "") is not None
+    )
+
+
+def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    """
+    :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
+    """
+    if event_type in LEFT_TO_A_PERSON:
+        raise MoneyInvalid(f"{event_type} may move money and isn't booked: look it up at PayPal, and {_BY_HAND}")
+    if event_type not in _CAPTURED | _GIVEN_BACK:
+        return None
+    resource = an_object(document.get("resource"), "'resource'")
+    status = (optional_text(resource, "status") or optional_text(resource, "state") or "").lower()
+    movement = Movement.CAPTURE if event_type in _CAPTURED else Movement.REFUND
+    if movement is Movement.REFUND and status in _NOT_GIVEN_BACK:
+        return None
+    if status not in (_TAKEN if movement is Movement.CAPTURE else {"completed"}):
+        raise MoneyInvalid("the resource's status isn't one in which money has moved")
+    if movement is Movement.REFUND and not _is_refund(document):
+        raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
+    reference = text(resource, "id")
+    amount = an_object(resource.get("amount"), "'amount'")
+    value, currency = _value_and_currency(amount)
+    if movement is Movement.REFUND and isinstance(value, str):
+        value = value.removeprefix("-")
+    money = decimal_money_of(value, currency)
+    if money.currency in WHOLE and money.amount_minor % 100:
+        raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
+    account = account_of(document)
+    if not account and not _is_v1(amount):
+        names = "payer" if movement is Movement.REFUND else "payee"
+        raise MoneyInvalid(f"{event_type} has no {names}.merchant_id: it can't be told whose payment it is; {_BY_HAND}")
+    return MoneyFact(
+        fact_key=join_key(NAME, reference, movement.value),
+        movement=movement,
+        account=account,
+        payment=payment_of(document),
+        money=money,
+    )
+
+
+def _is_v1(amount: Mapping[str, Any]) -> bool:
+    return "total" in amount or "currency" in amount
+
+
+def _value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
+    """v2 or v1; one that speaks both ways at once is neither."""
+    v1 = _is_v1(amount)
+    v2 = "value" in amount or "currency_code" in amount
+    if v1 and v2:
+        raise MoneyInvalid("the amount is given in two ways")
+    return (amount.get("total"), amount.get("currency")) if v1 else (amount.get("value"), amount.get("currency_code"))
