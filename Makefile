@@ -26,7 +26,7 @@ test: setup
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract -q --timeout=300 -n 3 --dist worksteal" \
 		"tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
-		"tests/browser tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
+		"tests/browser tests/security tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
 		"tests/e2e -q --timeout=300 -n 2 --dist loadfile"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.

@@ -12,7 +12,6 @@ import pytest
 from core.header_schema import unquote_text
 from ingest.claims import ClaimKey
 from ingest.pan import CardMasker
-from ingest.secrets import SecretFiles, SecretsMissing
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
 
@@ -231,29 +230,6 @@ def test_without_a_secret_nothing_is_believed_and_the_sender_may_come_again(benc
     (tmp_path / "stripe").unlink()
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_configured")
-
-
-@pytest.mark.parametrize("text", ["# later\n", "{}\n\n", "{} {}\n", "changeme\n"])
-def test_a_file_that_holds_anything_but_secrets_opens_nothing(bench: Bench, tmp_path: Path, text: str) -> None:
-    """At the start too (`SecretFiles.check`), and from the moment on at which the file is changed."""
-    assert post(bench, bench.stripe()).status_code == 200
-    secret = bench.secrets["stripe"]
-    (tmp_path / "stripe").write_text(text.replace("{}", secret), "utf-8")
-    bench.clock.advance(2)
-    for signed_by in (secret, "#", "later", "changeme"):
-        bench.secrets["stripe"] = signed_by
-        answer = post(bench, bench.stripe("evt_2"))
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_configured")
-    with pytest.raises(SecretsMissing, match="line "):
-        SecretFiles(tmp_path, bench.clock).check(bench.adapters)
-
-
-def test_an_endpoint_without_a_file_of_its_own_is_closed(bench: Bench, tmp_path: Path) -> None:
-    answer = post(bench, bench.stripe(), "/webhooks/stripe/eu")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_configured")
-    (tmp_path / "stripe.eu").write_text(bench.secrets["stripe"] + "\n", "utf-8")
-    bench.clock.advance(2)
-    assert post(bench, bench.stripe(), "/webhooks/stripe/eu").status_code == 200
 
 
 def test_what_cant_be_looked_through_for_card_numbers_is_not_published(

@@ -1,0 +1,7 @@
+"""The servers of the integration tests: attacks are made on the real receiver."""
+
+from __future__ import annotations
+
+from tests.integration.ingest.conftest import receiver, servers, shared_receiver
+
+__all__ = ["receiver", "servers", "shared_receiver"]
