@@ -12,16 +12,22 @@ no id. They are named by what they are about and when they were triggered, not b
 ever written differently, it would be a conflict for a person to see, not a second event. Where it isn't clear what one
 is about, the hash of its content is its id, so that two of one second aren't taken for one.
 
-What books, and why:
+**What books, and why**:
 
 - A sale books as a capture under its transaction's id, whichever kind reports it: a charged subscription, a retry, a
-  local payment, a settlement or a disbursal. So does a refund (type ``credit``), once it is settled or disbursed; a
-  refund that failed was never settled and moved nothing.
-- A settlement that is declined may take back what a notification had reported before, or nothing: which of the two
-  it doesn't say, so it waits for a person. So do a disbursement that the bank sent back, and a local payment reversed.
-- A dispute takes the money when it is opened, unless it is only a retrieval; won, what was won comes back; lost,
-  accepted or expired, the loss is final.
+  local payment, a settlement or a disbursal. So does a refund (type ``credit``), once it is settled or disbursed.
+- A settlement that is declined, and a refund that failed, came to nothing. Either may come after the notification that
+  it was settled, and alone (https://developer.paypal.com/braintree/docs/reference/general/webhooks/transaction). It
+  gives back what was booked of the transaction, and nothing where nothing was (`MoneyFact.pair`). A refund that was
+  declined before it was settled moved nothing.
+- A dispute takes the money when it is opened, unless it is only a retrieval; won, what was won comes back, if it was
+  taken; lost, accepted or expired, the loss is final.
 - A disbursement is a payout to the merchant's bank; of type ``debit`` it takes from there.
+
+**Left to a person**: `LEFT_TO_A_PERSON`, a disbursement that the bank sent back and a local payment reversed. The
+second names no amount, and the first doesn't say whether the disbursement was reported before.
+
+A payment method's notifications are an entity of their own, under its token.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid
 from providers import braintree_money as books
 from providers import braintree_xml as xml
+from providers.braintree_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
 from providers.fields import ContentVersionUnknown, entity_key, time_of
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings

@@ -11,7 +11,7 @@ from core.clock import from_rfc3339
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.braintree_xml import child, children, inner, name_of, text_of
-from providers.fields import decimal_money_of
+from providers.fields import decimal_money_of, for_a_person, paired
 
 NAME = "braintree"
 
@@ -29,7 +29,8 @@ _NOT_TAKEN = frozenset(
         "voided",
     }
 )
-_BY_HAND = frozenset({"transaction_settlement_declined", "disbursement_exception", "local_payment_reversed"})
+LEFT_TO_A_PERSON = frozenset({"disbursement_exception", "local_payment_reversed"})
+"""Kinds that move money and aren't booked."""
 
 
 class _Moved(NamedTuple):
@@ -55,14 +56,14 @@ def reference_of(subject: Element | None) -> str | None:
 
 
 def payment_of(root: Element) -> str | None:
-    """The payment that the notification is about, else the subscription, disbursement or whatever it is about."""
+    """The payment that the notification is about, else the subscription, disbursement, payment method or whatever."""
     subject = subject_of(root)
     if subject is None:
         return None
     transaction = _transaction(subject, text_of(root, "kind") or "")
     if transaction is not None:
         return text_of(transaction, "refunded-transaction-id") or text_of(transaction, "id") or reference_of(subject)
-    return reference_of(subject)
+    return reference_of(subject) or text_of(subject, "token")
 
 
 def account_of(root: Element) -> str:
@@ -84,8 +85,8 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     :raises MoneyInvalid: it moved money, and how much can't be told for sure
     :raises Unparseable: a field comes several times
     """
-    if kind in _BY_HAND:
-        raise MoneyInvalid(f"there is no booking for {kind}: it may take back what is booked, look it up at Braintree")
+    if kind in LEFT_TO_A_PERSON:
+        raise for_a_person(kind, "in Braintree's control panel")
     read = _READERS.get(kind)
     subject = subject_of(root) if read is not None else None
     if read is None:
@@ -98,13 +99,15 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     reference = text_of(moved.source, "id")
     if reference is None:
         raise MoneyInvalid("what moved has no id")
-    money = decimal_money_of(moved.amount, moved.currency)
     return MoneyFact(
         fact_key=join_key(NAME, reference, moved.movement.value),
         movement=moved.movement,
         account=account_of(root),
         payment=moved.payment,
-        money=money,
+        money=decimal_money_of(moved.amount, moved.currency),
+        pair=None
+        if moved.payment is None
+        else paired(moved.movement, lambda one: join_key(NAME, reference, one.value)),
     )
 
 
@@ -130,26 +133,49 @@ def _charged_now(subscription: Element) -> Element | None:
 
 def _captured(subject: Element, kind: str) -> _Moved | None:
     """A sale, or the refund of one."""
-    transaction = _transaction(subject, kind)
-    if transaction is None:
-        raise MoneyInvalid("it doesn't say which transaction it is about")
+    transaction = _told(subject, kind)
     status = text_of(transaction, "status")
     if status in _NOT_TAKEN:
         return None
     if status is not None and status not in _TAKEN:
         raise MoneyInvalid("the transaction's status isn't known")
+    credit = _is_credit(transaction, kind in _EITHER_WAY)
+    return _of_transaction(Movement.REFUND if credit else Movement.CAPTURE, transaction)
+
+
+def _declined(subject: Element, kind: str) -> _Moved | None:
+    """A sale or a refund that came to nothing, unless it was never told to move any money."""
+    transaction = _told(subject, kind)
+    if text_of(transaction, "status") in _NOT_TAKEN - {"settlement_declined"}:
+        return None
+    credit = kind == "refund_failed" or _is_credit(transaction, True)
+    return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)
+
+
+def _told(subject: Element, kind: str) -> Element:
+    transaction = _transaction(subject, kind)
+    if transaction is None:
+        raise MoneyInvalid("it doesn't say which transaction it is about")
+    return transaction
+
+
+def _is_credit(transaction: Element, either_way: bool) -> bool:
+    """Whether it is a refund. ``either_way``: by its kind it may be one, so it has to say so."""
     way = text_of(transaction, "type")
     if way not in (None, "sale", "credit"):
         raise MoneyInvalid("the transaction is neither a sale nor a credit")
-    if way is None and kind in _EITHER_WAY:
+    if way is None and either_way:
         raise MoneyInvalid("the transaction doesn't say whether it is a sale or a credit")
-    reference = text_of(transaction, "id")
+    return way == "credit"
+
+
+def _of_transaction(movement: Movement, transaction: Element) -> _Moved:
     return _Moved(
-        Movement.REFUND if way == "credit" else Movement.CAPTURE,
+        movement,
         transaction,
         text_of(transaction, "amount"),
         text_of(transaction, "currency-iso-code"),
-        text_of(transaction, "refunded-transaction-id") or reference,
+        text_of(transaction, "refunded-transaction-id") or text_of(transaction, "id"),
     )
 
 
@@ -200,6 +226,8 @@ _READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = MappingProxyTy
         "transaction_settled": _captured,
         "transaction_disbursed": _captured,
         "transaction_retried": _captured,
+        "transaction_settlement_declined": _declined,
+        "refund_failed": _declined,
         "subscription_charged_successfully": _captured,
         "local_payment_completed": _captured,
         "local_payment_funded": _captured,

@@ -7,14 +7,26 @@ of this Checkout.com client have one.
 The mode. Test events come from ``….sandbox.checkout.com``, which the signed link to the event itself shows. What it
 shows has to agree with the endpoint; a link to anywhere else says nothing.
 
-What books, and why (https://www.checkout.com/docs/developer-resources/event-notifications/event-types):
+**What books, and why** (https://www.checkout.com/docs/developer-resources/event-notifications/event-types,
+https://www.checkout.com/docs/risk-management/disputes/disputes-api, https://www.checkout.com/docs/dashboard/disputes):
 
 - A capture and a refund book under their own ``act_`` ids: a payment can have several of both. An approval moves
   nothing, and neither does what was declined.
-- ``dispute_evidence_required`` says that the account was debited; ``dispute_received`` doesn't. Won and canceled give
-  the amount back; lost, expired and accepted all make one loss final, under the dispute's ``dsp_`` id.
-- An arbitration, a returned payment and what is paid out of an account move money in ways that the event doesn't
-  tell apart: they need a person instead of being passed over.
+- A dispute's money moves under its ``dsp_`` id. ``dispute_evidence_required`` says that the account was debited;
+  ``dispute_received`` comes before it and doesn't. ``dispute_won`` and ``dispute_canceled`` give back what was debited,
+  if it was; so does ``dispute_resolved`` of a payment that had been refunded already. Without a debit before it, such
+  an event takes nothing back (`MoneyFact.pair`).
+- ``dispute_lost``, ``dispute_expired``, ``dispute_accepted`` and ``dispute_arbitration_lost`` make one loss final. That
+  the account was debited is certain then, whether or not ``dispute_evidence_required`` was sent. A notification has one
+  fact, so each of them makes two events of the same bytes: one with `WITHHELD` after its type, which books the debit
+  under the name that ``dispute_evidence_required`` gives it, and its own. Fees of an arbitration aren't booked.
+
+**Left to a person**: `LEFT_TO_A_PERSON`. ``dispute_arbitration_won`` gives back what was lost already.
+``payment_returned`` is a payout that came back or a bank debit that failed after it was captured
+(https://www.checkout.com/docs/workflows/webhook-event-types/payment_returned), ``payment_paid`` a payout to a card or
+bank: which of a client's accounts is meant, the event doesn't tell. A ``dispute_resolved`` by Rapid Dispute
+Resolution is left, too: its refund isn't documented to be reported by itself
+(https://checkout.com/docs/payments/process-disputes/pre-dispute-resolution).
 """
 
 from __future__ import annotations
@@ -27,10 +39,22 @@ from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
+from core.card_numbers import shown
 from core.event import Event, Mode
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import an_object, certain, content_hash, entity_key, money_of, text, time_of, versioned_content
+from core.money import MoneyFact, Movement
+from providers.fields import (
+    an_object,
+    certain,
+    content_hash,
+    entity_key,
+    for_a_person,
+    money_of,
+    paired,
+    text,
+    time_of,
+    versioned_content,
+)
 from providers.pointer import parse_pointer, resolve
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
@@ -59,6 +83,7 @@ IDENTITY_FIELDS = frozenset(
 MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2})
 """Where its minor unit isn't ISO 4217's (https://www.checkout.com/docs/resources/calculating-the-amount)."""
 
+_WHERE = "in Checkout.com's Dashboard"
 _HOST = re.compile(r"https://([a-z0-9.-]+)/")
 _MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
     {
@@ -67,13 +92,18 @@ _MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
         "dispute_evidence_required": (Movement.DISPUTE_OPENED, "id"),
         "dispute_won": (Movement.DISPUTE_WON, "id"),
         "dispute_canceled": (Movement.DISPUTE_WON, "id"),
+        "dispute_resolved": (Movement.DISPUTE_WON, "id"),
         "dispute_lost": (Movement.DISPUTE_LOST, "id"),
         "dispute_expired": (Movement.DISPUTE_LOST, "id"),
         "dispute_accepted": (Movement.DISPUTE_LOST, "id"),
+        "dispute_arbitration_lost": (Movement.DISPUTE_LOST, "id"),
     }
 )
 """By type: how money moved, and which field of ``data`` is the movement's own id."""
-_BY_HAND = frozenset({"dispute_arbitration_won", "dispute_arbitration_lost", "payment_paid", "payment_returned"})
+WITHHELD = ".withheld"
+"""After a type of a lost dispute: the same notification once more, for the debit that came before the loss."""
+LEFT_TO_A_PERSON = frozenset({"dispute_arbitration_won", "payment_paid", "payment_returned"})
+"""Types that move money and aren't booked."""
 
 
 class CheckoutAdapter:
@@ -99,25 +129,27 @@ class CheckoutAdapter:
         document = an_object(request.document, "the body")
         event_id, event_type = text(document, "id"), text(document, "type")
         _check_mode(document, mode)
+        types = [event_type + WITHHELD, event_type] if _is_loss(event_type) else [event_type]
+        return [self._event(document, request.body, event_id, one, mode) for one in types]
+
+    def _event(self, document: Mapping[str, Any], body: bytes, event_id: str, event_type: str, mode: Mode) -> Event:
         account = self._account(document)
         fact = certain(lambda: self._fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, account, _payment(document.get("data")) or event_id),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=account,
-                occurred_at=time_of(document.get("created_on") or document.get("timestamp")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        return Event(
+            provider=NAME,
+            event_id=event_id,
+            event_type=event_type,
+            event_key=join_key(NAME, event_id, event_type),
+            entity_key=entity_key(self._order_for, NAME, account, _payment(document.get("data")) or event_id),
+            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+            content_version=CONTENT_VERSION,
+            body=body,
+            mode=mode,
+            account=account,
+            occurred_at=time_of(document.get("created_on") or document.get("timestamp")),
+            fact_key=fact.fact_key if fact else None,
+            fact_sha256=fact.sha256 if fact else None,
+        )
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
@@ -150,20 +182,44 @@ class CheckoutAdapter:
         return found if isinstance(found, str) else ""
 
     def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-        if event_type in _BY_HAND:
-            raise MoneyInvalid(f"{event_type} doesn't tell which way the money went: look it up, and book it by hand")
-        booking = _MOVEMENTS.get(event_type)
+        if event_type in LEFT_TO_A_PERSON:
+            raise for_a_person(event_type, _WHERE)
+        booking = _booking(event_type)
         if booking is None:
             return None
         movement, own_id = booking
         data = an_object(document.get("data"), "'data'")
+        if event_type == "dispute_resolved":
+            _check_resolved(data)
+        reference = text(data, own_id)
         return MoneyFact(
-            fact_key=join_key(NAME, text(data, own_id), movement.value),
+            fact_key=join_key(NAME, reference, movement.value),
             movement=movement,
             account=self._account(document),
             payment=_payment(data),
             money=money_of(data.get("amount"), data.get("currency"), MORE_DECIMALS),
+            pair=paired(movement, lambda other: join_key(NAME, reference, other.value)) if own_id == "id" else None,
         )
+
+
+def _is_loss(event_type: str) -> bool:
+    booking = _MOVEMENTS.get(event_type)
+    return booking is not None and booking[0] is Movement.DISPUTE_LOST
+
+
+def _booking(event_type: str) -> tuple[Movement, str] | None:
+    if event_type.endswith(WITHHELD) and _is_loss(event_type.removesuffix(WITHHELD)):
+        return _MOVEMENTS["dispute_evidence_required"]
+    return _MOVEMENTS.get(event_type)
+
+
+def _check_resolved(dispute: Mapping[str, Any]) -> None:
+    """
+    :raises MoneyInvalid: it was resolved in a way of which it isn't documented who has the money
+    """
+    reason = dispute.get("resolved_reason")
+    if reason not in (None, "already_refunded"):
+        raise for_a_person(f"dispute_resolved by {shown(reason, 40)}", _WHERE)
 
 
 def _key(secret: str) -> bytes:

@@ -13,12 +13,19 @@ from core.card_numbers import shown
 from core.clock import from_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.keys import join_key
-from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, decimals_of
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, decimals_of
 
 _LETTERS = re.compile(r"[A-Za-z]{3}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
 _UNIX_S_MAX = 253_402_300_799
 """The last second of the year 9999, datetime's end."""
+_UNDONE_BY = {
+    Movement.CAPTURE: Movement.CAPTURE_FAILED,
+    Movement.REFUND: Movement.REFUND_FAILED,
+    Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
+    Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED,
+}
+_PAIRS = _UNDONE_BY | {undo: done for done, undo in _UNDONE_BY.items()}
 
 
 class ContentVersionUnknown(PayhookError):
@@ -139,3 +146,17 @@ def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
         return read()
     except (MoneyInvalid, Unparseable):
         return None
+
+
+def paired(movement: Movement, key: Callable[[Movement], str]) -> str | None:
+    """The key of the movement that undoes this one, or that this one undoes; None for a loss, which undoes nothing.
+
+    For `MoneyFact.pair`, where a provider names both by one id. ``key`` gives a movement's fact key.
+    """
+    other = _PAIRS.get(movement)
+    return None if other is None else key(other)
+
+
+def for_a_person(event_type: str, where: str) -> MoneyInvalid:
+    """The error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
+    return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")

@@ -5,9 +5,16 @@ https://developer.gocardless.com/api-reference/#core-endpoints-events (what an e
 
 One request holds several events, which need not have anything in common; the whole body is signed.
 
-No event books: GoCardless's events say which payment, refund or payout changed and how, and never how much. An
-amount could only come from GoCardless's API, where it is what it is now, not what it was then; so the events are
-kept in order for each payment, and the money is for reconciliation against GoCardless's payout reports.
+**No event books**: GoCardless's events say which payment, refund or payout changed and how, and never how much. An
+amount could only come from GoCardless's API, where it is what it is now, not what it was then. So every type that
+moves money is left to a person (`LEFT_TO_A_PERSON`), whose source are GoCardless's payout reports: a payment that is
+confirmed, a late failure and a chargeback when they are settled, a chargeback that is cancelled, a refund that is
+settled or comes back, a payout, one that bounces, a payment to somebody else, and what moves in a payment account. The
+other types announce these or report them again, and move nothing; surcharges and other fees aren't booked.
+
+An event's account is its organisation, which the events of a partner's merchants name
+(https://developer.gocardless.com/partners/webhooks-for-partners); of an event that is about no payment, else its
+creditor.
 
 GoCardless says in ``Origin`` which of its environments sends. That isn't signed, so it must agree with the endpoint;
 without the header, or with an address that is neither, the endpoint's mode stands.
@@ -27,7 +34,16 @@ from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key
 from core.money import MoneyFact
-from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key, optional_text, text, time_of
+from providers.fields import (
+    ContentVersionUnknown,
+    an_object,
+    content_hash,
+    entity_key,
+    for_a_person,
+    optional_text,
+    text,
+    time_of,
+)
 from providers.port import (
     ACCEPTED,
     DEFAULT_ENDPOINT,
@@ -53,6 +69,21 @@ LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
 IDENTITY_FIELDS = frozenset(
     {"id", "payment", "refund", "mandate", "payout", "subscription", "billing_request", "organisation", "parent_event"}
 )
+LEFT_TO_A_PERSON = frozenset(
+    {
+        "creditors.bounced_payout",
+        "outbound_payments.executed",
+        "payment_account_transaction.created",
+        "payments.chargeback_cancelled",
+        "payments.chargeback_settled",
+        "payments.confirmed",
+        "payments.late_failure_settled",
+        "payouts.paid",
+        "refunds.funds_returned",
+        "refunds.refund_settled",
+    }
+)
+"""Types that move money and aren't booked."""
 
 _MODES: Mapping[bytes, Mode] = MappingProxyType(
     {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
@@ -97,7 +128,7 @@ class GoCardlessAdapter:
         event_id, resource_type = text(item, "id"), text(item, "resource_type")
         event_type = f"{resource_type}.{text(item, 'action')}"
         links = an_object(item.get("links") or {}, "'links'")
-        account = optional_text(links, "organisation") or ""
+        account = _account(links)
         entity = _entity(links, resource_type) or event_id
         return Event(
             provider=NAME,
@@ -113,8 +144,10 @@ class GoCardlessAdapter:
             occurred_at=time_of(item.get("created_at")),
         )
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:  # noqa: ARG002 - no type says an amount
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         an_object(strict_json.loads(body), "the event")
+        if event_type in LEFT_TO_A_PERSON:
+            raise for_a_person(event_type, "in GoCardless's payout reports, as its events name no amount")
         return None
 
     def content_sha256(self, body: bytes, version: int) -> str:
@@ -163,6 +196,12 @@ def _items(document: object) -> list[Any]:
     if not isinstance(items, list) or not 1 <= len(items) <= ITEMS_MAX:
         raise Unparseable(f"{ITEMS!r} isn't an array of 1 to {ITEMS_MAX} events")
     return items
+
+
+def _account(links: Mapping[str, Any]) -> str:
+    """The merchant. Not every event about a payment names the creditor, so none is told apart by it."""
+    of_payment = optional_text(links, "payment") or optional_text(links, "refund")
+    return optional_text(links, "organisation") or (None if of_payment else optional_text(links, "creditor")) or ""
 
 
 def _entity(links: Mapping[str, Any], resource_type: str) -> str | None:

@@ -4,15 +4,24 @@ One request is one event (https://docs.mollie.com/reference/webhooks-new). Money
 (``_embedded.entity``), so the webhook has to be set to the full payload: an event of a type that moves money and
 has no snapshot raises instead of being passed over.
 
-What books, and why:
+**What books, and why**:
 
 - ``payment.paid`` under the payment's id: what was captured of it where that is said, else its amount.
+- ``capture.succeeded`` under the ``cpt_`` id, where the setting ``mollie.capture_events`` says that the webhook takes
+  it (https://docs.mollie.com/reference/captures-api-webhooks). Then ``payment.paid`` of a payment with manual capture
+  doesn't book, as in `providers.mollieclassic`: both tell of the same money, and a payment can have several captures.
 - A refund under its ``re_`` id from ``refund.processing`` on, when it can't be canceled any more, whichever event
   says so first. ``refund.failed`` comes after that and gives the money back.
 - ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
 - ``payout.completed`` under the payout's id; one that failed was never booked.
 - ``payment-link.paid`` and ``sales-invoice.paid`` report payments that have events of their own and don't name
   them; ``balance-transaction.created`` repeats what payments, refunds and payouts said. They move nothing.
+
+What gives back gives back only what was booked (`MoneyFact.pair`).
+
+**Left to a person**: `LEFT_TO_A_PERSON`. Transfers from a business account, also those that come back
+(https://docs.mollie.com/changelog/add-business-account-transfer-events-to-webhooks), and those between the balances of
+connected accounts are neither payments nor payouts, and no movement here is either of them.
 
 A refund and a chargeback don't say whose profile they are of, so no event has an account: the bookings of one
 payment would land on two merchants. Profiles that are kept apart need endpoints of their own.
@@ -37,7 +46,9 @@ from providers.fields import (
     content_hash,
     decimal_money_of,
     entity_key,
+    for_a_person,
     optional_text,
+    paired,
     text,
     time_of,
     versioned_content,
@@ -70,6 +81,7 @@ IDENTITY_FIELDS = frozenset(
 _MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
     {
         "payment.paid": Movement.CAPTURE,
+        "capture.succeeded": Movement.CAPTURE,
         "refund.processing": Movement.REFUND,
         "refund.refunded": Movement.REFUND,
         "refund.failed": Movement.REFUND_FAILED,
@@ -78,6 +90,11 @@ _MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
         "payout.completed": Movement.PAYOUT_PAID,
     }
 )
+_PAIRED = frozenset({Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
+LEFT_TO_A_PERSON = frozenset(
+    {"business-account-transfer.processed", "business-account-transfer.returned", "connect-balance-transfer.succeeded"}
+)
+"""Types that move money and aren't booked."""
 
 
 class MollieAdapter:
@@ -102,7 +119,7 @@ class MollieAdapter:
         event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
         snapshot = _snapshot(document) or {}
         payment = optional_text(snapshot, "paymentId") or concerned
-        fact = certain(lambda: _fact(document, event_type))
+        fact = certain(lambda: self._fact(document, event_type))
         return [
             Event(
                 provider=NAME,
@@ -122,7 +139,7 @@ class MollieAdapter:
         ]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
+        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
 
     def content_sha256(self, body: bytes, version: int) -> str:
         return versioned_content(NAME, body, version, LEFT_OUT)
@@ -146,6 +163,27 @@ class MollieAdapter:
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(32)
+
+    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        if event_type in LEFT_TO_A_PERSON:
+            raise for_a_person(event_type, "in Mollie's Dashboard")
+        movement = _MOVEMENTS.get(event_type)
+        if movement is None:
+            return None
+        snapshot = _snapshot(document)
+        if snapshot is None:
+            raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
+        if snapshot.get("id") != text(document, "entityId"):
+            raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
+        captures = self._settings.mollie.capture_events
+        if event_type == "capture.succeeded" and not captures:
+            raise MoneyInvalid(
+                "a capture books only where providers.mollie.capture_events is set: payment.paid did else"
+            )
+        if event_type == "payment.paid" and captures and by_hand(snapshot):
+            return None
+        amount = paid_amount(snapshot) if event_type == "payment.paid" else snapshot.get("amount")
+        return fact_of(NAME, snapshot, movement, amount)
 
 
 def mode_of(resource: Mapping[str, Any]) -> Mode | None:
@@ -175,26 +213,21 @@ def fact_of(provider: str, resource: Mapping[str, Any], movement: Movement, amou
         account=ACCOUNT,
         payment=None if movement is Movement.PAYOUT_PAID else optional_text(resource, "paymentId") or reference,
         money=decimal_money_of(paid.get("value"), paid.get("currency")),
+        pair=paired(movement, lambda other: join_key(provider, reference, other.value))
+        if movement in _PAIRED
+        else None,
     )
+
+
+def by_hand(payment: Mapping[str, Any]) -> bool:
+    """Whether the merchant captures it: its captures move the money then."""
+    return payment.get("captureMode") == "manual"
 
 
 def paid_amount(payment: Mapping[str, Any]) -> object:
     """Of a paid payment, what was captured of it where that is said."""
     captured = payment.get("amountCaptured")
     return payment.get("amount") if captured is None else captured
-
-
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    movement = _MOVEMENTS.get(event_type)
-    if movement is None:
-        return None
-    snapshot = _snapshot(document)
-    if snapshot is None:
-        raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
-    if snapshot.get("id") != text(document, "entityId"):
-        raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
-    amount = paid_amount(snapshot) if movement is Movement.CAPTURE else snapshot.get("amount")
-    return fact_of(NAME, snapshot, movement, amount)
 
 
 def _snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:

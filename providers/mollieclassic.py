@@ -11,13 +11,16 @@ is a duplicate, however much else has changed in the document; with another amou
 must have been passed is told as well, so that nothing is missed between two deliveries: a failed refund was sent
 before, a reversed chargeback was received before.
 
-What books, and why:
+**What books, and why**:
 
 - A paid payment, under its own id; one with manual capture moves nothing itself, its captures do, each under its
   ``cpt_`` id as it succeeds.
 - A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
   canceled. A failed one gives the money back.
 - A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
+
+What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to a person:
+`LEFT_TO_A_PERSON` is empty. Payouts and transfers have no classic webhook.
 
 As in `providers.mollie` there is no account. Use this or next-gen for a payment, not both: each books.
 """
@@ -47,7 +50,7 @@ from providers.fields import (
     text,
     time_of,
 )
-from providers.mollie import ACCOUNT, IDENTITY_FIELDS, fact_of, mode_of, paid_amount
+from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, mode_of, paid_amount
 from providers.port import (
     ACCEPTED,
     DEFAULT_ENDPOINT,
@@ -65,6 +68,9 @@ from providers.slices import array_items
 NAME = "mollieclassic"
 CONTENT_VERSION = 1
 """Of what a stage rests on: `_observed`."""
+
+LEFT_TO_A_PERSON: frozenset[str] = frozenset()
+"""Stages that move money and aren't booked."""
 
 _DELIVERY = re.compile(rb"id=((tr|ord)_[A-Za-z0-9]{1,128})")
 _KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
@@ -288,7 +294,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = MappingProxyT
 
 def _fact(resource: Mapping[str, Any], stage: str) -> MoneyFact | None:
     movement = _MOVEMENTS.get(stage)
-    if movement is None or (stage == "payment.paid" and resource.get("captureMode") == "manual"):
+    if movement is None or (stage == "payment.paid" and by_hand(resource)):
         return None
     return fact_of(NAME, resource, movement, _amount(resource))
 

@@ -4,16 +4,26 @@ Paddle's SDK takes a signature for 5 s, which is too tight behind proxies and re
 is a setting of its own, 60 s unless set. Sandbox and live are separate accounts, so the endpoint fixes the mode.
 Amounts are texts of digits in the currency's minor unit; the account isn't named in events.
 
-What books, and why (https://developer.paddle.com/webhooks/overview):
+**What books, and why** (https://developer.paddle.com/webhooks/overview). Paddle is the merchant of record: the tax and
+its fee are never ours. What it owes is the ``earnings`` of a transaction, total less tax less fee; of an adjustment,
+what it takes from them or gives back (https://developer.paddle.com/api-reference/transactions,
+https://developer.paddle.com/api-reference/adjustments). So ``earnings`` books, from ``payout_totals`` where they are,
+because payouts are in that currency; else from ``totals``.
 
-- A transaction books when it is ``completed``, gross, with tax and Paddle's fee (``grand_total``: what was paid after
-  credits). ``transaction.paid`` comes before it, about the same money while Paddle still processes it, and doesn't.
+- A transaction books when it is ``completed``. ``transaction.paid`` comes before it, about the same money while Paddle
+  still processes it, and doesn't.
 - An adjustment books under its own ``adj_`` id once it is approved: a refund, a chargeback (the money is taken), and
   the reverse of a chargeback (an adjustment of its own, so the ``reversed`` original moves nothing more). Paddle
   reports no lost chargeback: one that isn't reversed is lost. Credits stay in the customer's balance and move nothing
-  until they lower a later payment (https://developer.paddle.com/webhooks/adjustments/adjustment-created).
+  until they lower a later payment (https://developer.paddle.com/webhooks/adjustments/adjustment-created). Paddle's fee
+  for a chargeback (``chargeback_fee``) isn't in the earnings and doesn't book.
 - A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
 - A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
+
+No type of event that moves money is left to a person as a whole: `LEFT_TO_A_PERSON` is empty.
+
+Identities. ``data`` is what an event is about, and order is kept for it; an adjustment's is kept for its transaction. A
+``subscription.created`` names the transaction that it came from, and is the subscription's all the same.
 """
 
 from __future__ import annotations
@@ -66,6 +76,8 @@ IDENTITY_FIELDS = frozenset(
     }
 )
 ACCOUNT = ""
+LEFT_TO_A_PERSON: frozenset[str] = frozenset()
+"""Types that move money and aren't booked."""
 
 _MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
 _ADJUSTED: Mapping[str, Movement | None] = MappingProxyType(
@@ -114,7 +126,9 @@ class PaddleAdapter:
                 event_id=event_id,
                 event_type=event_type,
                 event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, ACCOUNT, _entity(document.get("data")) or event_id),
+                entity_key=entity_key(
+                    self._order_for, NAME, ACCOUNT, _entity(document.get("data"), event_type) or event_id
+                ),
                 content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
                 content_version=CONTENT_VERSION,
                 body=request.body,
@@ -166,9 +180,9 @@ def _signature(secret: str, message: bytes) -> bytes:
     return sha256_mac(_key(secret), message).hex().encode("ascii")
 
 
-def _entity(data: object) -> str | None:
+def _entity(data: object, event_type: str) -> str | None:
     """The transaction of an adjustment; of anything else its own id."""
-    for name in ("transaction_id", "id"):
+    for name in ("transaction_id", "id") if event_type.startswith("adjustment.") else ("id",):
         found = data.get(name) if isinstance(data, dict) else None
         if isinstance(found, str) and found:
             return found
@@ -188,7 +202,7 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         fact_key=join_key(NAME, text(data, "id"), movement.value),
         movement=movement,
         account=ACCOUNT,
-        payment=None if movement is Movement.PAYOUT_PAID else _entity(data),
+        payment=None if movement is Movement.PAYOUT_PAID else _entity(data, event_type),
         money=money,
     )
 
@@ -205,9 +219,17 @@ def _minor(amount: object, currency: object) -> Money:
     return money_of(int(amount), currency)
 
 
+def _earnings(holder: Mapping[str, Any], name: str) -> Money:
+    """What was earned, in the payout's currency if that is there."""
+    totals = holder.get("payout_totals")
+    if totals is None:
+        totals = holder.get("totals")
+    earned = an_object(totals, f"'{name}.totals'")
+    return _minor(earned.get("earnings"), earned.get("currency_code"))
+
+
 def _completed(transaction: Mapping[str, Any]) -> _Moved:
-    totals = an_object(an_object(transaction.get("details"), "'data.details'").get("totals"), "'data.details.totals'")
-    return Movement.CAPTURE, _minor(totals.get("grand_total"), totals.get("currency_code"))
+    return Movement.CAPTURE, _earnings(an_object(transaction.get("details"), "'data.details'"), "data.details")
 
 
 def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
@@ -221,8 +243,7 @@ def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
         return None
     if status != "approved":
         raise MoneyInvalid(f"the adjustment's status {shown(status, 40)} isn't one that is known for {action}")
-    totals = an_object(adjustment.get("totals"), "'data.totals'")
-    return movement, _minor(totals.get("total"), totals.get("currency_code"))
+    return movement, _earnings(adjustment, "data")
 
 
 def _paid_out(payout: Mapping[str, Any]) -> _Moved:

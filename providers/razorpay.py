@@ -8,7 +8,7 @@ body replayed under another id is the same event, of whatever type, and the same
 conflict. An event without a time or without any id is named by the hash of its content instead. Two events of one
 type about the same things in the same second are one, and a conflict if they say different things.
 
-What books, and why (https://razorpay.com/docs/webhooks/all/):
+**What books, and why** (https://razorpay.com/docs/webhooks/all/):
 
 - ``payment.captured`` books under the payment's id. Orders, invoices, payment links, subscriptions and virtual
   accounts report the same payment again and don't; ``payment.authorized`` may say captured already and doesn't.
@@ -20,8 +20,15 @@ What books, and why (https://razorpay.com/docs/webhooks/all/):
   ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own.
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
 - A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
-  is reversed. ``payout.failed`` doesn't say whether the money was taken before: that needs a person; if it was,
-  ``payout.reversed`` follows (https://razorpay.com/docs/x/payouts/states-life-cycle/).
+  is reversed or failed (https://razorpay.com/docs/webhooks/payouts,
+  https://razorpay.com/docs/x/payouts/states-life-cycle/). ``payout.failed`` doesn't say whether the money was taken
+  before; whichever way, none of it is gone, and ``payout.reversed`` of the same payout is the same fact.
+
+What gives back gives back only what was booked (`MoneyFact.pair`), so each of these may come alone or first.
+
+**Left to a person**: `LEFT_TO_A_PERSON`. A Route transfer moves money from one account at Razorpay to another, which
+no movement here is; neither is the settlement of a linked account to a VPA
+(https://razorpay.com/docs/webhooks/route). A dispute that is closed without being won or lost is left, too.
 """
 
 from __future__ import annotations
@@ -42,8 +49,10 @@ from providers.fields import (
     certain,
     content_hash,
     entity_key,
+    for_a_person,
     money_of,
     optional_text,
+    paired,
     text,
     time_of,
     versioned_content,
@@ -60,6 +69,9 @@ CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {"id", "account_id", "payment_id", "order_id", "refund_id", "dispute_id", "invoice_id", "subscription_id"}
 )
+
+LEFT_TO_A_PERSON = frozenset({"settlement.vpa_completed", "transfer.processed"})
+"""Types that move money and aren't booked."""
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
@@ -96,10 +108,10 @@ class RazorpayAdapter:
         return [
             Event(
                 provider=NAME,
-                event_id=_told_id(request) or identity[-1],
+                event_id=_header_id(request) or identity[-1],
                 event_type=event_type,
                 event_key=join_key(NAME, *identity, event_type),
-                entity_key=entity_key(self._order_for, NAME, account, _payment(payload) or identity[-1]),
+                entity_key=entity_key(self._order_for, NAME, account, _payment(payload, event_type) or identity[-1]),
                 content_sha256=content,
                 content_version=CONTENT_VERSION,
                 body=request.body,
@@ -142,6 +154,8 @@ class RazorpayAdapter:
         return random_secrets.token_urlsafe(24)
 
     def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        if event_type in LEFT_TO_A_PERSON:
+            raise for_a_person(event_type, "in Razorpay's Dashboard")
         read = _READERS.get(event_type)
         if read is None:
             return None
@@ -152,12 +166,16 @@ class RazorpayAdapter:
         movement, source, prefix = moved
         currency = source.get("currency") or (self._settled_in if source is payload.get("settlement") else None)
         payment = optional_text(source, "payment_id") or text(source, "id")
+        reference = text(source, "id")
         return MoneyFact(
-            fact_key=join_key(NAME, text(source, "id"), prefix + movement.value),
+            fact_key=join_key(NAME, reference, prefix + movement.value),
             movement=movement,
             account=optional_text(document, "account_id") or "",
             payment=None if movement in _PAYOUTS else payment,
             money=money_of(source.get("amount"), currency),
+            pair=paired(movement, lambda other: join_key(NAME, reference, prefix + other.value))
+            if movement is not Movement.CAPTURE and "settlement" not in payload
+            else None,
         )
 
 
@@ -171,10 +189,10 @@ def _signature(secret: str, body: bytes) -> bytes:
     return sha256_mac(_key(secret), body).hex().encode("ascii")
 
 
-def _told_id(request: Request) -> str | None:
+def _header_id(request: Request) -> str | None:
     """What the unsigned header says, if it says one thing that an id can be made of."""
-    told = [value for name, value in request.headers if name == ID_HEADER]
-    return told[0].decode("ascii") if len(told) == 1 and _ID.fullmatch(told[0]) else None
+    ids = [value for name, value in request.headers if name == ID_HEADER]
+    return ids[0].decode("ascii") if len(ids) == 1 and _ID.fullmatch(ids[0]) else None
 
 
 def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -200,8 +218,13 @@ def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> t
     return account, str(created_at), ",".join(key_part(found).replace(",", "%2C") for found in ids)
 
 
-def _payment(payload: _Payload) -> str | None:
-    """What order is kept for: a payment's order, which all tries at it share; else the payment, or what there is."""
+def _payment(payload: _Payload, event_type: str) -> str | None:
+    """What order is kept for: a payment's order, which all tries at it share; else the payment, or what there is.
+
+    A token outlives the payment that made it: its events are its own.
+    """
+    if event_type.startswith("token.") and (token := _id(payload.get("token", {}), "id")):
+        return token
     for kind, name in (
         ("payment", "order_id"),
         ("payment", "id"),
@@ -278,10 +301,6 @@ def _payout_reversed(payload: _Payload) -> _Moved:
     return Movement.PAYOUT_FAILED, _source(payload, "payout"), ""
 
 
-def _payout_failed(_: _Payload) -> None:
-    raise MoneyInvalid("a failed payout doesn't say whether its money was taken: look it up, and book it by hand")
-
-
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
     {
         "payment.captured": _captured,
@@ -296,6 +315,6 @@ _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
         "payout.initiated": _paid_out,
         "payout.processed": _paid_out,
         "payout.reversed": _payout_reversed,
-        "payout.failed": _payout_failed,
+        "payout.failed": _payout_reversed,
     }
 )

@@ -128,7 +128,7 @@ class PaddleSettings(BaseModel):
 
 
 class MollieSettings(BaseModel):
-    """Where Mollie's classic webhooks, which only name a payment, ask for it."""
+    """Where Mollie's classic webhooks, which only name a payment, ask for it; what next-gen is subscribed to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -136,6 +136,11 @@ class MollieSettings(BaseModel):
         "https://api.mollie.com",
         pattern=r"^https?://[A-Za-z0-9.:-]+$",
         description="Mollie's API, without a path; plain http is for a simulator on this machine",
+    )
+    capture_events: bool = Field(
+        False,
+        description="The next-gen webhook takes capture.succeeded: captures book, and payment.paid of a payment that "
+        "is captured by hand doesn't",
     )
 
 

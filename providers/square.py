@@ -11,13 +11,22 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
   counts is the state that is reported, under the object's own id: the second report of a state is the same fact.
 - A payment books when it is ``COMPLETED``, with its tip (``total_money``). Cash and external payments are only noted
   down at Square: their money never was there, and neither was that of their refunds.
+- A payment by Square gift card (``card_brand``, https://developer.squareup.com/docs/gift-cards/redeem-gift-cards)
+  brings no money: it came when the card was sold, by a payment that books. Nor does a refund onto such a card take any.
+  A refund that doesn't say which card it goes to (``destination_details``,
+  https://developer.squareup.com/reference/square/objects/DestinationDetails) books.
 - A refund books under its own id when it is ``COMPLETED``; before, nothing has been booked that a failed one could
   give back (https://developer.squareup.com/reference/square/objects/PaymentRefund).
 - A dispute's amount is held when it is opened, unless it is only an inquiry; ``WON`` gives it back, ``LOST`` and
-  ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137).
+  ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137). In older versions of the API, whose
+  event is called ``dispute.state.changed``, the dispute's id is its ``dispute_id``
+  (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added).
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
+- A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
 - Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
+
+No type of event that moves money is left to a person: `LEFT_TO_A_PERSON` is empty.
 """
 
 from __future__ import annotations
@@ -42,6 +51,7 @@ from providers.fields import (
     entity_key,
     money_of,
     optional_text,
+    paired,
     text,
     time_of,
     versioned_content,
@@ -60,9 +70,14 @@ IDENTITY_FIELDS = frozenset(
     {"id", "event_id", "merchant_id", "location_id", "payment_id", "order_id", "refund_id", "dispute_id"}
 )
 
+LEFT_TO_A_PERSON: frozenset[str] = frozenset()
+"""Types that move money and aren't booked."""
+
 _MODES: Mapping[bytes, Mode] = MappingProxyType({b"production": "live", b"sandbox": "test"})
 _NOT_AT_SQUARE = ("CASH", "EXTERNAL")
+_GIFT_CARD = "SQUARE_GIFT_CARD"
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+_PAIRED = _PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 _OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
 
 
@@ -204,12 +219,14 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     movement = read(source)
     if movement is None:
         return None
+    reference = text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id")
     return MoneyFact(
-        fact_key=join_key(NAME, text(source, "id"), movement.value),
+        fact_key=join_key(NAME, reference, movement.value),
         movement=movement,
         account=optional_text(document, "merchant_id") or "",
         payment=None if movement in _PAYOUTS else _entity(document),
         money=_money(source.get("total_money" if kind == "payment" else "amount_money")),
+        pair=paired(movement, lambda other: join_key(NAME, reference, other.value)) if movement in _PAIRED else None,
     )
 
 
@@ -233,13 +250,19 @@ def _state(source: Mapping[str, Any], name: str) -> str:
 def _paid(payment: Mapping[str, Any]) -> Movement | None:
     if _state(payment, "status") != "COMPLETED" or payment.get("source_type") in _NOT_AT_SQUARE:
         return None
-    return Movement.CAPTURE
+    return None if _brand(payment) == _GIFT_CARD else Movement.CAPTURE
 
 
 def _refunded(refund: Mapping[str, Any]) -> Movement | None:
     if _state(refund, "status") != "COMPLETED" or refund.get("destination_type") in _NOT_AT_SQUARE:
         return None
-    return Movement.REFUND
+    return None if _brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
+
+
+def _brand(paid_by: object) -> str | None:
+    """The brand of the card in its ``card_details``, None where there is none."""
+    details = paid_by.get("card_details") if isinstance(paid_by, dict) else None
+    return _id(details.get("card"), "card_brand") if isinstance(details, dict) else None
 
 
 def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:

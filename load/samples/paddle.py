@@ -36,13 +36,14 @@ def transaction_event(
         "currency_code": currency,
         "credit_to_balance": "0",
     }
+    payout_totals = {**totals, "exchange_rate": "1.0"} if event_type == "transaction.completed" else None
     card = {"type": "visa", "last4": "0009", "expiry_year": 2031, "expiry_month": 12, "cardholder_name": "Robin Sample"}
     data: dict[str, Any] = {
         "id": transaction,
         "items": [{"price": _price(amount_minor - tax, currency), "quantity": 1, "proration": None}],
         "origin": "web",
         "status": event_type.rpartition(".")[2],
-        "details": {"totals": totals, "line_items": [], "tax_rates_used": [], "payout_totals": None},
+        "details": {"totals": totals, "line_items": [], "tax_rates_used": [], "payout_totals": payout_totals},
         "checkout": {"url": f"https://shop.example.com/pay?_ptxn={transaction}"},
         "payments": [
             {

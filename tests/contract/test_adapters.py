@@ -28,6 +28,7 @@ from tests.contract.adapter_cases.promises import (
     UNSIGNED,
     checked,
     events_of,
+    named_alike,
     only,
     refusal,
     told,
@@ -125,6 +126,10 @@ def test_a_redelivery_is_the_same_event_whatever_differs_between_deliveries(case
     first, again = (told(case, Told(delivery=number)) for number in (1, 2))
     for name in ("event_key", "entity_key", "content_sha256", "content_version", "fact_key", "fact_sha256"):
         assert getattr(first, name) == getattr(again, name), name
+
+
+def test_no_header_that_is_not_signed_makes_another_event(case: Case) -> None:
+    named_alike(case)
 
 
 def test_the_signing_secret_makes_no_other_event(case: Case) -> None:

@@ -78,7 +78,7 @@ class Case(ABC):
         """One event's request body, before it is signed."""
 
     def others(self) -> Sequence[bytes]:
-        """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event."""
+        """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event, or one a movement."""
         return ()
 
     def batch(self, told: Sequence[Told]) -> bytes | None:

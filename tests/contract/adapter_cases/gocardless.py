@@ -26,4 +26,5 @@ class GoCardlessCase(Case):
         return GoCardlessEvent(told.event, "refunds", "created", links, NOW, organisation=told.account)
 
     def others(self) -> Sequence[bytes]:
-        return [payment_event("paid_out", event_id="EV1", payment="PM1", created=NOW)]
+        actions = ("confirmed", "paid_out", "charged_back")
+        return [payment_event(action, event_id="EV1", payment="PM1", created=NOW) for action in actions]

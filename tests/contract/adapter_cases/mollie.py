@@ -27,6 +27,8 @@ class MollieCase(Case):
         common: dict[str, Any] = {"amount_minor": 1_250, "currency": "EUR", "created": NOW}
         told = {
             "payment.paid": mollie.payment("tr_1", captured_minor=1_250, **common),
+            "capture.succeeded": mollie.capture("cpt_1", of="tr_1", **common),
+            "business-account-transfer.processed": mollie.payout("batr_1", **common),
             "chargeback.reversed": mollie.chargeback("chb_1", of="tr_1", reversed_at=NOW, **common),
             "payout.completed": mollie.payout("po_1", **common),
         }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import pickle
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -21,7 +25,7 @@ from providers import (
     SignatureReason,
     build_adapters,
 )
-from tests.contract.adapter_cases.case import NOW, Case, Told
+from tests.contract.adapter_cases.case import NOW, Case, Told, with_header
 
 NAMES = sorted(build_adapters(ProvidersSettings()))
 FROM_VERIFY = (SignatureInvalid, SettingError)
@@ -41,6 +45,9 @@ UNSIGNED: tuple[list[bytes], ...] = (
     [b"0" * 64],
     [b"x" * 9_000],
 )
+DELIVERY_HEADERS = (b"x-request-id", b"x-delivery-id", b"x-event-id", b"idempotency-key", b"date", b"user-agent")
+"""What deliveries of any sender may have; none of them is signed."""
+HEADER_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.I)
 
 
 def only(case: Case, request: Request, mode: Mode = "live", **settings: Any) -> Event:
@@ -116,3 +123,52 @@ def agrees(adapter: Adapter, event: Event) -> bool:
         travels(error)
         return event.fact_key is None
     return (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
+
+
+def named_alike(case: Case) -> None:
+    """A request's events are named alike whatever its unsigned headers say, or it is refused and leaves nothing.
+
+    Each redelivery would be a new event otherwise, and whoever has seen one request could make any number of events.
+
+    :raises AssertionError: an unsigned header makes another event
+    """
+    bodies = (case.body(Told()), *case.others())
+    for request in (case.request(body, case.secrets[0]) for body in bodies):
+        expected = names_of(case, request)
+        assert expected
+        for other in other_deliveries(case, request):
+            with contextlib.suppress(SignatureInvalid, ModeMismatch):
+                case.adapter().verify(other, case.secrets, NOW)
+                assert names_of(case, other) == expected, other.headers
+
+
+def names_of(case: Case, request: Request) -> list[tuple[str | None, ...]]:
+    return [
+        (event.event_key, event.entity_key, event.content_sha256, event.fact_key, event.fact_sha256)
+        for event in case.adapter().events(request, "live")
+    ]
+
+
+def other_deliveries(case: Case, request: Request) -> Iterator[Request]:
+    """The request with each unsigned header in turn taken away, changed or added, and with all of them at once."""
+    sent = {name for name, _ in request.headers}
+    unsigned = sorted((sent | read_headers(case) | {*DELIVERY_HEADERS}) - {*case.signature_headers})
+    all_gone = all_changed = request.headers
+    for name in unsigned:
+        for values in ((), (b"redelivery-2",), (b"redelivery-2", b"redelivery-3")):
+            yield replace(request, headers=with_header(request.headers, name, *values))
+        all_gone = with_header(all_gone, name)
+        all_changed = with_header(all_changed, name, b"redelivery-2")
+    yield replace(request, headers=all_gone)
+    yield replace(request, headers=all_changed)
+
+
+def read_headers(case: Case) -> set[bytes]:
+    """The names of headers that the adapter may read: every constant of its module that can be one."""
+    module = inspect.getmodule(type(case.adapter()))
+    assert module is not None
+    constants = [
+        node.value for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Constant)
+    ]
+    texts = [value.decode("latin-1") if isinstance(value, bytes) else value for value in constants]
+    return {text.lower().encode() for text in texts if isinstance(text, str) and HEADER_NAME.fullmatch(text)}

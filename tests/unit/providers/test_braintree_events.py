@@ -11,6 +11,7 @@ from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import braintree as samples_of
 from providers import ContentVersionUnknown, ProvidersSettings, build_adapters
+from providers.braintree import LEFT_TO_A_PERSON
 from tests.unit.providers.braintree_shapes import ADAPTER, Moved, moved, only
 from tests.unit.providers.shapes import NOW
 
@@ -56,6 +57,12 @@ def changed(xml: bytes, old: str, new: str) -> bytes:
 CAPTURE = ("braintree:tx1:capture", "capture", 1_250, "EUR", "tx1")
 OPENED = ("braintree:d1:dispute_opened", "dispute_opened", 1_250, "EUR", "tx1")
 REFUND = ("braintree:tx1:refund", "refund", 1_250, "EUR", "tx0")
+REFUND_FAILED = ("braintree:tx1:refund_failed", "refund_failed", 1_250, "EUR", "tx0")
+DECLINED = ("braintree:tx1:capture_failed", "capture_failed", 1_250, "EUR", "tx1")
+
+
+def declined(**more: Any) -> bytes:
+    return changed(transaction("transaction_settlement_declined", **more), ">settled<", ">settlement_declined<")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,11 @@ REFUND = ("braintree:tx1:refund", "refund", 1_250, "EUR", "tx0")
         (changed(transaction(), ">settled<", ">authorized<"), None),
         (changed(transaction(), ">settled<", ">voided<"), None),
         (transaction("transaction_reviewed"), None),
-        (transaction("refund_failed", refund_of="tx0"), None),
+        (transaction("refund_failed", refund_of="tx0"), REFUND_FAILED),
+        (changed(transaction("refund_failed", refund_of="tx0"), ">settled<", ">settlement_declined<"), REFUND_FAILED),
+        (changed(transaction("refund_failed", refund_of="tx0"), ">settled<", ">processor_declined<"), None),
+        (declined(), DECLINED),
+        (declined(refund_of="tx0"), REFUND_FAILED),
         (changed(charged(), "charged_successfully", "charged_unsuccessfully"), None),
         (dispute("dispute_opened"), OPENED),
         (dispute("dispute_opened", about="pre_arbitration"), OPENED),
@@ -90,6 +101,51 @@ REFUND = ("braintree:tx1:refund", "refund", 1_250, "EUR", "tx0")
 )
 def test_what_a_kind_books(xml: bytes, expected: Moved | None) -> None:
     assert moved(only(xml)) == expected
+
+
+@pytest.mark.parametrize(
+    ("done", "undone"),
+    [
+        (transaction(), declined()),
+        (charged(), declined()),
+        (transaction(refund_of="tx0"), declined(refund_of="tx0")),
+        (transaction("transaction_disbursed", refund_of="tx0"), transaction("refund_failed", refund_of="tx0")),
+        (dispute("dispute_opened"), dispute("dispute_won")),
+    ],
+)
+def test_what_gives_back_and_what_it_gives_back_name_each_other(done: bytes, undone: bytes) -> None:
+    first, second = (ADAPTER.money(xml, only(xml).event_type) for xml in (done, undone))
+    assert first is not None
+    assert second is not None
+    assert (first.pair, second.pair) == (second.fact_key, first.fact_key)
+    assert only(done).entity_key == only(undone).entity_key
+
+
+@pytest.mark.parametrize("xml", [disbursement(), dispute("dispute_lost")])
+def test_what_nothing_gives_back_names_no_other(xml: bytes) -> None:
+    fact = ADAPTER.money(xml, only(xml).event_type)
+    assert fact is not None
+    assert fact.pair is None
+
+
+@pytest.mark.parametrize("kind", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_money_in_a_way_it_does_not_tell_is_for_a_person(kind: str) -> None:
+    for xml in (disbursement(kind, success=False), transaction(kind)):
+        with pytest.raises(MoneyInvalid, match=f"{kind} .* manual entry"):
+            moved(only(xml))
+
+
+def test_the_kinds_left_to_a_person_are_these() -> None:
+    assert frozenset({"disbursement_exception", "local_payment_reversed"}) == LEFT_TO_A_PERSON
+
+
+@pytest.mark.parametrize("wrapped", ["paypal-account", "granted-payment-instrument-update"])
+def test_a_payment_method_is_an_entity_of_its_own(wrapped: str) -> None:
+    subject = f"<{wrapped}><token>tok1</token><email>robin@example.com</email></{wrapped}>"
+    xml = changed(transaction("payment_method_revoked_by_customer"), "<subject>", f"<subject>{subject}")
+    xml = xml[: xml.index(b"<transaction>")].rstrip() + xml[xml.index(b"</transaction>") + len(b"</transaction>") :]
+    event = only(xml)
+    assert (event.entity_key, event.event_id) == ("braintree::tok1", event.content_sha256)
 
 
 def test_one_transaction_under_several_kinds_is_one_fact() -> None:
@@ -126,9 +182,8 @@ def test_the_newest_of_a_subscriptions_transactions_is_the_charge() -> None:
 @pytest.mark.parametrize(
     "xml",
     [
-        transaction("transaction_settlement_declined"),
-        disbursement("disbursement_exception", success=False),
-        transaction("local_payment_reversed"),
+        changed(declined(), "<type>sale</type>", ""),
+        changed(declined(), ">sale<", ">something<"),
         changed(transaction(), "<type>sale</type>", ""),
         changed(transaction(), ">sale<", ">something<"),
         changed(transaction(), ">settled<", ">something_new<"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from pydantic import ValidationError
 
 from core.errors import SettingError, Unparseable
 from core.event import Mode
-from core.money import MoneyInvalid
+from core.money import UNDOS, MoneyFact, MoneyInvalid, Movement
 from load.samples import checkout as samples_of
 from providers import Adapter, ContentVersionUnknown, ModeMismatch, ProvidersSettings, Request, build_adapters
+from providers.checkout import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, money, moved, names, only, row
 from tests.unit.providers.shapes import refusal as refusal_of
 
@@ -235,9 +237,7 @@ def test_what_is_no_event_is_unparseable(adapter: Adapter, body: bytes) -> None:
         (dispute("dispute_evidence_required"), "checkout:dsp_1:dispute_opened", "dispute_opened"),
         (dispute("dispute_won"), "checkout:dsp_1:dispute_won", "dispute_won"),
         (dispute("dispute_canceled"), "checkout:dsp_1:dispute_won", "dispute_won"),
-        (dispute("dispute_lost"), "checkout:dsp_1:dispute_lost", "dispute_lost"),
-        (dispute("dispute_expired"), "checkout:dsp_1:dispute_lost", "dispute_lost"),
-        (dispute("dispute_accepted"), "checkout:dsp_1:dispute_lost", "dispute_lost"),
+        (dispute("dispute_resolved"), "checkout:dsp_1:dispute_won", "dispute_won"),
     ],
 )
 def test_each_movement_books_under_its_own_id(adapter: Adapter, body: bytes, fact_key: str, movement: str) -> None:
@@ -252,7 +252,9 @@ def test_what_is_approved_or_declined_moves_nothing(adapter: Adapter, event_type
     assert moved(adapter, payment(event_type)) is None
 
 
-@pytest.mark.parametrize("event_type", ["dispute_received", "dispute_resolved", "dispute_evidence_submitted"])
+@pytest.mark.parametrize(
+    "event_type", ["dispute_received", "dispute_evidence_submitted", "dispute_arbitration_sent_to_scheme"]
+)
 def test_what_only_tells_of_a_dispute_moves_nothing(adapter: Adapter, event_type: str) -> None:
     assert moved(adapter, dispute(event_type)) is None
 
@@ -264,12 +266,86 @@ def test_two_parts_of_one_payment_are_two_facts_of_one_entity(adapter: Adapter, 
     assert first.entity_key == second.entity_key
 
 
-@pytest.mark.parametrize(
-    "event_type", ["payment_returned", "payment_paid", "dispute_arbitration_won", "dispute_arbitration_lost"]
-)
+LOSSES = ["dispute_lost", "dispute_expired", "dispute_accepted", "dispute_arbitration_lost"]
+
+
+def facts(body: bytes) -> list[MoneyFact]:
+    """What the events of one notification book, in their order."""
+    events = ADAPTER.events(Request(body, ()), "live")
+    found = [ADAPTER.money(event.body, event.event_type) for event in events]
+    assert [event.fact_key for event in events] == [fact.fact_key if fact else None for fact in found]
+    return [fact for fact in found if fact]
+
+
+def booked(*bodies: bytes) -> dict[Movement, int]:
+    """The sums by movement: each fact once, an undo only after what it undoes, and that not after its undo."""
+    taken: dict[str, MoneyFact] = {}
+    sums: dict[Movement, int] = dict.fromkeys(Movement, 0)
+    for fact in (fact for body in bodies for fact in facts(body)):
+        counts = fact.pair is None or (fact.pair in taken) == (fact.movement in UNDOS)
+        if fact.fact_key not in taken and counts:
+            sums[fact.movement] += fact.money.amount_minor
+        taken.setdefault(fact.fact_key, fact)
+    return sums
+
+
+def still_withheld(sums: dict[Movement, int]) -> int:
+    return sums[Movement.DISPUTE_OPENED] - sums[Movement.DISPUTE_WON] - sums[Movement.DISPUTE_LOST]
+
+
+@pytest.mark.parametrize("event_type", LOSSES)
+def test_a_loss_books_the_debit_before_it_too(event_type: str) -> None:
+    """Its own event is named as ever; the other's key is its type with an end."""
+    withheld, lost = ADAPTER.events(Request(dispute(event_type), ()), "live")
+    assert (lost.event_key, lost.event_type) == (f"checkout:evt_2:{event_type}", event_type)
+    assert (withheld.event_key, withheld.event_type) == (f"{lost.event_key}.withheld", f"{event_type}.withheld")
+    assert (withheld.body, withheld.content_sha256) == (lost.body, lost.content_sha256)
+    assert (withheld.entity_key, lost.entity_key) == ("checkout::pay_1", "checkout::pay_1")
+    assert (withheld.fact_key, lost.fact_key) == ("checkout:dsp_1:dispute_opened", "checkout:dsp_1:dispute_lost")
+
+
+def test_a_debit_is_one_fact_whichever_event_reports_it() -> None:
+    (opened,) = facts(dispute("dispute_evidence_required"))
+    assert {facts(dispute(event_type))[0].sha256 for event_type in LOSSES} == {opened.sha256}
+
+
+@pytest.mark.parametrize("losses", list(itertools.permutations(LOSSES, 2)))
+@pytest.mark.parametrize("at", [None, 0, 1, 2])
+def test_a_lost_dispute_ends_at_its_loss_with_nothing_withheld(losses: tuple[str, str], at: int | None) -> None:
+    told = list(losses)
+    if at is not None:
+        told.insert(at, "dispute_evidence_required")
+    sums = booked(*(dispute(event_type) for event_type in told))
+    assert (sums[Movement.DISPUTE_LOST], still_withheld(sums)) == (1_250, 0)
+
+
+@pytest.mark.parametrize("end", ["dispute_won", "dispute_canceled", "dispute_resolved"])
+@pytest.mark.parametrize("at", [None, 0, 1])
+def test_a_dispute_that_ends_well_withholds_nothing_whether_or_not_it_debited(end: str, at: int | None) -> None:
+    told = [end]
+    if at is not None:
+        told.insert(at, "dispute_evidence_required")
+    sums = booked(*(dispute(event_type) for event_type in ["dispute_received", *told, end]))
+    assert (sums[Movement.DISPUTE_LOST], still_withheld(sums)) == (0, 0)
+
+
+@pytest.mark.parametrize("reason", ["rapid_dispute_resolution", "negative_amount", "something_new", 7])
+def test_a_dispute_resolved_in_another_way_is_for_a_person(adapter: Adapter, reason: object) -> None:
+    body = changed(dispute("dispute_resolved"), "data", "resolved_reason", to=reason)
+    with pytest.raises(MoneyInvalid, match="manual entry"):
+        money(adapter, body)
+    refunded = changed(body, "data", "resolved_reason", to="already_refunded")
+    assert moved(adapter, refunded) == ("checkout:dsp_1:dispute_won", "dispute_won", 1_250, "EUR", "pay_1")
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
 def test_what_moves_money_in_a_way_it_does_not_tell_is_for_a_person(adapter: Adapter, event_type: str) -> None:
-    with pytest.raises(MoneyInvalid, match="by hand"):
+    with pytest.raises(MoneyInvalid, match=f"{event_type} .* manual entry"):
         money(adapter, payment(event_type))
+
+
+def test_the_types_left_to_a_person_are_these() -> None:
+    assert frozenset({"dispute_arbitration_won", "payment_paid", "payment_returned"}) == LEFT_TO_A_PERSON
 
 
 @pytest.mark.parametrize("amount", [12.5, 1250.0, "1250", True, None, [1250], {"value": 1250}, 10**16])

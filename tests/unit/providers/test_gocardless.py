@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from core.errors import SettingError, Unparseable
 from core.event import POISON_TYPE, Event, Mode
+from core.money import MoneyInvalid
 from load.samples.gocardless import GoCardlessEvent, batch, payment_event
 from providers import Adapter, ContentVersionUnknown, ModeMismatch, ProvidersSettings, Request, build_adapters
-from providers.gocardless import ITEMS_MAX
+from providers.gocardless import ITEMS_MAX, LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, names, only
 from tests.unit.providers.shapes import refusal as refusal_of
 
@@ -154,7 +155,10 @@ def event_about(resource_type: str, action: str, **links: str) -> Event:
         ("payouts", {"payout": "PO1"}, "PO1"),
         ("instalment_schedules", {"instalment_schedule": "IS1"}, "IS1"),
         ("billing_requests", {"billing_request": "BRQ1", "customer": "CU1"}, "BRQ1"),
-        ("creditors", {"creditor": "CR1"}, "CR1"),
+        ("payments", {"payment": "PM1", "creditor": "CR1"}, "PM1"),
+        ("refunds", {"refund": "RF1", "creditor": "CR1"}, "RF1"),
+        ("payer_authorisations", {"payer_authorisation": "PAU1", "mandate": "MD1"}, "PAU1"),
+        ("customer_bank_accounts", {"customer_bank_account": "BA1", "customer": "CU1"}, "BA1"),
         ("something_new", {"customer": "CU1"}, "EV1"),
         ("payments", {}, "EV1"),
     ],
@@ -267,11 +271,48 @@ def test_the_content_is_the_events_own_and_not_its_batchs(adapter: Adapter) -> N
 
 
 @pytest.mark.parametrize(
-    "event_type",
-    ["payments.confirmed", "payments.paid_out", "refunds.refund_settled", "payouts.paid", "payments.failed"],
+    ("resource_type", "links", "account"),
+    [
+        ("creditors", {"creditor": "CR1"}, "CR1"),
+        ("creditors", {"creditor": "CR1", "organisation": "OR1"}, "OR1"),
+        ("organisations", {"organisation": "OR1"}, "OR1"),
+        ("payouts", {"payout": "PO1", "creditor": "CR1"}, "CR1"),
+        ("payments", {"payment": "PM1", "creditor": "CR1"}, ""),
+        ("mandates", {"mandate": "MD1"}, ""),
+    ],
 )
-def test_no_event_books_because_none_says_how_much(adapter: Adapter, event_type: str) -> None:
+def test_an_event_names_the_merchant_that_its_links_name(
+    resource_type: str, links: dict[str, str], account: str
+) -> None:
+    assert event_about(resource_type, "updated", **links).account == account
+
+
+@pytest.mark.parametrize(
+    "event_type",
+    [
+        *("payments.created", "payments.submitted", "payments.failed", "payments.charged_back", "payments.paid_out"),
+        *("payments.surcharge_fee_debited", "refunds.created", "refunds.paid", "refunds.failed"),
+        *("payouts.fx_rate_confirmed", "mandates.active", "outbound_payments.created"),
+    ],
+)
+def test_what_announces_or_reports_again_moves_nothing(adapter: Adapter, event_type: str) -> None:
     body = changed(only(adapter, BODY).body, "amount", to=1_250)
     assert adapter.money(body, event_type) is None
     with pytest.raises(Unparseable):
         adapter.money(b"1250", event_type)
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_money_is_for_a_person_because_no_event_says_how_much(adapter: Adapter, event_type: str) -> None:
+    resource_type, _, action = event_type.partition(".")
+    event = event_about(resource_type, action, payment="PM1")
+    assert (event.event_type, event.fact_key, event.poison) == (event_type, None, None)
+    with pytest.raises(MoneyInvalid, match=f"{event_type} .* manual entry"):
+        adapter.money(event.body, event_type)
+
+
+def test_the_types_left_to_a_person_are_these() -> None:
+    left = ("confirmed", "late_failure_settled", "chargeback_settled", "chargeback_cancelled")
+    others = ("refunds.refund_settled", "refunds.funds_returned", "payouts.paid", "creditors.bounced_payout")
+    accounts = ("outbound_payments.executed", "payment_account_transaction.created")
+    assert frozenset({*(f"payments.{action}" for action in left), *others, *accounts}) == LEFT_TO_A_PERSON

@@ -15,7 +15,8 @@ from core.event import Mode
 from core.money import MoneyInvalid
 from load.samples import mollie as own
 from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, moved, names, only, refusal, row
+from providers.mollie import LEFT_TO_A_PERSON
+from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, money, moved, names, only, refusal, row
 
 SECRET = "sec_sample"
 OLD = "sec_before"
@@ -285,6 +286,9 @@ def test_what_moves_money_books_under_its_own_id(
         "refund.canceled",
         "payout.failed",
         "payout.initiated",
+        "business-account-transfer.requested",
+        "business-account-transfer.blocked",
+        "connect-balance-transfer.failed",
         "dispute.created",
         "x",
     ],
@@ -292,6 +296,72 @@ def test_what_moves_money_books_under_its_own_id(
 def test_other_types_move_nothing(adapter: Adapter, event_type: str) -> None:
     assert moved(adapter, event(event_type, payment())) is None
     assert moved(adapter, event(event_type, None)) is None
+
+
+def capture(reference: str = "cpt_1", amount_minor: int = 600) -> dict[str, Any]:
+    return own.capture(reference, of="tr_1", amount_minor=amount_minor, currency="EUR", created=NOW)
+
+
+@pytest.fixture
+def of_captures() -> Adapter:
+    """An adapter whose webhook takes capture.succeeded."""
+    settings = ProvidersSettings.model_validate({"mollie": {"capture_events": True}})
+    return build_adapters(settings)["mollie"]
+
+
+def test_captures_made_by_hand_book_each_and_their_payment_does_not(of_captures: Adapter) -> None:
+    captures = [("cpt_1", 600), ("cpt_2", 400)]
+    told = [moved(of_captures, event("capture.succeeded", capture(*one))) for one in captures]
+    assert told == [
+        ("mollie:cpt_1:capture", "capture", 600, "EUR", "tr_1"),
+        ("mollie:cpt_2:capture", "capture", 400, "EUR", "tr_1"),
+    ]
+    assert only(of_captures, event("capture.succeeded", capture())).entity_key == "mollie::tr_1"
+    by_hand = event("payment.paid", payment(manual=True, captured_minor=1_000))
+    assert moved(of_captures, by_hand) is None
+    assert moved(of_captures, event("payment.paid", payment())) is not None
+    assert moved(of_captures, event("capture.failed", capture())) is None
+
+
+def test_without_the_captures_events_the_payment_books_and_a_capture_is_not_passed_over(adapter: Adapter) -> None:
+    by_hand = event("payment.paid", payment(manual=True, captured_minor=600))
+    assert moved(adapter, by_hand) == ("mollie:tr_1:capture", "capture", 600, "EUR", "tr_1")
+    with pytest.raises(MoneyInvalid, match=r"providers\.mollie\.capture_events"):
+        moved(adapter, event("capture.succeeded", capture()))
+
+
+@pytest.mark.parametrize(
+    ("done", "undone"),
+    [
+        (event("refund.processing", refund()), event("refund.failed", refund())),
+        (event("chargeback.received", chargeback()), event("chargeback.reversed", chargeback())),
+    ],
+)
+def test_what_gives_back_and_what_it_gives_back_name_each_other(adapter: Adapter, done: bytes, undone: bytes) -> None:
+    first, second = money(adapter, done), money(adapter, undone)
+    assert first is not None
+    assert second is not None
+    assert (first.pair, second.pair) == (second.fact_key, first.fact_key)
+
+
+def test_what_nothing_gives_back_names_no_other(adapter: Adapter) -> None:
+    paid_out = own.payout("payout_1", amount_minor=9_000, currency="EUR", created=NOW)
+    for body in (event("payment.paid", payment()), event("payout.completed", paid_out)):
+        fact = money(adapter, body)
+        assert fact is not None
+        assert fact.pair is None
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
+def test_a_transfer_is_for_a_person(adapter: Adapter, event_type: str) -> None:
+    for snapshot in (own.payout("batr_1", amount_minor=9_000, currency="EUR", created=NOW), None):
+        with pytest.raises(MoneyInvalid, match=f"{event_type} .* manual entry"):
+            money(adapter, event(event_type, snapshot))
+
+
+def test_the_types_left_to_a_person_are_these() -> None:
+    transfers = {f"business-account-transfer.{action}" for action in ("processed", "returned")}
+    assert transfers | {"connect-balance-transfer.succeeded"} == LEFT_TO_A_PERSON
 
 
 def test_two_partial_refunds_of_a_payment_are_two_facts(adapter: Adapter) -> None:

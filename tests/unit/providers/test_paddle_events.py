@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ IDENTITIES: dict[str, Row] = {
         "paddle::txn_01hv8wptq8987qeep44cyrewp9",
         "paddle:txn_01hv8wptq8987qeep44cyrewp9:capture",
         "capture",
-        65_215,
+        56_589,
         "USD",
         "2024-04-12T10:18:49.500000+00:00",
     ),
@@ -133,18 +134,18 @@ def test_what_is_no_event_is_unparseable(adapter: Adapter, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (transaction(), ("paddle:txn_1:capture", "capture", 1_250, "EUR", "txn_1")),
+        (transaction(), ("paddle:txn_1:capture", "capture", 1_084, "EUR", "txn_1")),
         *(
-            (adjustment(event_type), ("paddle:adj_1:refund", "refund", 400, "EUR", "txn_1"))
+            (adjustment(event_type), ("paddle:adj_1:refund", "refund", 367, "EUR", "txn_1"))
             for event_type in ("adjustment.created", "adjustment.updated")
         ),
         (
             adjustment("adjustment.created", action="chargeback"),
-            ("paddle:adj_1:dispute_opened", "dispute_opened", 400, "EUR", "txn_1"),
+            ("paddle:adj_1:dispute_opened", "dispute_opened", 367, "EUR", "txn_1"),
         ),
         (
             adjustment("adjustment.created", action="chargeback_reverse", adjustment="adj_2"),
-            ("paddle:adj_2:dispute_won", "dispute_won", 400, "EUR", "txn_1"),
+            ("paddle:adj_2:dispute_won", "dispute_won", 367, "EUR", "txn_1"),
         ),
         (payout(), ("paddle:pay_1:payout_paid", "payout_paid", 9_000, "EUR", None)),
     ],
@@ -173,6 +174,48 @@ def test_reports_of_something_else_move_nothing(adapter: Adapter, body: bytes) -
     assert moved(adapter, body) is None
 
 
+def of_a_sale(**payout_totals: str) -> bytes:
+    """120.00 with 20.00 of tax, of which Paddle keeps 6.50."""
+    told = {"total": "12000", "grand_total": "12000", "tax": "2000", "fee": "650", "earnings": "9350"}
+    totals = {**told, "subtotal": "10000", "currency_code": "EUR"}
+    body = changed(transaction(), "data", "details", "totals", to=totals)
+    return changed(body, "data", "details", "payout_totals", to={**totals, **payout_totals} if payout_totals else None)
+
+
+def test_what_a_merchant_of_record_owes_is_neither_its_fee_nor_the_tax(adapter: Adapter) -> None:
+    assert moved(adapter, of_a_sale()) == ("paddle:txn_1:capture", "capture", 9_350, "EUR", "txn_1")
+
+
+def test_what_is_owed_is_in_the_currency_of_the_payouts(adapter: Adapter) -> None:
+    in_dollars = of_a_sale(earnings="10098", currency_code="USD", exchange_rate="1.08")
+    assert moved(adapter, in_dollars) == ("paddle:txn_1:capture", "capture", 10_098, "USD", "txn_1")
+
+
+def test_a_refund_takes_what_was_earned_and_not_the_tax(adapter: Adapter) -> None:
+    totals = {"total": "12000", "tax": "2000", "fee": "650", "earnings": "9350", "currency_code": "EUR"}
+    body = changed(adjustment(), "data", "payout_totals", to={**totals, "chargeback_fee": None})
+    assert moved(adapter, body) == ("paddle:adj_1:refund", "refund", 9_350, "EUR", "txn_1")
+
+
+def subscription(event_type: str, **more: Any) -> bytes:
+    data = {"id": "sub_1", "status": "active", "customer_id": "ctm_1", "currency_code": "EUR", "items": [], **more}
+    event = {"event_id": "evt_4", "event_type": event_type, "occurred_at": "2026-01-31T12:00:00.5Z", "data": data}
+    return json.dumps({**event, "notification_id": "ntf_41"}).encode()
+
+
+def test_a_subscriptions_first_event_belongs_to_the_subscription(adapter: Adapter) -> None:
+    """It names the transaction that it came from, and no later event does."""
+    created = only(adapter, subscription("subscription.created", transaction_id="txn_1"))
+    activated = only(adapter, subscription("subscription.activated"))
+    assert created.entity_key == activated.entity_key == "paddle::sub_1"
+    assert created.event_key == "paddle:evt_4:subscription.created"
+
+
+def test_a_payment_method_is_an_entity_of_its_own(adapter: Adapter) -> None:
+    body = changed(subscription("payment_method.saved", transaction_id="txn_1"), "data", "id", to="paymtd_1")
+    assert only(adapter, body).entity_key == "paddle::paymtd_1"
+
+
 def test_two_partial_refunds_of_one_transaction_are_two_facts_of_one_entity(adapter: Adapter) -> None:
     first, second = (only(adapter, adjustment(adjustment=name)) for name in ("adj_1", "adj_2"))
     assert first.fact_key != second.fact_key
@@ -187,7 +230,7 @@ def test_two_partial_refunds_of_one_transaction_are_two_facts_of_one_entity(adap
         (adjustment(action="something_new"), "by hand"),
         (adjustment(status="something_new"), "isn't one that is known"),
         (adjustment(status="reversed"), "isn't one that is known"),
-        (changed(transaction(), "data", "details", "totals", "currency_code", to=None), "currency"),
+        (changed(transaction(), "data", "details", "payout_totals", "currency_code", to=None), "currency"),
         (changed(payout(), "data", "currency_code", to="EURO"), "three letters"),
     ],
 )
@@ -206,11 +249,15 @@ def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: byt
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        (transaction(), ("data", "details", "totals", "grand_total")),
-        (adjustment(), ("data", "totals", "total")),
+        (transaction(), ("data", "details", "payout_totals", "earnings")),
+        (
+            changed(transaction(), "data", "details", "payout_totals", to=None),
+            ("data", "details", "totals", "earnings"),
+        ),
+        (adjustment(), ("data", "payout_totals", "earnings")),
         (payout(), ("data", "amount")),
     ],
-    ids=["capture", "refund", "payout"],
+    ids=["capture", "capture, by totals", "refund", "payout"],
 )
 def test_an_amount_is_a_text_of_digits_and_nothing_like_it(
     adapter: Adapter, body: bytes, path: tuple[str, ...], amount: Any
@@ -222,17 +269,17 @@ def test_an_amount_is_a_text_of_digits_and_nothing_like_it(
 @pytest.mark.parametrize("path", [("data",), ("data", "details"), ("data", "details", "totals"), ("data", "id")])
 def test_a_movement_that_is_not_told_whole_is_not_booked(adapter: Adapter, path: tuple[str, ...]) -> None:
     with pytest.raises(Unparseable):
-        money(adapter, changed(transaction(), *path, to=None))
+        money(adapter, changed(changed(transaction(), "data", "details", "payout_totals", to=...), *path, to=None))
 
 
 @pytest.mark.parametrize("currency", ["JPY", "KRW", "USD", "BHD"])
 def test_minor_units_are_those_of_the_currency(adapter: Adapter, currency: str) -> None:
-    expected = ("paddle:txn_1:capture", "capture", 1_250, currency, "txn_1")
+    expected = ("paddle:txn_1:capture", "capture", 1_084, currency, "txn_1")
     assert moved(adapter, transaction(currency=currency)) == expected
 
 
 def test_the_largest_amount_is_read_to_the_last_digit(adapter: Adapter) -> None:
-    exact = changed(transaction(), "data", "details", "totals", "grand_total", to="999999999999999")
+    exact = changed(transaction(), "data", "details", "payout_totals", "earnings", to="999999999999999")
     fact = money(adapter, exact)
     assert fact is not None
     assert fact.money.amount_minor == 999_999_999_999_999

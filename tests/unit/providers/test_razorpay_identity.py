@@ -198,3 +198,10 @@ def test_content_hashes_of_other_versions(adapter: Adapter) -> None:
     assert adapter.content_sha256(BODY, 1) == only(adapter, BODY).content_sha256
     with pytest.raises(ContentVersionUnknown):
         adapter.content_sha256(BODY, 2)
+
+
+def test_a_token_is_an_entity_of_its_own_whatever_payment_made_it(adapter: Adapter) -> None:
+    token = {"entity": {"id": "token_1", "entity": "token", "method": "card", "recurring": True}}
+    body = changed(changed(BODY, "event", to="token.confirmed"), "payload", "token", to=token)
+    assert only(adapter, body).entity_key == "razorpay:acc_Sample:token_1"
+    assert only(adapter, changed(body, "payload", "payment", to=...)).entity_key == "razorpay:acc_Sample:token_1"

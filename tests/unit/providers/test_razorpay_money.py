@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import razorpay as samples_of
 from providers import Adapter, ProvidersSettings, build_adapters
-from tests.unit.providers.shapes import NOW, changed, money, moved
+from providers.razorpay import LEFT_TO_A_PERSON
+from tests.unit.providers.shapes import NOW, NOW_S, changed, money, moved
 
 
 @pytest.fixture
@@ -80,6 +82,7 @@ SETTLEMENT = samples_of.settlement_event(settlement="setl_1", account="acc_1", a
         (payout("payout.initiated"), "razorpay:pout_1:payout_paid", "payout_paid", 9_000, None),
         (payout("payout.processed"), "razorpay:pout_1:payout_paid", "payout_paid", 9_000, None),
         (payout("payout.reversed"), "razorpay:pout_1:payout_failed", "payout_failed", 9_000, None),
+        (payout("payout.failed"), "razorpay:pout_1:payout_failed", "payout_failed", 9_000, None),
     ],
 )
 def test_each_movement_books_under_its_own_id(
@@ -118,6 +121,52 @@ def test_two_partial_refunds_of_one_payment_are_two_facts(adapter: Adapter) -> N
     assert first.payment == second.payment == "pay_1"
 
 
+@pytest.mark.parametrize(
+    ("done", "undone"),
+    [
+        (refund("refund.created"), refund("refund.failed")),
+        (dispute("payment.dispute.created"), dispute("payment.dispute.won")),
+        (dispute("payment.dispute.created", "arbitration"), dispute("payment.dispute.won", "arbitration")),
+        (payout("payout.initiated"), payout("payout.reversed")),
+        (payout("payout.processed"), payout("payout.failed")),
+    ],
+)
+def test_what_gives_back_and_what_it_gives_back_name_each_other(adapter: Adapter, done: bytes, undone: bytes) -> None:
+    first, second = money(adapter, done), money(adapter, undone)
+    assert first is not None
+    assert second is not None
+    assert (first.pair, second.pair) == (second.fact_key, first.fact_key)
+
+
+@pytest.mark.parametrize("body", [payment("payment.captured"), dispute("payment.dispute.lost"), SETTLEMENT])
+def test_what_nothing_gives_back_names_no_other(adapter: Adapter, body: bytes) -> None:
+    fact = money(adapter, body)
+    assert fact is not None
+    assert fact.pair is None
+
+
+def test_a_payout_that_failed_and_was_reversed_came_back_once(adapter: Adapter) -> None:
+    assert money(adapter, payout("payout.failed")) == money(adapter, payout("payout.reversed"))
+
+
+def transfer(event_type: str) -> bytes:
+    entity = {"id": "trf_1", "entity": "transfer", "source": "pay_1", "recipient": "acc_2", "amount": 700}
+    payload = {"transfer": {"entity": {**entity, "currency": "INR", "amount_reversed": 0, "on_hold": False}}}
+    event = {"entity": "event", "account_id": "acc_1", "event": event_type, "contains": ["transfer"]}
+    return json.dumps({**event, "payload": payload, "created_at": NOW_S}).encode()
+
+
+@pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
+def test_what_moves_between_accounts_at_razorpay_is_for_a_person(adapter: Adapter, event_type: str) -> None:
+    with pytest.raises(MoneyInvalid, match=f"{event_type} .* manual entry"):
+        money(adapter, transfer(event_type))
+    assert moved(adapter, transfer("transfer.failed")) is None
+
+
+def test_the_types_left_to_a_person_are_these() -> None:
+    assert frozenset({"settlement.vpa_completed", "transfer.processed"}) == LEFT_TO_A_PERSON
+
+
 def test_both_reports_of_a_refund_agree(adapter: Adapter) -> None:
     first, second = (money(adapter, refund(event_type)) for event_type in ("refund.created", "refund.processed"))
     assert first == second
@@ -126,7 +175,6 @@ def test_both_reports_of_a_refund_agree(adapter: Adapter) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (payout("payout.failed"), "by hand"),
         (dispute("payment.dispute.closed"), "by hand"),
         (dispute("payment.dispute.created", "second_thoughts"), "phase"),
         (changed(dispute("payment.dispute.created"), "payload", "dispute", "entity", "phase", to=...), "phase"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,73 @@ def test_each_movement_books_under_its_own_id(
 )
 def test_reports_of_something_else_move_nothing(adapter: Adapter, body: bytes) -> None:
     assert moved(adapter, body) is None
+
+
+def by_gift_card(body: bytes = b"") -> bytes:
+    return changed(
+        body or payment(), "data", "object", "payment", "card_details", "card", "card_brand", to="SQUARE_GIFT_CARD"
+    )
+
+
+def test_a_gift_card_that_is_sold_and_then_redeemed_brings_its_money_once(adapter: Adapter) -> None:
+    sold = moved(adapter, payment(amount=5_000))
+    redeemed = [
+        moved(adapter, by_gift_card(payment(event_type))) for event_type in ("payment.created", "payment.updated")
+    ]
+    assert (sold and sold[2], redeemed) == (5_000, [None, None])
+
+
+@pytest.mark.parametrize(
+    ("brand", "moves"), [("SQUARE_GIFT_CARD", False), ("VISA", True), (None, True), (["SQUARE_GIFT_CARD"], True)]
+)
+def test_a_refund_onto_a_gift_card_takes_no_money_away(adapter: Adapter, brand: object, moves: bool) -> None:
+    details = {"card_details": {"card": {"card_brand": brand, "last_4": "0009"}, "entry_method": "KEYED"}}
+    body = changed(refund(), "data", "object", "refund", "destination_details", to=details)
+    assert (moved(adapter, body) is not None) == moves
+
+
+@pytest.mark.parametrize("broken", [None, 7, [], {}, {"card": None}, {"card": {"card_brand": 7}}])
+def test_a_payment_whose_card_can_not_be_read_is_none_by_gift_card(adapter: Adapter, broken: object) -> None:
+    assert moved(adapter, changed(payment(), "data", "object", "payment", "card_details", to=broken)) is not None
+
+
+def of_older_api(body: bytes) -> bytes:
+    """A dispute as older versions of the API write it."""
+    document = json.loads(body)
+    told = document["data"]["object"]["dispute"]
+    told["dispute_id"] = told.pop("id")
+    told["reported_date"] = told.pop("reported_at")
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("state", ["EVIDENCE_REQUIRED", "WON", "LOST", "ACCEPTED"])
+def test_a_dispute_of_an_older_api_is_the_same_fact(adapter: Adapter, state: str) -> None:
+    """Both of Square's events tell of one change."""
+    older, newer = of_older_api(dispute("dispute.state.changed", state)), dispute("dispute.state.updated", state)
+    assert money(adapter, older) is not None
+    assert money(adapter, older) == money(adapter, newer)
+    assert only(adapter, older).entity_key == only(adapter, newer).entity_key
+
+
+@pytest.mark.parametrize(
+    ("done", "undone"),
+    [
+        (payout("payout.paid"), payout("payout.failed")),
+        (dispute("dispute.created", "EVIDENCE_REQUIRED"), dispute("dispute.state.updated", "WON")),
+    ],
+)
+def test_what_gives_back_and_what_it_gives_back_name_each_other(adapter: Adapter, done: bytes, undone: bytes) -> None:
+    first, second = money(adapter, done), money(adapter, undone)
+    assert first is not None
+    assert second is not None
+    assert (first.pair, second.pair) == (second.fact_key, first.fact_key)
+
+
+def test_a_payment_a_refund_and_a_loss_have_nothing_that_gives_them_back(adapter: Adapter) -> None:
+    for body in (payment(), refund(), dispute("dispute.state.updated", "LOST")):
+        fact = money(adapter, body)
+        assert fact is not None
+        assert fact.pair is None
 
 
 def test_two_partial_refunds_of_one_payment_are_two_facts_of_one_entity(adapter: Adapter) -> None:

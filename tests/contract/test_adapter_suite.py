@@ -1,0 +1,73 @@
+"""The suite that every adapter passes refuses adapters that break what it promises."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from core.event import Event, Mode
+from core.keys import join_key
+from providers import Adapter, Request
+from providers.razorpay import ID_HEADER
+from tests.contract.adapter_cases.case import Case
+from tests.contract.adapter_cases.checkout import CheckoutCase
+from tests.contract.adapter_cases.promises import named_alike
+from tests.contract.adapter_cases.razorpay import RazorpayCase
+
+DELIVERY = b"x-sample-delivery"
+"""A header that no adapter knows but the planted one, and that no request of the suite's cases has."""
+
+
+class Named:
+    """An adapter that names something of its events by a header."""
+
+    def __init__(self, adapter: Adapter, header: bytes, renamed: Callable[[Event, str], Event]) -> None:
+        self._adapter = adapter
+        self._header = header
+        self._renamed = renamed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        told = dict(request.headers).get(self._header, b"").decode("latin-1")
+        return [self._renamed(event, told) for event in self._adapter.events(request, mode)]
+
+
+def by_key(event: Event, told: str) -> Event:
+    return replace(event, event_key=join_key(event.provider, told or event.event_id, event.event_type))
+
+
+def by_entity(event: Event, told: str) -> Event:
+    return replace(event, entity_key=join_key(event.provider, told or event.account))
+
+
+def by_content(event: Event, told: str) -> Event:
+    return replace(event, content_sha256=hashlib.sha256(event.body + told.encode("latin-1")).hexdigest())
+
+
+def planted(of: type[Case], header: bytes, renamed: Callable[[Event, str], Event]) -> Case:
+    class PlantedCase(of):  # type: ignore[misc, valid-type]
+        name = of.name
+
+        def adapter(self, **settings: Any) -> Adapter:
+            return cast(Adapter, Named(super().adapter(**settings), header, renamed))
+
+    return PlantedCase()
+
+
+@pytest.mark.parametrize("renamed", [by_key, by_entity, by_content])
+@pytest.mark.parametrize(("of", "header"), [(CheckoutCase, DELIVERY), (RazorpayCase, ID_HEADER)])
+def test_an_adapter_that_names_events_by_an_unsigned_header_is_refused(
+    of: type[Case], header: bytes, renamed: Callable[[Event, str], Event]
+) -> None:
+    with pytest.raises(AssertionError):
+        named_alike(planted(of, header, renamed))
+
+
+def test_an_adapter_that_reads_a_header_and_names_nothing_by_it_is_taken() -> None:
+    named_alike(planted(RazorpayCase, ID_HEADER, lambda event, told: replace(event, event_id=told or event.event_id)))
