@@ -41,6 +41,7 @@ from providers.fields import (
     an_object,
     content_hash,
     entity_key,
+    for_a_person,
     money_of,
     optional_text,
     text,
@@ -213,7 +214,7 @@ class _Moved(NamedTuple):
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     if event_type in LEFT_TO_A_PERSON:
-        raise MoneyInvalid(f"{event_type} moves money and isn't booked: book it by a manual entry")
+        raise for_a_person(event_type, "in Stripe's Dashboard")
     read = _READERS.get(event_type)
     if read is None:
         return None
