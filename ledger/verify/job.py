@@ -28,6 +28,7 @@ from ledger.spark import open_read_session
 from ledger.verify.acts_check import ActsChainWhole
 from ledger.verify.anchor_check import AnchorsHold
 from ledger.verify.bodies_check import BodiesWhole
+from ledger.verify.booking_check import BookingsAreReported
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
 from ledger.verify.evidence import Ends, Evidence, Kafka, anchored, journal_view
@@ -64,6 +65,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     OneMode(),
     ItemsCloseOnce(),
     Balanced(),
+    BookingsAreReported(),
     ReversalsMirrorBookings(),
     ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
@@ -80,6 +82,7 @@ OF_THE_LEDGER = frozenset(
     {
         ReceiptsHaveDecisions.name,
         Balanced.name,
+        BookingsAreReported.name,
         ReversalsMirrorBookings.name,
         ReprocessedWereIgnored.name,
         RefundsHaveCaptures.name,

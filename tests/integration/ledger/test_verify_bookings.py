@@ -1,36 +1,79 @@
-"""Bookings balance, and only what took effect is booked: others are named."""
+"""What was booked is what was reported: amounts, currencies, accounts and the chart."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from tests.integration.ledger.conftest import Verify, World, booking
-from tests.integration.ledger.findings import only
+from core.decision import Decision
+from core.money import Money, MoneyFact, Movement
+from core.routing import of_tenant
+from core.work import Posting, postings_to_json
+from journal.schema import JournalRow
+from ledger.accounts import book
+from ledger.verify import Finding
+from ledger.verify.booking_check import BookingsAreReported
+from tests.integration.ledger.conftest import EVENTS, Verify, World, new_row
+
+FACTS = [
+    *(MoneyFact(f"stripe:f_{one}:{one}", one, "acct_1", "pi_1", Money(500, "EUR")) for one in Movement),
+    MoneyFact("stripe:po_1:payout_paid", Movement.PAYOUT_PAID, "", None, Money(-700, "JPY")),
+    MoneyFact("stripe:po_2:payout_failed", Movement.PAYOUT_FAILED, "acct_1", None, Money(-1, "KWD")),
+]
 
 
-@pytest.mark.parametrize(
-    "postings",
-    [
-        '[{"account":"a:b:c","side":"debit","amount_minor":1,"currency":"EUR"}]',
-        '[{"account":"a:b:c","side":"debit","amount_minor":2,"currency":"EUR"},'
-        '{"account":"a:b:d","side":"credit","amount_minor":1,"currency":"EUR"}]',
-        '[{"account":"a:b:c","side":"debit","amount_minor":1,"currency":"EUR"},'
-        '{"account":"a:b:d","side":"credit","amount_minor":1,"currency":"USD"}]',
-        '[{"account":"a:b:c","side":"debit","amount_minor":-1,"currency":"EUR"},'
-        '{"account":"a:b:d","side":"credit","amount_minor":-1,"currency":"EUR"}]',
-        '[{"account":"a:b:c","side":"left","amount_minor":1,"currency":"EUR"},'
-        '{"account":"a:b:d","side":"credit","amount_minor":1,"currency":"EUR"}]',
-        "[]",
-        "not json",
-    ],
+def booked(seq: int, fact: MoneyFact, tenant: str | None = None, **changes: Any) -> JournalRow:
+    lines = postings_to_json(book(changes.pop("as_if", fact), "stripe/acct_1", "m-1"))
+    about = {"fact_key": of_tenant(tenant, fact.fact_key), "fact_sha256": fact.sha256, "account": fact.account}
+    given = {"postings": lines, "tenant": tenant, "handler_version": "ledger-2.0123abcd", **about, **changes}
+    return new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}", **given)
+
+
+@pytest.fixture
+def look(report: Verify, world: World) -> Callable[..., Finding]:
+    def found(*rows: JournalRow) -> Finding:
+        world.rows += rows
+        world.state = replace(world.state, next_seq=15 + len(rows))
+        world.rewrite()
+        [finding] = report(BookingsAreReported.name).findings
+        return finding
+
+    return found
+
+
+def test_bookings_of_every_movement_are_their_facts(look: Callable[..., Finding]) -> None:
+    rows = [booked(15 + at, fact) for at, fact in enumerate(FACTS)]
+    rows.append(booked(15 + len(rows), FACTS[0], "shop-a"))
+    found = look(*rows)
+    assert found.ok, found.offenders
+
+
+CAPTURE = FACTS[0]
+OTHERS: dict[str, dict[str, Any]] = {
+    "another amount": {"as_if": replace(CAPTURE, money=Money(501, "EUR"))},
+    "another currency": {"as_if": replace(CAPTURE, money=Money(500, "USD"))},
+    "another movement": {"as_if": replace(CAPTURE, movement=Movement.CAPTURE_FAILED)},
+    "another account": {"account": "acct_2"},
+    "another fact": {"fact_key": "stripe:ch_2:capture"},
+}
+ODD_LINES = (
+    Posting("provider:stripe:clearing", "debit", Money(500, "EUR")),
+    Posting("merchant:m-1:refunds", "credit", Money(500, "EUR")),
 )
-def test_a_booking_that_does_not_balance_is_named(report: Verify, world: World, postings: str) -> None:
-    world.row(9).postings = postings
-    world.rewrite()
-    assert only(report("balanced"), "balanced").offenders[0]["seq"] == 9
 
 
-def test_a_booking_of_what_took_no_effect_is_named(report: Verify, world: World) -> None:
-    world.row(8).postings = booking(capture=True)
-    world.rewrite()
-    assert only(report(), "balanced").offenders[0]["seq"] == 8
+def test_what_was_not_reported_so_is_named(look: Callable[..., Finding]) -> None:
+    rows = [booked(15 + at, CAPTURE, **change) for at, change in enumerate(OTHERS.values())]
+    assert [one["seq"] for one in look(*rows).offenders] == [row.seq for row in rows]
+
+
+def test_a_booking_that_no_movement_makes_is_named(look: Callable[..., Finding]) -> None:
+    odd = postings_to_json([replace(ODD_LINES[0], account="merchant:m-1:payouts"), ODD_LINES[1]])
+    thrice = postings_to_json([*book(CAPTURE, "stripe", "m-1"), *book(CAPTURE, "stripe", "m-1")])
+    found = look(booked(15, CAPTURE, postings=odd), booked(16, CAPTURE, postings=thrice))
+    assert [(one["seq"], one["problem"]) for one in found.offenders] == [
+        (seq, "a booking that the chart of accounts does not know") for seq in (15, 16)
+    ]
