@@ -133,7 +133,7 @@ def _charged_now(subscription: Element) -> Element | None:
 
 def _captured(subject: Element, kind: str) -> _Moved | None:
     """A sale, or the refund of one."""
-    transaction = _told(subject, kind)
+    transaction = _transaction_of(subject, kind)
     status = text_of(transaction, "status")
     if status in _NOT_TAKEN:
         return None
@@ -145,14 +145,14 @@ def _captured(subject: Element, kind: str) -> _Moved | None:
 
 def _declined(subject: Element, kind: str) -> _Moved | None:
     """A sale or a refund that came to nothing, unless it was never told to move any money."""
-    transaction = _told(subject, kind)
+    transaction = _transaction_of(subject, kind)
     if text_of(transaction, "status") in _NOT_TAKEN - {"settlement_declined"}:
         return None
     credit = kind == "refund_failed" or _is_credit(transaction, True)
     return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)
 
 
-def _told(subject: Element, kind: str) -> Element:
+def _transaction_of(subject: Element, kind: str) -> Element:
     transaction = _transaction(subject, kind)
     if transaction is None:
         raise MoneyInvalid("it doesn't say which transaction it is about")

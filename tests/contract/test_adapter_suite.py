@@ -34,20 +34,20 @@ class Named:
         return getattr(self._adapter, name)
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
-        told = dict(request.headers).get(self._header, b"").decode("latin-1")
-        return [self._renamed(event, told) for event in self._adapter.events(request, mode)]
+        value = dict(request.headers).get(self._header, b"").decode("latin-1")
+        return [self._renamed(event, value) for event in self._adapter.events(request, mode)]
 
 
-def by_key(event: Event, told: str) -> Event:
-    return replace(event, event_key=join_key(event.provider, told or event.event_id, event.event_type))
+def by_key(event: Event, value: str) -> Event:
+    return replace(event, event_key=join_key(event.provider, value or event.event_id, event.event_type))
 
 
-def by_entity(event: Event, told: str) -> Event:
-    return replace(event, entity_key=join_key(event.provider, told or event.account))
+def by_entity(event: Event, value: str) -> Event:
+    return replace(event, entity_key=join_key(event.provider, value or event.account))
 
 
-def by_content(event: Event, told: str) -> Event:
-    return replace(event, content_sha256=hashlib.sha256(event.body + told.encode("latin-1")).hexdigest())
+def by_content(event: Event, value: str) -> Event:
+    return replace(event, content_sha256=hashlib.sha256(event.body + value.encode("latin-1")).hexdigest())
 
 
 def planted(of: type[Case], header: bytes, renamed: Callable[[Event, str], Event]) -> Case:
@@ -70,4 +70,4 @@ def test_an_adapter_that_names_events_by_an_unsigned_header_is_refused(
 
 
 def test_an_adapter_that_reads_a_header_and_names_nothing_by_it_is_taken() -> None:
-    named_alike(planted(RazorpayCase, ID_HEADER, lambda event, told: replace(event, event_id=told or event.event_id)))
+    named_alike(planted(RazorpayCase, ID_HEADER, lambda event, value: replace(event, event_id=value or event.event_id)))

@@ -33,6 +33,10 @@ class BraintreeCase(Case):
             refund_of=told.payment,
         )
 
+    def others(self) -> Sequence[bytes]:
+        told = self.body(Told())
+        return [told.replace(b"transaction_settled", kind) for kind in (b"transaction_settlement_declined", b"check")]
+
     def hostile(self, field: str, text: str) -> bytes:
         changed: dict[str, Any] = {field: "PLACEHOLDER"}
         return self.body(Told(**changed)).replace(b"PLACEHOLDER", escape(text).encode("utf-8", "surrogatepass"))

@@ -31,6 +31,9 @@ class CheckoutCase(Case):
         return [
             checkout.payment_event("payment_approved", action="act_1", payment="pay_1", **common),
             checkout.payment_event("payment_captured", action="act_1", payment="pay_1", **common),
-            checkout.dispute_event("dispute_evidence_required", dispute="dsp_1", payment="pay_1", **common),
-            checkout.dispute_event("dispute_lost", dispute="dsp_1", payment="pay_1", **common),
+            checkout.payment_event("payment_returned", action="act_1", payment="pay_1", **common),
+            *(
+                checkout.dispute_event(f"dispute_{stage}", dispute="dsp_1", payment="pay_1", **common)
+                for stage in ("evidence_required", "accepted", "lost", "resolved", "arbitration_won")
+            ),
         ]

@@ -36,5 +36,5 @@ class RazorpayCase(Case):
             razorpay.dispute_event("payment.dispute.created", dispute="disp_1", payment="pay_1", **paid),
             razorpay.dispute_event("payment.dispute.lost", dispute="disp_1", payment="pay_1", **paid),
             razorpay.settlement_event(settlement="setl_1", **common),
-            razorpay.payout_event("payout.processed", payout="pout_1", **paid),
+            *(razorpay.payout_event(one, payout="pout_1", **paid) for one in ("payout.processed", "payout.failed")),
         ]

@@ -44,6 +44,15 @@ def test_two_partial_refunds_of_a_payment_are_two_facts(adapter: Adapter) -> Non
     assert [event.fact_key for event in told] == ["mollieclassic:re_1:refund", "mollieclassic:re_2:refund"]
 
 
+def test_a_failed_refund_names_the_refund_that_it_gives_back(adapter: Adapter) -> None:
+    sent, failed = events(adapter, payment(), refunds=[refund("re_1", status="failed")])[1:]
+    facts = [adapter.money(event.body, event.event_type) for event in (sent, failed)]
+    assert [fact and (fact.fact_key, fact.pair) for fact in facts] == [
+        ("mollieclassic:re_1:refund", "mollieclassic:re_1:refund_failed"),
+        ("mollieclassic:re_1:refund_failed", "mollieclassic:re_1:refund"),
+    ]
+
+
 @pytest.mark.parametrize("stage", ["refund.failed", "payment.paid", "chargeback.reversed"])
 def test_a_stage_that_the_body_does_not_show_books_nothing(adapter: Adapter, stage: str) -> None:
     with pytest.raises(Unparseable, match="stage"):
