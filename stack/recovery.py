@@ -100,7 +100,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, redis_port, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            yield Servers(f"{LOOPBACK}:{port}", redis_url(redis_port))
+            yield Servers(f"{LOOPBACK}:{port}", redis_url(layout.redis, redis_port))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:

@@ -1,7 +1,10 @@
-"""The embedded Redis, on loopback."""
+"""The embedded Redis, on loopback, with a user of its own: any local user can reach the port."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
 from pathlib import Path
 
 import redis
@@ -11,10 +14,16 @@ from stack.redis_binary import find_redis
 from stack.server import Server
 
 ASK_TIMEOUT_S = 1.0
+USERS = "users.acl"
+PAYHOOK, ADMIN = "payhook", "admin"
+"""The user that payhook is, and a person's who looks into it; each with its password in a file of its name."""
+
+COMMANDS = ("ping", "get", "set", "del", "getrange", "time", "scan", "eval", "evalsha", "script|load", "client|setinfo")
+"""What payhook calls, its scripts included."""
 
 
 def redis_server(folder: Path, port: int, log: Path) -> Server:
-    """A server that keeps its append-only file under ``folder`` and never evicts a key."""
+    """A server that keeps its append-only file and its users under ``folder`` and never evicts a key."""
     return Server(
         name="redis",
         command=(
@@ -22,16 +31,44 @@ def redis_server(folder: Path, port: int, log: Path) -> Server:
             *("--bind", LOOPBACK, "--port", str(port), "--dir", str(folder)),
             *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
             *("--maxmemory-policy", "noeviction", "--daemonize", "no", "--loglevel", "warning"),
+            *("--aclfile", str(folder / USERS)),
         ),
         log=log,
-        prepare=lambda: folder.mkdir(parents=True, exist_ok=True),
-        answers=lambda: redis_answers(redis_url(port)),
+        prepare=lambda: _write_users(folder),
+        answers=lambda: redis_answers(redis_url(folder, port)),
         start_s=30.0,
     )
 
 
-def redis_url(port: int) -> str:
-    return f"redis://{LOOPBACK}:{port}/0"
+def redis_url(folder: Path, port: int, user: str = PAYHOOK) -> str:
+    """With the user's password, which is made if it isn't there yet."""
+    return f"redis://{user}:{_password(folder, user)}@{LOOPBACK}:{port}/0"
+
+
+def _write_users(folder: Path) -> None:
+    """As Redis' ACL file has them; passwords as their hashes."""
+    rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in COMMANDS), ADMIN: "+@all"}
+    lines = ["user default off"]
+    for user, may in rules.items():
+        digest = hashlib.sha256(_password(folder, user).encode()).hexdigest()
+        lines.append(f"user {user} on #{digest} ~* &* {may}")
+    _put(folder / USERS, "\n".join(lines) + "\n")
+
+
+def _password(folder: Path, user: str) -> str:
+    path = folder / f"{user}.password"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _put(path, secrets.token_urlsafe(24))
+    return path.read_text("utf-8")
+
+
+def _put(path: Path, text: str) -> None:
+    """Whole, and its owner's alone."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.touch(0o600)
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)
 
 
 def redis_answers(url: str) -> bool:

@@ -156,7 +156,7 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
         running(redis_server(folder / "redis", redis_port, folder / "redis.log")),
     ):
         make_topics(bootstrap, topics(TopicsSettings()), 1)
-        url = redis_url(redis_port)
+        url = redis_url(folder / "redis", redis_port)
         announce_generation(redis.Redis.from_url(url))
         yield bootstrap, url
 

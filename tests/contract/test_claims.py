@@ -20,7 +20,7 @@ from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryCla
 from ingest.gate import RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.ports import free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
 LEASE_S, BRIEF_S = 60.0, 0.05
@@ -94,7 +94,7 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
     (port,) = free_ports(1)
     with running(redis_server(folder, port, folder / "redis.log")):
-        yield redis_url(port)
+        yield redis_url(folder, port, ADMIN)
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

@@ -21,7 +21,7 @@ from ingest.confirmed import KEYS_AT_ONCE, confirmed_hashes
 from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
 from stack.ports import free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
 CONTENT = "11" * 32
@@ -58,7 +58,7 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
         return
     (port,) = free_ports(1)
     with running(redis_server(tmp_path / "redis", port, tmp_path / "redis.log")):
-        url = redis_url(port)
+        url = redis_url(tmp_path / "redis", port, ADMIN)
         with redis.Redis.from_url(url) as sync:
             yield Ground(sync, lambda: redis.asyncio.Redis.from_url(url))
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
 
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
@@ -18,6 +19,8 @@ from load.client import RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
+from stack.layout import Layout
+from stack.redis import ADMIN, redis_url
 
 if TYPE_CHECKING:
     from tests.e2e.killing import MortalStack
@@ -102,6 +105,13 @@ def one_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalStack]
 
     with mortal_stack(tmp_path_factory.mktemp("stack")) as stack:
         yield stack
+
+
+def as_admin(data_dir: Path, url: str) -> str:
+    """The embedded Redis' URL for somebody who may do more than payhook."""
+    port = urlparse(url).port
+    assert port is not None
+    return redis_url(Layout(data_dir).redis, port, ADMIN)
 
 
 def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:

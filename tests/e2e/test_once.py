@@ -11,7 +11,7 @@ import redis
 
 from load.client import wait_for
 from load.embedded import payhook
-from tests.e2e.conftest import Stack, assert_once
+from tests.e2e.conftest import Stack, as_admin, assert_once
 from tests.e2e.killing import MortalStack
 
 BACK_S = 120.0
@@ -91,7 +91,7 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
     webhooks = stack.captures(5, "emptied")
     stack.post(*webhooks)
     assert_once(stack, webhooks)
-    redis.Redis.from_url(stack.endpoints["redis"]).flushall()
+    redis.Redis.from_url(as_admin(stack.data_dir, stack.endpoints["redis"])).flushall()
     assert {answer.replayed for answer in stack.post(*webhooks)} == {False}
     assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
 
@@ -132,7 +132,7 @@ def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: S
     for folder in ("checkpoints", "index", "lake/postings"):
         shutil.rmtree(stack.data_dir / folder)
     after = stack.captures(5, "after-loss")
-    redis.Redis.from_url(stack.endpoints["redis"]).flushall()
+    redis.Redis.from_url(as_admin(stack.data_dir, stack.endpoints["redis"])).flushall()
     stack.post(*before, *after)
     back(stack, epoch)
     assert_once(stack, [*before, *after])

@@ -22,7 +22,7 @@ from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
 from stack.ports import is_listening
 from stack.redis import redis_answers
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone
 
 pytestmark = pytest.mark.timeout(300)
@@ -111,7 +111,7 @@ def test_a_killed_process_comes_back_where_it_was(folder: Path, name: str) -> No
 
 def test_redis_comes_back_with_what_it_knew(folder: Path) -> None:
     found = endpoints(folder)
-    client = redis.Redis.from_url(found["redis"])
+    client = redis.Redis.from_url(as_admin(folder, found["redis"]))
     client.set("kept", "yes")
     # BGREWRITEAOF's new file holds the key at once; the everysec flush would take its second.
     client.bgrewriteaof()

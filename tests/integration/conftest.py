@@ -16,8 +16,8 @@ import redis
 
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
+from stack.redis import ADMIN, redis_url
 from stack.redis import redis_server as redis_server_on
-from stack.redis import redis_url
 from stack.server import running
 from stack.topics import Topic, make_topics
 
@@ -41,7 +41,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
     (port,) = free_ports(1)
     with running(redis_server_on(folder, port, folder / "redis.log")):
-        yield redis_url(port)
+        yield redis_url(folder, port, ADMIN)
 
 
 @pytest.fixture

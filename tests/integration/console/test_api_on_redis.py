@@ -151,7 +151,7 @@ def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(emp
 
 def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Path, journal: Path) -> None:
     async def once() -> httpx.Response:
-        async with listener(redis_url(port), journal, kafka) as client:
+        async with listener(redis_url(tmp_path / "redis", port), journal, kafka) as client:
             return await replay(client)
 
     kafka = Kafka()

@@ -27,7 +27,7 @@ from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
 from stack.server import Running, Server, running
 from stack.settings import TopicsSettings
 from stack.topics import make_topics, topics
@@ -65,6 +65,8 @@ class Servers:
     redis: Running
     bootstrap: str
     redis_url: str
+    admin_url: str
+    """As somebody who may do more than payhook."""
     secrets: dict[str, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -101,7 +103,7 @@ class Servers:
 
     def empty_redis(self) -> Redis:
         """As if a processor announced the claims' generation at the same instant."""
-        client = Redis.from_url(self.redis_url)
+        client = Redis.from_url(self.admin_url)
         with client.pipeline(transaction=True) as at_once:
             at_once.flushall()
             announce_generation(at_once)
@@ -118,8 +120,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with running(kafka) as broker, running(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
         make_topics(bootstrap, topics(TopicsSettings()), replication=1)
-        announce_generation(Redis.from_url(redis_url(redis_port)))
-        made = Servers(folder, broker, claims, bootstrap, redis_url(redis_port))
+        url, admin_url = (redis_url(folder / "redis", redis_port, user) for user in (PAYHOOK, ADMIN))
+        announce_generation(Redis.from_url(url))
+        made = Servers(folder, broker, claims, bootstrap, url, admin_url)
         (folder / "secrets").mkdir()
         for name, adapter in build_adapters(PROVIDERS).items():
             made.secrets[name] = adapter.new_secret()
