@@ -90,7 +90,7 @@ def test_the_usual_event_is_only_looked_at():
 
 
 def test_an_event_without_card_data_is_the_same_object():
-    for event in (stripe(note="order 4111"), stripe(note=f"tr_{CARD}"), stripe(note="1" * 16)):
+    for event in (stripe(note="order 4111"), stripe(note=f"{CARD}0000"), stripe(note="1" * 16)):
         assert MASKER.masked(event, ADAPTERS["stripe"]) is event
 
 
@@ -186,8 +186,10 @@ def test_poison_is_masked_and_its_identity_is_the_stored_bytes_hash(reading: str
     }[reading].encode()
     event = replace(poison_event("stripe", body, "live", f"what is {CARD}"), tenant="shop", zone="eu")
     masked = MASKER.masked(event, ADAPTERS["stripe"])
-    assert masked.body.count(CARD.encode()) == 1
-    assert masked.body.index(CARD.encode()) == body.index(CARD.encode())
+    # What can't be read has no paths on which an id could stand.
+    kept = body.index(CARD.encode()) if reading != "cut off" else -1
+    assert masked.body.count(CARD.encode()) == (kept >= 0)
+    assert masked.body.find(CARD.encode()) == kept
     expected = poison_event("stripe", masked.body, "live", f"what is {HIDDEN}")
     assert masked == replace(expected, tenant="shop", zone="eu", original_sha256=sha256(body))
     assert masked.event_id == masked.body_sha256 == masked.content_sha256
