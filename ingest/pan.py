@@ -1,23 +1,24 @@
 """Card data is masked before Kafka: nothing behind the receiver ever holds it, and the journal says where it was.
 
-A masked event keeps its identities. ``original_sha256`` is the hash of the bytes as they were sent and
-``original_content_sha256`` of their content; ``body``, its hash and ``content_sha256`` are of the masked bytes, so that
-whoever reads them later computes the same.
+A masked event keeps its identities. ``original_sha256`` is a keyed hash of the bytes as they were sent and
+``original_content_sha256`` of their content's hash; ``body``, its hash and ``content_sha256`` are of the masked bytes,
+so that whoever reads them later computes the same. Where a security code or a track's data was masked, nothing of the
+original is kept, not even so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
 from core.card_numbers import INVISIBLE, card_spans, seen_as, without_card_numbers
-from core.event import Event, poison_event
+from core.event import WITHHELD_SHA256, Event, poison_event
 from core.keys import key_part
 from core.money import MoneyFact
 from ingest.pan_body import BASE64_DIGITS, CARD_DIGITS_MIN, BodyMask, CardFields
+from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -47,8 +48,9 @@ _CHAIN = re.compile(rf"\d(?:[^\w:;\"'{{}}\[\]]*\d){{{CARD_DIGITS_MIN - 1},}}")
 class CardMasker:
     """Built once; `masked` is called for every event, most of which have nothing to hide."""
 
-    def __init__(self, settings: PanSettings) -> None:
+    def __init__(self, settings: PanSettings, key: MaskingKey) -> None:
         self._enabled = settings.enabled
+        self._key = key
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
         self._cards = _begun_by(_members(self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN))
         self._card_names = _begun_by(_members(self._fields.card, b""))
@@ -90,23 +92,23 @@ class CardMasker:
         seen = (bytes(code for code in map(seen_as, chain) if code != INVISIBLE) for chain in chains)
         return any(next(card_spans(plain), None) is not None for plain in seen)
 
-    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, list[bytes]]:
-        """The masked body, and each text that was masked."""
+    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
+        """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
         mask = BodyMask(self._fields, ids, frozenset(spared))
-        return mask.masked(event.body), list(dict.fromkeys(mask.found))
+        return mask.masked(event.body), mask
 
     def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
         """``named`` is the event with its type masked."""
         spared = _identities(event)
-        body, found = self._mask(event, adapter, spared)
+        body, mask = self._mask(event, adapter, spared)
         if body == event.body:
             return named
         fact = _fact(adapter, event.body, event.event_type)
         if _fact(adapter, body, named.event_type) != fact:
-            spared |= self._money_texts(named, adapter, fact, spared, found)
-            body, _ = self._mask(event, adapter, spared)
-        return _with_body(named, body, adapter)
+            spared |= self._money_texts(named, adapter, fact, spared, list(dict.fromkeys(mask.found)))
+            body, mask = self._mask(event, adapter, spared)
+        return named if body == event.body else self._with_body(named, body, adapter, mask)
 
     def _money_texts(
         self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
@@ -126,28 +128,28 @@ class CardMasker:
     def _masked_poison(self, event: Event, adapter: Adapter) -> Event:
         """Its identity is the hash of its bytes, and stays that."""
         problem = without_card_numbers(event.poison or "")
-        body, _ = self._mask(event, adapter, ())
+        body, mask = self._mask(event, adapter, ())
         if body != event.body:
-            return _poison_of(event, body, problem, hashlib.sha256(event.body).hexdigest())
+            return _poison_of(event, body, problem, self._original(event, mask))
         return event if problem == event.poison else replace(event, poison=problem)
 
+    def _with_body(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
+        original = self._original(event, mask)
+        try:
+            content = adapter.content_sha256(body, event.content_version)
+        except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
+            problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
+            return _poison_of(event, body, problem, original)
+        return replace(
+            event,
+            body=body,
+            content_sha256=content,
+            original_sha256=original,
+            original_content_sha256=None if mask.secret else self._key.sha256(bytes.fromhex(event.content_sha256)),
+        )
 
-def _with_body(event: Event, body: bytes, adapter: Adapter) -> Event:
-    if body == event.body:
-        return event
-    original = hashlib.sha256(event.body).hexdigest()
-    try:
-        content = adapter.content_sha256(body, event.content_version)
-    except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
-        problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
-        return _poison_of(event, body, problem, original)
-    return replace(
-        event,
-        body=body,
-        content_sha256=content,
-        original_sha256=original,
-        original_content_sha256=event.content_sha256,
-    )
+    def _original(self, event: Event, mask: BodyMask) -> str:
+        return WITHHELD_SHA256 if mask.secret else self._key.sha256(event.body)
 
 
 def _poison_of(event: Event, body: bytes, problem: str, original_sha256: str) -> Event:

@@ -72,6 +72,11 @@ class PanSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(True, description="mask card numbers and the fields below before anything is stored")
+    key_file: str = Field(
+        "",
+        description="file with the key of the hashes that masked events keep of their originals, the same for every "
+        "receiver; made where it isn't there; empty: masking in ingest.secrets_dir",
+    )
     card_fields: tuple[FieldName, ...] = Field(
         CARD_FIELDS,
         description="fields that hold card numbers: 12 to 19 digits in them are masked but for the last four, "

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.card_numbers import card_spans, has_check_digit
 from ingest.pan import CardMasker
 from ingest.pan_body import BodyMask, CardFields
+from ingest.pan_key import MaskingKey
 from ingest.pan_settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
 
 CARD, HIDDEN, LAST_FOUR = "4111111111111111", "411111******1111", "************1111"
@@ -22,7 +23,7 @@ FIELDS = CardFields(
     card=frozenset(field_name(name).encode() for name in CARD_FIELDS),
     secret=frozenset(field_name(name).encode() for name in SECRET_FIELDS),
 )
-MASKER = CardMasker(PanSettings())
+MASKER = CardMasker(PanSettings(), MaskingKey("k" * 32))
 
 
 def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
