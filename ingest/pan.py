@@ -45,6 +45,10 @@ _CHAIN = re.compile(rf"\d(?:[^\w:;\"'{{}}\[\]]*\d){{{CARD_DIGITS_MIN - 1},}}")
 """Digits of any script with anything but words and JSON's marks between them."""
 
 
+_HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
+"""In a name of an event: of its content, or of its document. One of a long id is `core.keys.key_part`'s."""
+
+
 class CardMasker:
     """Built once; `masked` is called for every event, most of which have nothing to hide."""
 
@@ -141,12 +145,25 @@ class CardMasker:
             problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
             return _poison_of(event, body, problem, original)
         return replace(
-            event,
+            self._renamed(event, content, mask),
             body=body,
             content_sha256=content,
             original_sha256=original,
             original_content_sha256=None if mask.secret else self._key.sha256(bytes.fromhex(event.content_sha256)),
         )
+
+    def _renamed(self, event: Event, content: str, mask: BodyMask) -> Event:
+        """An event without an id of its provider's is named by a hash of the original: by ``content`` instead."""
+
+        def other(found: re.Match[str]) -> str:
+            of_content = mask.secret or found[0] == event.content_sha256
+            if found[0].encode() in event.body:
+                return found[0]
+            return content if of_content else self._key.sha256(bytes.fromhex(found[0]))
+
+        names = (_HASH.sub(other, name) for name in (event.event_id, event.event_key, event.entity_key))
+        event_id, event_key, entity_key = names
+        return replace(event, event_id=event_id, event_key=event_key, entity_key=entity_key)
 
     def _original(self, event: Event, mask: BodyMask) -> str:
         return WITHHELD_SHA256 if mask.secret else self._key.sha256(event.body)

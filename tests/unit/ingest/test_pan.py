@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -98,6 +101,33 @@ def test_no_plain_hash_of_an_original_is_kept_and_the_digits_cant_be_found_by_tr
     assert other.original_sha256 != masked.original_sha256
     assert other.original_content_sha256 != masked.original_content_sha256
     assert other.content_sha256 == masked.content_sha256
+
+
+NAMELESS = (
+    "<notification><kind>account_updater_daily_report</kind><timestamp>2026-01-31T12:00:00Z</timestamp>"
+    "<subject><report><note>{}</note></report></subject></notification>"
+)
+
+
+@pytest.mark.parametrize(("before", "after"), [(CARD, HIDDEN), (f";{CARD}=25121010000012345678?", None)])
+def test_an_event_that_its_provider_gave_no_id_is_named_by_what_is_left(before: str, after: str | None):
+    """Else its key would be the plain hash of the original."""
+    adapter = ADAPTERS["braintree"]
+
+    def sent(note: str) -> Event:
+        payload = base64.encodebytes(NAMELESS.format(note).encode())
+        [event] = adapter.events(Request(urlencode({"bt_signature": "x", "bt_payload": payload}).encode(), []), "live")
+        return event
+
+    event = sent(before)
+    masked = MASKER.masked(event, adapter)
+    assert event.content_sha256 in event.event_key
+    assert event.content_sha256 not in repr(masked)
+    assert masked.content_sha256 in masked.event_key
+    if after is not None:
+        again = sent(after)
+        names = (again.event_id, again.event_key, again.entity_key)
+        assert (masked.event_id, masked.event_key, masked.entity_key) == names
 
 
 @pytest.mark.parametrize("note", ['{"cvc":"123"}', f";{CARD}=25121010000012345678?", f'{{"a":"{CARD}","cid":123}}'])
@@ -322,7 +352,15 @@ def test_a_card_number_in_any_sample_is_masked_and_identities_and_money_stay(sam
             assert adapter.money(masked.body, event.event_type) == adapter.money(event.body, event.event_type), path
         assert masked.original_content_sha256 == MASKING_KEY.sha256(bytes.fromhex(content))
         named = replace(masked, body=event.body, content_sha256=event.content_sha256)
-        assert replace(named, original_sha256=None, original_content_sha256=None) == event, path
+        assert unhashed(replace(named, original_sha256=None, original_content_sha256=None)) == unhashed(event), path
+        assert not set(re.findall("[0-9a-f]{64}", event.event_key)) & set(re.findall("[0-9a-f]{64}", repr(masked)))
+
+
+def unhashed(event: Event) -> Event:
+    """Names without the hashes of what was sent, which are others in a masked event."""
+    names = (re.sub("[0-9a-f]{64}", "#", name) for name in (event.event_id, event.event_key, event.entity_key))
+    event_id, event_key, entity_key = names
+    return replace(event, event_id=event_id, event_key=event_key, entity_key=entity_key)
 
 
 def with_card(body: bytes) -> bytes:
