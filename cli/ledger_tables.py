@@ -19,6 +19,7 @@ from rich.table import Table
 
 from cli.tables import row
 from core.clock import to_rfc3339
+from core.event import WITHHELD_SHA256
 from journal.schema import JournalRow
 from ledger.body_fates import BodyFate
 from ledger.queries import (
@@ -143,11 +144,17 @@ def _of_delivery(delivery: Delivery) -> list[tuple[str, str | None]]:
         ("entity", first.entity_key),
         ("account", first.account),
         ("body", _body(delivery)),
-        ("body as sent", None if first.original_sha256 is None else f"{first.original_sha256} (with card data)"),
+        ("body as sent", _original(first.original_sha256)),
         ("content", None if not first.content_sha256 else f"{first.content_sha256} (version {first.content_version})"),
         ("fact's content", first.fact_sha256),
         ("replays", str(delivery.replays) if delivery.replays else None),
     ]
+
+
+def _original(keyed_sha256: str | None) -> str | None:
+    if keyed_sha256 == WITHHELD_SHA256:
+        return "with a card's code or track data, no hash of it is kept"
+    return None if keyed_sha256 is None else f"{keyed_sha256} (keyed; with card data)"
 
 
 def _of_row(one: JournalRow, story: EventStory) -> list[tuple[str, str | None]]:

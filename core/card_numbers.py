@@ -6,7 +6,9 @@ the check digit: ISO/IEC 7812-1 annex B (Luhn). The first six and the last four 
 
 from __future__ import annotations
 
+import functools
 import re
+import unicodedata
 from collections.abc import Iterator
 
 DIGITS_MIN = 13
@@ -40,25 +42,62 @@ _ISSUERS: tuple[tuple[int, int, frozenset[int]], ...] = tuple(
 
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _ZERO = ord("0")
-_SEPARATORS = b" -"
 
-# An id joined by "_" or "-", a decimal number and a word with digits aren't cards. Magnetic track 1 is "%B4111…".
-# It begins with a digit, not with what must stand before, because so the search skips to the next digit.
+OTHER = 0xFF
+"""Stands for a character that looks like nothing in ASCII: it is neither a letter nor a digit."""
+INVISIBLE = -1
+"""Stands for a character that isn't seen between two others."""
+_INVISIBLE = frozenset({"Cf", "Mn", "Me"})
+_SEPARATORS = b" \t\n\v\f\r-./_,"
+# Numbers with commas and blanks between them are a list.
+_BETWEEN = rb"(?:[ \t-\r./_-]{1,3}|,)"
+
+# It begins with a digit, not with what must stand before it, because so the search skips to the next digit.
 _START = re.compile(
-    rb"[0-9][0-9]{3}(?:(?<=%B[0-9]{4})|(?<![0-9A-Za-z_][0-9]{4})(?<![0-9A-Za-z_]-[0-9]{4})(?<![0-9]\.[0-9]{4}))"
-    rb"(?=[0-9]{9}|[ -][0-9]{4}|[0-9]{2} [0-9]{13})"
+    rb"[0-9][0-9]{3}(?<![0-9]{5})(?=[0-9]{9}|(?:[0-9]{4})?%b[0-9]{4}|[0-9]{2}%b[0-9]{13})" % (_BETWEEN, _BETWEEN)
 )
-_END = rb"(?![0-9A-Za-z_])(?!-[0-9A-Za-z_])(?!\.[0-9])"
-_FORMS = tuple(
-    re.compile(form + _END)
-    for form in (
-        rb"[0-9]{13,19}",
-        rb"[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}\1[0-9]{1,3}",
-        rb"[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}",
-        rb"[0-9]{4}([ -])[0-9]{6}\1[0-9]{4,5}",
-        rb"[0-9]{6} [0-9]{13}",
-    )
+_FORMS = (
+    # The digits of a decimal number aren't a card's.
+    re.compile(rb"(?<![0-9]\.)[0-9]{13,19}(?![0-9])(?!\.[0-9]{1,2}(?![0-9.]))"),
+    *(
+        re.compile(_BETWEEN.join(rb"[0-9]{%b}" % digits for digits in groups) + rb"(?![0-9])")
+        for groups in (
+            (b"4", b"4", b"4", b"4", b"1,3"),
+            (b"4", b"4", b"4", b"1,4"),
+            (b"8", b"4", b"4"),
+            (b"4", b"8", b"4"),
+            (b"4", b"4", b"8"),
+            (b"4", b"6", b"4,5"),
+            (b"6", b"13"),
+        )
+    ),
 )
+_HEX = re.compile(
+    rb"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32,}", re.ASCII
+)
+_HEX_AROUND = 64
+_TRACK_REST = re.compile(rb"[=Dd]([0-9]{7}[^\s?\"'<>&]{0,64})|\^[^^?\r\n]{0,32}\^([0-9][^?\r\n\"'<>&]{6,96})")
+"""What follows the number on a magnetic track (ISO/IEC 7813): track 2's expiry, code and discretionary data; track
+1's name (not in a group), and the same."""
+
+
+@functools.lru_cache(maxsize=4_096)
+def seen_as(character: str) -> int:
+    """The ASCII code that a character reads as: every script's digits, blanks and dashes; `INVISIBLE`; `OTHER`."""
+    if character.isascii():
+        return ord(character)
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return _ZERO + digit
+    category = unicodedata.category(character)
+    if category in _INVISIBLE:
+        return INVISIBLE
+    if category[0] == "Z":
+        return ord(" ")
+    if category == "Pd" or character == "\N{MINUS SIGN}":
+        return ord("-")
+    folded = unicodedata.normalize("NFKC", character)
+    return ord(folded) if len(folded) == 1 and folded.isascii() and not folded.isdigit() else OTHER
 
 
 def is_card_number(digits: bytes) -> bool:
@@ -81,19 +120,39 @@ def has_check_digit(digits: bytes) -> bool:
 def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
     """Where card numbers stand in ``text`` (start, end), left to right, never overlapping.
 
-    Together, or in groups of 4, 4-6-5, 4-6-4 and 6-13 digits with single blanks or dashes between them.
+    Together, or in groups of 4 (two of them may be together), 4-6-5, 4-6-4 and 6-13 digits with up to three blanks,
+    line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` between them; beside letters too, but not within a UUID or a
+    hash in hex.
     """
     at = 0
     while (start := _START.search(text, at)) is not None:
         at = start.start()
         for form in _FORMS:
             found = form.match(text, at)
-            if found is not None and is_card_number(found[0].translate(None, _SEPARATORS)):
+            if found is not None and _is_card(found):
                 yield found.span()
                 at = found.end()
                 break
         else:
             at += 1
+
+
+def track_rest(text: bytes, end: int) -> tuple[int, int] | None:
+    """Where a magnetic track's data stand behind a card number that ends at ``end`` (start, end), its name left out."""
+    found = _TRACK_REST.match(text, end)
+    return None if found is None else found.span(found.lastindex or 0)
+
+
+def _is_card(found: re.Match[bytes]) -> bool:
+    if not is_card_number(found[0].translate(None, _SEPARATORS)):
+        return False
+    return track_rest(found.string, found.end()) is not None or not _within_hex(found.string, *found.span())
+
+
+def _within_hex(text: bytes, start: int, end: int) -> bool:
+    begin = max(0, start - _HEX_AROUND)
+    around = text[begin : end + _HEX_AROUND]
+    return any(one.start() + begin <= start and end <= one.end() + begin for one in _HEX.finditer(around))
 
 
 def masked_number(number: bytes, first_kept: int = FIRST_KEPT, last_kept: int = LAST_KEPT) -> bytes:
@@ -112,11 +171,29 @@ def without_card_numbers(text: str) -> str:
     """
     if len(text) < DIGITS_MIN:
         return text
-    plain = text.encode("latin-1", "replace")
-    masked = text
+    if text.isascii():
+        plain, places = text.encode(), None
+    else:
+        seen = [(place, code) for place, character in enumerate(text) if (code := seen_as(character)) != INVISIBLE]
+        plain, places = bytes(code for _, code in seen), [place for place, _ in seen]
+    masked = _without_card_numbers(plain)
+    if masked == plain:
+        return text
+    characters = list(text)
+    for place, (before, after) in enumerate(zip(plain, masked, strict=True)):
+        if before != after:
+            characters[place if places is None else places[place]] = chr(after)
+    return "".join(characters)
+
+
+def _without_card_numbers(plain: bytes) -> bytes:
+    masked = bytearray(plain)
     for start, end in card_spans(plain):
-        masked = masked[:start] + masked_number(plain[start:end]).decode("ascii") + masked[end:]
-    return masked
+        masked[start:end] = masked_number(plain[start:end])
+        rest = track_rest(plain, end)
+        if rest is not None:
+            masked[slice(*rest)] = b"*" * (rest[1] - rest[0])
+    return bytes(masked)
 
 
 def shown(value: object, chars_max: int) -> str:

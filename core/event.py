@@ -29,6 +29,8 @@ OWN_TYPES = "payhook."
 REVERSED_TYPE = OWN_TYPES + "reversed"
 """A stream's record of a booking that was taken back in the journal that it reads."""
 SHA256_HEX_CHARS = 64
+WITHHELD_SHA256 = "0" * SHA256_HEX_CHARS
+"""Stands for the hash of what was masked where not even a keyed one may be kept."""
 HEADER_CHARS_MAX = 4_096
 """Of a name in a header. A key has a handful of parts, of `core.keys.PART_CHARS_MAX` characters at most."""
 
@@ -55,10 +57,10 @@ class Event:
 
     Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
     ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
-    ``original_sha256`` is set where card numbers were masked: the hash of the bytes as the provider sent them,
-    while ``body`` and every other hash are of the masked ones; so is then ``original_content_sha256``, the content hash
-    of the event as it was sent: two copies that were masked in different ways have it in common. ``tenant`` and
-    ``zone`` are the endpoint's.
+    ``original_sha256`` is set where card data was masked: a keyed hash of the bytes as the provider sent them, or
+    `WITHHELD_SHA256`, while ``body`` and every other hash are of the masked ones. ``original_content_sha256`` is then a
+    keyed hash of the content hash of the event as it was sent, which two copies that were masked in different ways have
+    in common; None where it is withheld. ``tenant`` and ``zone`` are the endpoint's.
     """
 
     provider: str

@@ -35,6 +35,8 @@ from ingest.gate import RedisGate
 from ingest.generations import RedisGenerations
 from ingest.http import HttpLimits, WebhookHttpProtocol, http_protocol
 from ingest.metrics import IngestMetrics
+from ingest.pan import CardMasker
+from ingest.pan_key import FILE, MaskingKey
 from ingest.protocol import Protocol
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
@@ -90,8 +92,9 @@ def main() -> None:
 
 def check(settings: Settings) -> None:
     """
-    :raises PayhookError: the settings or the secrets' files are wrong
+    :raises PayhookError: the settings, the secrets' files or the masking key's are wrong
     """
+    masking_key(settings.ingest)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
@@ -170,7 +173,8 @@ async def open_receiver(
     async with open_client() as client:
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, ingest.fetch, clock, loopback=True)
-        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock)
+        masker = CardMasker(ingest.pan, masking_key(ingest))
+        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker)
         metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
@@ -206,6 +210,10 @@ def _gauges(
         ),
         "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
     }
+
+
+def masking_key(ingest: IngestSettings) -> MaskingKey:
+    return MaskingKey.read(Path(ingest.pan.key_file or Path(ingest.secrets_dir, FILE)))
 
 
 def secret_files(settings: Settings, clock: Clock) -> SecretFiles:

@@ -1,47 +1,64 @@
 """Card data is masked before Kafka: nothing behind the receiver ever holds it, and the journal says where it was.
 
-A masked event keeps its identities. ``original_sha256`` is the hash of the bytes as they were sent and
-``original_content_sha256`` of their content; ``body``, its hash and ``content_sha256`` are of the masked bytes, so that
-whoever reads them later computes the same.
+A masked event keeps its identities. ``original_sha256`` is a keyed hash of the bytes as they were sent and
+``original_content_sha256`` of their content's hash; ``body``, its hash and ``content_sha256`` are of the masked bytes,
+so that whoever reads them later computes the same. Where a security code or a track's data was masked, nothing of the
+original is kept, not even so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from core.card_numbers import card_spans, without_card_numbers
-from core.event import Event, poison_event
+from core.card_numbers import INVISIBLE, card_spans, seen_as, without_card_numbers
+from core.event import WITHHELD_SHA256, Event, poison_event
 from core.keys import key_part
 from core.money import MoneyFact
-from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, CardFields
+from ingest.pan_body import BASE64_DIGITS, CARD_DIGITS_MIN, BodyMask, CardFields
+from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings, field_name
 from providers.port import Adapter
 
 _CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
-_SQUEEZED_OUT = b" -_"
+_SQUEEZED_OUT = b" \t\n\v\f\r-./_,"
 _BODY = rb"(?:\\[nrt]|\\u000[0ad])*(?:[\[{<]|\\u000[bc])"
-_NESTED = dict.fromkeys((b"[", b"{", b"<", b"\\"), _BODY)
+_NESTED = {
+    **dict.fromkeys((b"[", b"{", b"<", b"\\"), _BODY),
+    # In base64: {" and a line's end after {, [{" and <?xml.
+    b"e": rb"e(?:y[i-l]|wo)[a-z0+=]{12}",
+    b"w": rb"w0si[a-z0+=]{12}",
+    b"p": rb"pd00bwwg",
+}
 """The beginning of a text, squeezed, that may be a body of its own."""
-_HIDDEN = re.compile(rb"\\u00(?:3[0-9]|20|2[dD])")
-"""A digit, a blank or a dash in disguise."""
-_AFTER_ESCAPE = re.compile(rb"\\(?:[bfnrt]|u[0-9A-Fa-f]{4})[.-]?[0-9]")
-"""Digits that look like a word's part, and aren't."""
+_HIDDEN = re.compile(rb"\\u00(?:3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|20|2[dD]|5[fF])")
+"""A digit, a letter, a blank or a dash in disguise."""
+_BREAK = re.compile(rb"\\(?:u|(?<=[0-9 \t./_,-]\\)[bfnrt/])")
+"""An escape that may stand between digits, or be one."""
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|[bfnrt/"\\])')
+_SURROGATE = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_CHAIN = re.compile(rf"\d(?:[^\w:;\"'{{}}\[\]]*\d){{{CARD_DIGITS_MIN - 1},}}")
+"""Digits of any script with anything but words and JSON's marks between them."""
+
+
+_HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
+"""In a name of an event: of its content, or of its document. One of a long id is `core.keys.key_part`'s."""
 
 
 class CardMasker:
     """Built once; `masked` is called for every event, most of which have nothing to hide."""
 
-    def __init__(self, settings: PanSettings) -> None:
+    def __init__(self, settings: PanSettings, key: MaskingKey) -> None:
         self._enabled = settings.enabled
+        self._key = key
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
         self._cards = _begun_by(_members(self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN))
-        self._secrets = _begun_by({**_members(self._fields.secret, rb'"[^"]*[0\\]|-?0|[\[{]'), **_NESTED})
+        self._card_names = _begun_by(_members(self._fields.card, b""))
+        self._secrets = _begun_by(_members(self._fields.secret, rb'"[^"]*[0\\\x80-\xff]|-?0|[\[{]'), _NESTED)
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -64,31 +81,38 @@ class CardMasker:
         if body[:1] not in (b"{", b"["):
             return True
         squeezed = body.translate(_SQUEEZE, _SQUEEZED_OUT)
-        if self._secrets.search(squeezed) or _HIDDEN.search(body):
+        if self._secrets.search(squeezed) or BASE64_DIGITS.search(body):
             return True
+        if not body.isascii() or _BREAK.search(body):
+            return _HIDDEN.search(body) is not None or self._may_hold_any_script(body, squeezed)
         if _CARD_DIGITS not in squeezed:
             return False
-        if self._cards.search(squeezed) or _AFTER_ESCAPE.search(body):
-            return True
-        return next(card_spans(body), None) is not None
+        return self._cards.search(squeezed) is not None or next(card_spans(body), None) is not None
 
-    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, list[bytes]]:
-        """The masked body, and each text that was masked."""
+    def _may_hold_any_script(self, body: bytes, squeezed: bytes) -> bool:
+        chains = [chain[0] for chain in _CHAIN.finditer(_unescaped(body))]
+        if chains and self._card_names.search(squeezed):
+            return True
+        seen = (bytes(code for code in map(seen_as, chain) if code != INVISIBLE) for chain in chains)
+        return any(next(card_spans(plain), None) is not None for plain in seen)
+
+    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
+        """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
         mask = BodyMask(self._fields, ids, frozenset(spared))
-        return mask.masked(event.body), list(dict.fromkeys(mask.found))
+        return mask.masked(event.body), mask
 
     def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
         """``named`` is the event with its type masked."""
         spared = _identities(event)
-        body, found = self._mask(event, adapter, spared)
+        body, mask = self._mask(event, adapter, spared)
         if body == event.body:
             return named
         fact = _fact(adapter, event.body, event.event_type)
         if _fact(adapter, body, named.event_type) != fact:
-            spared |= self._money_texts(named, adapter, fact, spared, found)
-            body, _ = self._mask(event, adapter, spared)
-        return _with_body(named, body, adapter)
+            spared |= self._money_texts(named, adapter, fact, spared, list(dict.fromkeys(mask.found)))
+            body, mask = self._mask(event, adapter, spared)
+        return named if body == event.body else self._with_body(named, body, adapter, mask)
 
     def _money_texts(
         self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
@@ -108,28 +132,41 @@ class CardMasker:
     def _masked_poison(self, event: Event, adapter: Adapter) -> Event:
         """Its identity is the hash of its bytes, and stays that."""
         problem = without_card_numbers(event.poison or "")
-        body, _ = self._mask(event, adapter, ())
+        body, mask = self._mask(event, adapter, ())
         if body != event.body:
-            return _poison_of(event, body, problem, hashlib.sha256(event.body).hexdigest())
+            return _poison_of(event, body, problem, self._original(event, mask))
         return event if problem == event.poison else replace(event, poison=problem)
 
+    def _with_body(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
+        original = self._original(event, mask)
+        try:
+            content = adapter.content_sha256(body, event.content_version)
+        except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
+            problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
+            return _poison_of(event, body, problem, original)
+        return replace(
+            self._renamed(event, content, mask),
+            body=body,
+            content_sha256=content,
+            original_sha256=original,
+            original_content_sha256=None if mask.secret else self._key.sha256(bytes.fromhex(event.content_sha256)),
+        )
 
-def _with_body(event: Event, body: bytes, adapter: Adapter) -> Event:
-    if body == event.body:
-        return event
-    original = hashlib.sha256(event.body).hexdigest()
-    try:
-        content = adapter.content_sha256(body, event.content_version)
-    except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
-        problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
-        return _poison_of(event, body, problem, original)
-    return replace(
-        event,
-        body=body,
-        content_sha256=content,
-        original_sha256=original,
-        original_content_sha256=event.content_sha256,
-    )
+    def _renamed(self, event: Event, content: str, mask: BodyMask) -> Event:
+        """An event without an id of its provider's is named by a hash of the original: by ``content`` instead."""
+
+        def other(found: re.Match[str]) -> str:
+            of_content = mask.secret or found[0] == event.content_sha256
+            if found[0].encode() in event.body:
+                return found[0]
+            return content if of_content else self._key.sha256(bytes.fromhex(found[0]))
+
+        names = (_HASH.sub(other, name) for name in (event.event_id, event.event_key, event.entity_key))
+        event_id, event_key, entity_key = names
+        return replace(event, event_id=event_id, event_key=event_key, entity_key=entity_key)
+
+    def _original(self, event: Event, mask: BodyMask) -> str:
+        return WITHHELD_SHA256 if mask.secret else self._key.sha256(event.body)
 
 
 def _poison_of(event: Event, body: bytes, problem: str, original_sha256: str) -> Event:
@@ -147,6 +184,22 @@ def _masked_type(event: Event) -> Event:
     old, new = key_part(event.event_type), key_part(masked)
     key = ":".join(new if part == old else part for part in event.event_key.split(":"))
     return replace(event, event_type=masked, event_key=key)
+
+
+def _unescaped(body: bytes) -> str:
+    """JSON's text with its escapes read, and ``-`` for ``_``, which is a word's part."""
+    text = (
+        _ESCAPE.sub(_character, body.decode("utf-8", "replace")) if b"\\" in body else body.decode("utf-8", "replace")
+    )
+    return _SURROGATE.sub(_joined, text).replace("_", "-")
+
+
+def _character(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else " "
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _identities(event: Event) -> set[bytes]:
@@ -176,9 +229,10 @@ def _members(names: frozenset[bytes], value: bytes) -> dict[bytes, bytes]:
     return {first: rb'(?:%b)"\s*:\s*(?:%b)' % (either, value) for first, either in found.items()}
 
 
-def _begun_by(patterns: dict[bytes, bytes]) -> re.Pattern[bytes]:
+def _begun_by(*patterns: Mapping[bytes, bytes]) -> re.Pattern[bytes]:
     """One of ``patterns`` after a quote. What each begins with is asked for by itself: most texts fail there."""
-    if not patterns:
+    either = dict.fromkeys(pattern for some in patterns for pattern in some.values())
+    if not either:
         return re.compile(rb"(?!)")
-    firsts = b"".join(map(re.escape, sorted(patterns)))
-    return re.compile(rb'"(?=[%b])(?:%b)' % (firsts, b"|".join(dict.fromkeys(patterns.values()))))
+    firsts = b"".join(map(re.escape, sorted({first for some in patterns for first in some})))
+    return re.compile(rb'"(?=[%b])(?:%b)' % (firsts, b"|".join(either)))

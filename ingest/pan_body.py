@@ -15,8 +15,9 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from core.card_numbers import DIGITS_MIN, card_spans, is_card_number, masked_number
+from core.card_numbers import DIGITS_MIN, card_spans, is_card_number, masked_number, track_rest
 from ingest.pan_escapes import FORM_VALUE, JSON_STRING, WIDE_TEXT, XML_TEXT
+from ingest.pan_paths import ENVELOPES
 
 DEPTH_MAX = 4
 """Bodies within bodies: JSON in a text of JSON, XML in base64 in a form."""
@@ -40,7 +41,14 @@ _ELEMENT = re.compile(rb"<(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024})?>(
 _NAMED = re.compile(
     rb"(?<![\w-])([A-Za-z][\w-]{0,63})\\{0,8}[\"']?\s{0,32}[:=]\s{0,32}\\{0,8}[\"']?([^\"'\\&<>,;{}\[\]\r\n]+)"
 )
+_TAG = re.compile(rb"<(/?)(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024}?)?(/?)>")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]{16,}={0,2}\s*")
+_BASE64_LETTERS = re.compile(rb"[A-Za-z0-9+/_-]{18,}={0,2}")
+_QUARTET = rb"[CDSTijyz][AEIMQUYcgkosw048][g-z0-9+/_-]"
+BASE64_DIGITS = re.compile(rb"[MNOP]%b(?:[I-P]%b){2}" % (_QUARTET, _QUARTET))
+"""A digit and eight digits, blanks, ``-``, ``.``, ``/`` and ``,`` (0x3_ and 0x2_) in base64: four letters for three."""
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+_FROM_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Kind(Enum):
@@ -60,43 +68,55 @@ class CardFields:
     secret: frozenset[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a body something stands: what its name says, and whether the provider has its ids here."""
+
+    kind: Kind
+    own: bool
+
+
 @dataclass(slots=True)
 class BodyMask:
     """Masks the bodies of one event.
 
-    ``id_fields`` are names as they are in the body, ``spared`` texts that stay wherever they stand, as a whole value
-    or in the place of a card number. ``found`` gathers what was masked, as it was.
+    ``id_fields`` are names as they are in the body, of ids where `ENVELOPES` lead to; ``spared`` texts that stay
+    wherever they stand, as a whole value or in the place of a card number. ``found`` gathers what was masked, as it
+    was; ``secret`` says whether a code or a track's data was among it.
     """
 
     fields: CardFields
     id_fields: frozenset[bytes]
     spared: frozenset[bytes]
     found: list[bytes] = field(default_factory=list)
+    secret: bool = False
 
-    def masked(self, body: bytes, depth: int = 0) -> bytes:
+    def masked(self, body: bytes, depth: int = 0, own: bool = True) -> bytes:
+        """``own``: the provider wrote the body's outermost names."""
         if b"\0" in body:
-            return WIDE_TEXT.through(body, lambda plain: self.masked(plain, depth)) if body.strip(b"\0") else body
+            return WIDE_TEXT.through(body, lambda plain: self.masked(plain, depth, own)) if body.strip(b"\0") else body
         inner = body.lstrip(_LEADING)
         before, first = body[: len(body) - len(inner)], inner[:1]
         if depth < DEPTH_MAX:
             if first in (b"{", b"["):
-                found = len(self.found)
-                masked = self._json(inner, depth)
+                found, secret = len(self.found), self.secret
+                masked = self._json(inner, depth, own)
                 if masked is not None:
                     return before + masked
                 del self.found[found:]
+                self.secret = secret
             elif first == b"<":
-                return before + XML_TEXT.through(inner, self._xml)
+                return before + XML_TEXT.through(inner, lambda plain: self._xml(plain, depth, own))
             elif depth == 0 and _FORM.match(inner):
                 return before + self._form(inner)
         # It may or may not be written in JSON's escapes.
-        return self._text(JSON_STRING.through(body, self._text))
+        return self._text(JSON_STRING.through(body, lambda plain: self._text(plain, depth)), depth)
 
-    def _json(self, body: bytes, depth: int) -> bytes | None:
+    def _json(self, body: bytes, depth: int, own: bool) -> bytes | None:
         """None where it isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
         parts: list[bytes] = []
-        outer: list[Kind] = []
-        kind = Kind.PLAIN
+        outer: list[Place] = []
+        root = place = Place(Kind.PLAIN, own)
         at = copied = 0
         while at < len(body):
             token = _JSON_TOKEN.match(body, at)
@@ -106,15 +126,15 @@ class BodyMask:
             if token[1] is not None:
                 start, end = token.span(1)
                 if token[2] is not None:
-                    kind = self._kind(token[1], outer[-1] if outer else Kind.PLAIN)
+                    place = self._place(_text_of(token[1]), outer[-1] if outer else root)
                     masked = self._json_text(token[1], Kind.PLAIN, depth) if end - start >= DIGITS_MIN else None
                 else:
-                    masked = self._json_text(token[1], kind, depth)
+                    masked = self._json_text(token[1], place.kind, depth)
             elif token[5] is not None:
                 start, end = token.span(5)
-                masked = self._json_number(token[5], kind)
+                masked = self._json_number(token[5], place.kind)
             else:
-                kind = _nested(token, kind, outer)
+                place = _nested(token, place, outer) or root
                 continue
             if masked is not None:
                 parts += (body[copied:start], masked)
@@ -126,12 +146,13 @@ class BodyMask:
     def _json_text(self, raw: bytes, kind: Kind, depth: int) -> bytes | None:
         if kind is Kind.ID:
             return None
-        found = len(self.found)
+        found, secret = len(self.found), self.secret
         masked = JSON_STRING.through(raw, lambda plain: self._value(plain, kind, depth + 1))
         if masked == raw:
             return None
         if _text_of(raw) in self.spared:
             del self.found[found:]
+            self.secret = secret
             return None
         return masked
 
@@ -143,6 +164,7 @@ class BodyMask:
         sign = raw[: len(raw) - len(digits)]
         if kind is Kind.SECRET and digits[:1].isdigit():
             masked = b"0" if len(raw) == 1 else b"1".ljust(len(raw), b"0")
+            self.secret = True
         elif not digits.isdigit():
             return None
         elif kind is Kind.CARD and CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX:
@@ -159,21 +181,37 @@ class BodyMask:
 
     def _form_pair(self, pair: bytes) -> bytes:
         name, sign, value = pair.partition(b"=")
-        own = unquote_to_bytes(name).rstrip(b"]").rpartition(b"[")[2]
-        return name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, own))
+        *path, own = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
+        place = self._place(own, Place(Kind.PLAIN, all(part in ENVELOPES for part in path)))
+        return name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, place.kind))
 
-    def _form_value(self, plain: bytes, name: bytes) -> bytes:
-        kind = self._kind(name, Kind.PLAIN)
+    def _form_value(self, plain: bytes, kind: Kind) -> bytes:
         if kind is Kind.ID or plain in self.spared:
             return plain
         if kind is Kind.PLAIN and (inner := _body_in_base64(plain)):
-            masked = self.masked(inner, 1)
-            return plain if masked == inner else _base64_like(plain, masked)
+            return _base64_like(plain, inner, self.masked(inner, 1))
         masked = self._value(plain.replace(b"+", b" "), kind, 1)
         return bytes(old if old == _PLUS and new == _BLANK else new for old, new in zip(plain, masked, strict=True))
 
-    def _xml(self, plain: bytes) -> bytes:
-        return self._text(self._named(plain, _ELEMENT), ids=self._ids(plain, _ELEMENT))
+    def _xml(self, plain: bytes, depth: int, own: bool) -> bytes:
+        ids = self._xml_ids(plain) if own else []
+        return self._text(self._named(plain, _ELEMENT), depth, ids=ids)
+
+    def _xml_ids(self, plain: bytes) -> list[tuple[int, int]]:
+        """Where ids stand between a tag and its end."""
+        ids: list[tuple[int, int]] = []
+        outer: list[Place] = []
+        opened = -1
+        for tag in _TAG.finditer(plain):
+            if tag[1]:
+                place = outer.pop() if outer else Place(Kind.PLAIN, own=False)
+                if place.kind is Kind.ID and opened >= 0:
+                    ids.append((opened, tag.start()))
+                opened = -1
+            elif not tag[3]:
+                outer.append(self._place(tag[2], outer[-1]) if outer else Place(Kind.PLAIN, own=True))
+                opened = tag.end()
+        return ids
 
     def _value(self, plain: bytes, kind: Kind, depth: int) -> bytes:
         """One value, plain: by its field's name, or as a body of its own, or as a text."""
@@ -181,13 +219,16 @@ class BodyMask:
         if masked is not None:
             return masked
         if plain.lstrip(_BLANKS)[:1] in _BRACKETS:
-            return self.masked(plain, depth)
-        return self._text(plain, named=False)
+            return self.masked(plain, depth, own=False)
+        if depth < DEPTH_MAX and (inner := _body_in_base64(plain)):
+            return _base64_like(plain, inner, self.masked(inner, depth + 1, own=False))
+        return self._text(plain, depth, named=False)
 
     def _by_kind(self, plain: bytes, kind: Kind) -> bytes | None:
         """None where the name says nothing, or the value isn't what it says."""
         if kind is Kind.SECRET and any(byte in b"0123456789" for byte in plain):
             masked = b"*" * len(plain)
+            self.secret = True
         elif kind is Kind.CARD and _holds_card_digits(plain):
             masked = masked_number(plain, first_kept=0)
         else:
@@ -195,56 +236,79 @@ class BodyMask:
         self.found.append(plain)
         return masked
 
-    def _text(self, plain: bytes, named: bool = True, ids: list[tuple[int, int]] | None = None) -> bytes:
+    def _text(self, plain: bytes, depth: int, named: bool = True, ids: list[tuple[int, int]] | None = None) -> bytes:
         """Card numbers in a text; with ``named`` also what follows a name and ``:`` or ``=``. ``ids`` are left out."""
         ids = ids or []
         if named:
-            ids = sorted([*ids, *self._ids(plain, _NAMED)])
+            ids = sorted([*ids, *self._spared(plain)])
             plain = self._named(plain, _NAMED)
+        if depth < DEPTH_MAX and BASE64_DIGITS.search(plain):
+            plain = self._base64(plain, depth, ids)
         masked = bytearray(plain)
         for start, end in card_spans(plain):
             card = plain[start:end]
             if card not in self.spared and not _within(ids, start, end):
                 self.found.append(card)
                 masked[start:end] = masked_number(card)
+                rest = track_rest(plain, end)
+                if rest is not None:
+                    masked[slice(*rest)] = b"*" * (rest[1] - rest[0])
+                    self.secret = True
+        return bytes(masked)
+
+    def _base64(self, plain: bytes, depth: int, ids: list[tuple[int, int]]) -> bytes:
+        """``plain`` with what its words hide in base64, from whichever letter on."""
+        masked = bytearray(plain)
+        for word in _BASE64_LETTERS.finditer(plain):
+            if word[0] in self.spared or _within(ids, *word.span()):
+                continue
+            for begin in sorted({found.start() % 4 for found in BASE64_DIGITS.finditer(word[0])}):
+                start, end = word.start() + begin, word.end()
+                letters = bytes(masked[start:end]).translate(_URL_SAFE)
+                inner = _decoded(letters)
+                after = _base64_like(letters, inner, self.masked(inner, depth + 1, own=False))
+                if after != letters:
+                    url_safe = b"-" in word[0] or b"_" in word[0]
+                    masked[start:end] = after.translate(_FROM_URL_SAFE) if url_safe else after
         return bytes(masked)
 
     def _named(self, plain: bytes, pattern: re.Pattern[bytes]) -> bytes:
         masked = bytearray(plain)
         for found in pattern.finditer(plain):
-            kind = self._kind(found[1], Kind.PLAIN)
-            if kind in (Kind.CARD, Kind.SECRET) and found[2].strip() not in self.spared:
+            kind = self._kind(found[1])
+            if kind is not Kind.PLAIN and found[2].strip() not in self.spared:
                 start, end = found.span(2)
                 masked[start:end] = self._by_kind(found[2], kind) or found[2]
         return bytes(masked)
 
-    def _ids(self, plain: bytes, pattern: re.Pattern[bytes]) -> list[tuple[int, int]]:
-        return [
-            found.span(2)
-            for found in pattern.finditer(plain)
-            if found[1] in self.id_fields or found[2].strip() in self.spared
-        ]
+    def _spared(self, plain: bytes) -> list[tuple[int, int]]:
+        return [found.span(2) for found in _NAMED.finditer(plain) if found[2].strip() in self.spared]
 
-    def _kind(self, name: bytes, inherited: Kind) -> Kind:
-        if name in self.id_fields:
-            return Kind.ID
+    def _place(self, name: bytes, outer: Place) -> Place:
+        if outer.own and name in self.id_fields:
+            return Place(Kind.ID, own=False)
+        kind = self._kind(name)
+        return Place(outer.kind if kind is Kind.PLAIN else kind, outer.own and name in ENVELOPES)
+
+    def _kind(self, name: bytes) -> Kind:
         known = name.translate(None, b"-_").lower()
         if known in self.fields.secret:
             return Kind.SECRET
-        if known in self.fields.card:
-            return Kind.CARD
-        return inherited
+        return Kind.CARD if known in self.fields.card else Kind.PLAIN
 
 
-def _nested(token: re.Match[bytes], kind: Kind, outer: list[Kind]) -> Kind:
-    """The kind that holds after a bracket or a comma: an array's values have its name, an object's have their own."""
+def _nested(token: re.Match[bytes], place: Place, outer: list[Place]) -> Place | None:
+    """What holds after a bracket or a comma: an array's values have its name, an object's have their own. None at the
+    root.
+    """
     if token[3] is not None:
-        own = Kind.PLAIN if kind is Kind.ID and token[3] == b"{" else kind
+        # A body's outermost bracket has no name.
+        own = Place(Kind.PLAIN, place.own) if place.kind is Kind.ID and token[3] == b"{" else place
         outer.append(own)
         return own
     if token[4] is not None and outer:
         outer.pop()
-    return outer[-1] if outer else Kind.PLAIN
+    return outer[-1] if outer else None
 
 
 def _within(places: list[tuple[int, int]], start: int, end: int) -> bool:
@@ -266,6 +330,8 @@ def _number_beside(number: bytes) -> bytes:
 
 
 def _text_of(raw: bytes) -> bytes:
+    if b"\\" not in raw:
+        return raw
     try:
         return str(orjson.loads(b'"' + raw + b'"')).encode()
     except (orjson.JSONDecodeError, UnicodeEncodeError):
@@ -274,14 +340,23 @@ def _text_of(raw: bytes) -> bytes:
 
 def _body_in_base64(encoded: bytes) -> bytes:
     """XML or JSON in base64; empty for everything else that is made of base64's letters."""
-    try:
-        body = base64.b64decode(encoded) if _BASE64.fullmatch(encoded) else b""
-    except binascii.Error:
-        return b""
+    body = _decoded(encoded) if _BASE64.fullmatch(encoded) else b""
     return body if body.lstrip(_LEADING)[:1] in _BRACKETS else b""
 
 
-def _base64_like(encoded: bytes, body: bytes) -> bytes:
-    """``body`` in base64 with the line breaks of ``encoded``, which held a body of the same length."""
-    letters = iter(base64.b64encode(body))
+def _decoded(encoded: bytes) -> bytes:
+    """What is whole in it; empty where nothing is."""
+    letters = encoded.translate(None, b"\r\n =")
+    letters = letters[: len(letters) - (len(letters) % 4 == 1)]
+    try:
+        return base64.b64decode(letters + b"=" * (-len(letters) % 4))
+    except binascii.Error:
+        return b""
+
+
+def _base64_like(encoded: bytes, body: bytes, masked: bytes) -> bytes:
+    """``masked`` in base64 with the line breaks of ``encoded``, which held ``body`` of the same length."""
+    if masked == body:
+        return encoded
+    letters = iter(base64.b64encode(masked))
     return bytes(byte if byte in b"\r\n" else next(letters, byte) for byte in encoded)

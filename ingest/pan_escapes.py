@@ -1,22 +1,35 @@
-"""Bodies that spell characters in several bytes: masked in plain, written back in the same spelling and length."""
+"""Bodies that spell characters in several bytes: masked in plain, written back in the same spelling and length.
+
+Plain, a character is the byte that it reads as (`core.card_numbers.seen_as`): a full-width digit is a digit, a no-break
+blank a blank, and what isn't seen between two others isn't there.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
-OTHER = 0xFF
-"""Stands for a character that isn't ASCII: it is neither a letter nor a digit."""
+from core.card_numbers import INVISIBLE, OTHER, seen_as
 
 _SHORT_ESCAPES = {ord("n"): 10, ord("t"): 9, ord("r"): 13, ord("b"): 8, ord("f"): 12}
+
+
+_UTF8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+_PERCENT_UTF8 = (
+    rb"%[CDcd][0-9A-Fa-f]%[89ABab][0-9A-Fa-f]|%[Ee][0-9A-Fa-f](?:%[89ABab][0-9A-Fa-f]){2}"
+    rb"|%[Ff][0-4](?:%[89ABab][0-9A-Fa-f]){3}"
+)
+_PAIR = rb"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}"
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """How one kind of body spells characters: its units, what a unit means, and another character as such a unit.
 
-    ``marks``: without any of these bytes in it, a body is plain. ``written`` gives as many bytes as its unit has.
+    ``marks``: without any of these bytes in it, a body of ASCII is plain. ``read`` gives a code of
+    `core.card_numbers.seen_as`; ``written`` gives as many bytes as its unit has.
     """
 
     marks: tuple[bytes, ...]
@@ -26,44 +39,68 @@ class Spelling:
 
     def through(self, body: bytes, mask: Callable[[bytes], bytes]) -> bytes:
         """``body`` after ``mask``, which sees it plain, one byte a character, and keeps the length."""
-        if not any(mark in body for mark in self.marks):
+        if body.isascii() and not any(mark in body for mark in self.marks):
             return mask(body)
         units: list[bytes] = self.units.findall(body)
-        plain = bytes(unit[0] if len(unit) == 1 else self.read(unit) for unit in units)
+        codes = [unit[0] if len(unit) == 1 and unit < b"\x80" else self.read(unit) for unit in units]
+        plain = bytes(code for code in codes if code != INVISIBLE)
         masked = mask(plain)
         if masked == plain:
             return body
-        return b"".join(
-            unit if before == after else bytes([after]) if len(unit) == 1 else self.written(unit, after)
-            for unit, before, after in zip(units, plain, masked, strict=True)
-        )
+        after = iter(masked)
+        parts = []
+        for unit, code in zip(units, codes, strict=True):
+            byte = code if code == INVISIBLE else next(after)
+            if byte != code:
+                unit = bytes([byte]) if len(unit) == 1 else self.written(unit, byte)
+            parts.append(unit)
+        return b"".join(parts)
+
+
+def _read_raw(unit: bytes) -> int:
+    """A character of UTF-8, or a byte that is none: as in Latin-1."""
+    character = unit.decode("utf-8", "replace") if len(unit) > 1 else unit.decode("latin-1")
+    return seen_as(character) if len(character) == 1 else OTHER
 
 
 def _read_json(unit: bytes) -> int:
+    if unit[:1] != b"\\":
+        return _read_raw(unit)
     if len(unit) == 2:
         return _SHORT_ESCAPES.get(unit[1], unit[1])
-    return _ascii(int(unit[2:], 16))
+    if len(unit) == 6:
+        return seen_as(chr(int(unit[2:], 16)))
+    high, low = int(unit[2:6], 16), int(unit[8:], 16)
+    return seen_as(chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00))
 
 
 def _written_json(unit: bytes, byte: int) -> bytes:
-    return b"\\u%04x" % byte if len(unit) == 6 else bytes([byte]) * len(unit)
+    if unit[:2] == b"\\u":
+        return b"\\u%04x" % byte * (len(unit) // 6)
+    return bytes([byte]) * len(unit)
 
 
 def _read_form(unit: bytes) -> int:
-    return _ascii(int(unit[1:], 16))
+    if unit[:1] != b"%":
+        return _read_raw(unit)
+    return _read_raw(unquote_to_bytes(unit))
 
 
-def _written_form(_: bytes, byte: int) -> bytes:
-    return b"%%%02X" % byte
+def _written_form(unit: bytes, byte: int) -> bytes:
+    return b"%%%02X" % byte * (len(unit) // 3) if unit[:1] == b"%" else bytes([byte]) * len(unit)
 
 
 def _read_xml(unit: bytes) -> int:
+    if unit[:1] != b"&":
+        return _read_raw(unit)
     number = unit[2:-1]
-    return _ascii(int(number[1:], 16) if number[:1] in b"xX" else int(number))
+    code = int(number[1:], 16) if number[:1] in b"xX" else int(number)
+    return seen_as(chr(code)) if code <= 0x10FFFF else OTHER
 
 
 def _written_xml(unit: bytes, byte: int) -> bytes:
-    room = len(unit) - 3
+    if unit[:1] != b"&":
+        return bytes([byte]) * len(unit)
     code, head = (b"%x" % byte, unit[:3]) if unit[2:3] in (b"x", b"X") else (b"%d" % byte, unit[:2])
     room = len(unit) - len(head) - 1
     return head + code.rjust(room, b"0") + b";" if len(code) <= room else b"*" * len(unit)
@@ -77,12 +114,20 @@ def _written_wide(unit: bytes, byte: int) -> bytes:
     return unit.replace(unit.strip(b"\0"), bytes([byte]))
 
 
-def _ascii(code: int) -> int:
-    return code if code < 0x80 else OTHER
-
-
-JSON_STRING = Spelling((b"\\",), re.compile(rb'(?s)\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]|.'), _read_json, _written_json)
-FORM_VALUE = Spelling((b"%",), re.compile(rb"(?s)%[0-9A-Fa-f]{2}|."), _read_form, _written_form)
-XML_TEXT = Spelling((b"&#",), re.compile(rb"(?s)&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});|."), _read_xml, _written_xml)
+JSON_STRING = Spelling(
+    (b"\\",),
+    re.compile(rb'(?s)%b|\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]|%b|.' % (_PAIR, _UTF8)),
+    _read_json,
+    _written_json,
+)
+FORM_VALUE = Spelling(
+    (b"%",), re.compile(rb"(?s)%b|%%[0-9A-Fa-f]{2}|%b|." % (_PERCENT_UTF8, _UTF8)), _read_form, _written_form
+)
+XML_TEXT = Spelling(
+    (b"&#",),
+    re.compile(rb"(?s)&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});|%b|." % _UTF8),
+    _read_xml,
+    _written_xml,
+)
 WIDE_TEXT = Spelling((b"\0",), re.compile(rb"(?s)\0*[^\0]\0*"), _read_wide, _written_wide)
 """UTF-16 and UTF-32, as far as they are ASCII."""

@@ -19,9 +19,15 @@ CARD_FIELDS = (
 SECRET_FIELDS = (
     "cvc",
     "cvc2",
+    "cvc_code",
     "cvv",
     "cvv2",
+    "cvv_code",
     "cvn",
+    "cvd",
+    "cav",
+    "cav2",
+    "cid",
     "csc",
     "card_cvc",
     "card_cvv",
@@ -33,7 +39,14 @@ SECRET_FIELDS = (
     "track2",
     "track1_data",
     "track2_data",
+    "track3",
+    "track3_data",
     "track_data",
+    "track2_equivalent_data",
+    "track1_discretionary_data",
+    "track2_discretionary_data",
+    "track_discretionary_data",
+    "discretionary_data",
     "magnetic_stripe",
     "pin_block",
 )
@@ -59,6 +72,11 @@ class PanSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(True, description="mask card numbers and the fields below before anything is stored")
+    key_file: str = Field(
+        "",
+        description="file with the key of the hashes that masked events keep of their originals, the same for every "
+        "receiver; made where it isn't there; empty: masking in ingest.secrets_dir",
+    )
     card_fields: tuple[FieldName, ...] = Field(
         CARD_FIELDS,
         description="fields that hold card numbers: 12 to 19 digits in them are masked but for the last four, "

@@ -128,7 +128,7 @@ class Protocol:
         generation = self._generations.of(event.mode)
         if generation is None:
             return None
-        # By its content as it was sent: that doesn't depend on what is masked.
+        # By its content as it was sent, where that may be kept: that doesn't depend on what is masked.
         content = event.original_content_sha256 or event.content_sha256
         return ClaimKey.of(event.event_key, content, event.mode, generation)
 

@@ -70,13 +70,14 @@ class Receiver:
         fetch: Fetch,
         metrics: IngestMetrics,
         clock: Clock,
+        masker: CardMasker,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
         self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
         self._secrets = secrets
         self._contexts = Contexts(settings)
-        self._masker = CardMasker(settings.pan)
+        self._masker = masker
         self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s)
         self._deadline = ReadDeadline(settings.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)

@@ -253,8 +253,8 @@ class Admission:
 
 
 def _own_contents(row: JournalRow) -> list[bytes]:
-    """The hash of its content, and where that was masked of what it was before: two copies that were masked by other
-    settings have the second in common.
+    """The hash of its content, and where that was masked a keyed one of what it was before: two copies that were masked
+    by other settings have the second in common. A copy that wasn't masked has no keyed one.
     """
     return [bytes.fromhex(one) for one in (row.content_sha256, row.original_content_sha256) if one is not None]
 

@@ -20,6 +20,8 @@ from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
 from ingest.context import secret_file
 from ingest.fetch import FetchFailed
 from ingest.metrics import IngestMetrics
+from ingest.pan import CardMasker
+from ingest.pan_key import MaskingKey
 from ingest.protocol import Protocol
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
@@ -32,6 +34,7 @@ from providers.settings import ProvidersSettings
 from tests.virtual_time import LoopClock
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+MASKING_KEY = MaskingKey("k" * 32)
 
 
 class ListPublisher:
@@ -160,7 +163,15 @@ class Bench:
         protocol = Protocol(self.claims, self.generations, self.publisher, metrics, LoopClock(), wait_s)
         secrets = SecretFiles(self._folder, self.clock)
         receiver = Receiver(
-            self.settings, self.adapters, secrets, protocol, self.publisher, self.fetch, metrics, self.clock
+            self.settings,
+            self.adapters,
+            secrets,
+            protocol,
+            self.publisher,
+            self.fetch,
+            metrics,
+            self.clock,
+            CardMasker(self.settings.pan, MASKING_KEY),
         )
         yield receiver, self.publisher
         receiver.close()

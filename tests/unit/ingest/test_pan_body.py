@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs, quote, unquote, urlencode
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.card_numbers import card_spans, has_check_digit
 from ingest.pan import CardMasker
 from ingest.pan_body import BodyMask, CardFields
+from ingest.pan_key import MaskingKey
 from ingest.pan_settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
 
 CARD, HIDDEN, LAST_FOUR = "4111111111111111", "411111******1111", "************1111"
@@ -22,7 +23,7 @@ FIELDS = CardFields(
     card=frozenset(field_name(name).encode() for name in CARD_FIELDS),
     secret=frozenset(field_name(name).encode() for name in SECRET_FIELDS),
 )
-MASKER = CardMasker(PanSettings())
+MASKER = CardMasker(PanSettings(), MaskingKey("k" * 32))
 
 
 def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
@@ -105,7 +106,11 @@ def test_a_number_that_is_no_card_number_stays(value: object):
 
 
 @pytest.mark.parametrize(
-    "name", ["cvc", "CVV", "cvv2", "card_cvc", "securityCode", "track2", "track1_data", "pinBlock"]
+    "name",
+    [
+        *("cvc", "CVV", "cvv2", "card_cvc", "securityCode", "track2", "track1_data", "pinBlock", "cid", "cav2"),
+        *("cvc_code", "track2DiscretionaryData", "discretionary-data"),
+    ],
 )
 def test_a_cards_secret_is_hidden_wholly(name: str):
     assert in_json({"source": {name: "123"}}) == {"source": {name: "***"}}
@@ -124,11 +129,92 @@ def test_what_a_check_of_a_secret_gave_stays(value: object):
 def test_an_id_stays_whole_under_its_name_or_where_it_equals_the_events_own():
     body = {"id": CARD, "ids": [CARD], "link": f"/v1/{CARD}", "n": int(CARD), "other": "5555555555554444"}
     assert in_json({"id": [CARD], "number": 1})["id"] == [CARD]
-    assert in_json({"id": {"note": CARD, "id": CARD}}) == {"id": {"note": HIDDEN, "id": CARD}}
+    assert in_json({"id": {"note": CARD, "id": CARD}}) == {"id": {"note": HIDDEN, "id": HIDDEN}}
     assert in_json({"id": {"number": CARD}}) == {"id": {"number": LAST_FOUR}}
     assert in_json(body, spared=(CARD,)) == body | {"other": "555555******4444"}
     assert in_json({"note": f"re {CARD}!"}, spared=(f"re {CARD}!",)) == {"note": f"re {CARD}!"}
     assert in_json({"pan": CARD}, ids=("pan",)) == {"pan": CARD}
+
+
+def test_an_ids_name_spares_nothing_but_where_the_provider_has_its_ids():
+    own = {"id": CARD, "data": {"object": {"id": CARD, "refunds": {"data": [{"id": CARD}]}}}}
+    assert in_json([own]) == [own]
+    for filled in ("metadata", "notes", "custom_data", "additionalData", "description"):
+        assert in_json({"data": {filled: {"id": CARD, "data": {"id": CARD}}}}) == {
+            "data": {filled: {"id": HIDDEN, "data": {"id": HIDDEN}}}
+        }
+    assert in_json({"data": json.dumps({"id": CARD})}) == {"data": json.dumps({"id": HIDDEN})}
+    xml = "<notification><subject><transaction><id>{}</id><x id='{}'/><custom-fields><id>{}</id></custom-fields>"
+    assert masked(xml.format(CARD, CARD, CARD).encode()) == xml.format(CARD, HIDDEN, HIDDEN).encode()
+    assert masked(f"data[id]={CARD}&note[id]={CARD}".encode()) == f"data[id]={CARD}&note[id]={HIDDEN}".encode()
+
+
+WRITTEN = {
+    "４１１１１１１１１１１１１１１１": "４１１１１１@@@@@@１１１１",
+    "4111\u00a01111\u202f1111\u20071111": "4111\u00a011**\u202f****\u20071111",
+    "4111\u200b1111\u20601111\ufeff1111": "4111\u200b11**\u2060****\ufeff1111",
+    "4\u200b\u200b\u200b\u200b\u200b111111111111111": "4\u200b\u200b\u200b\u200b\u200b11111******1111",
+    "４１１１／１１１１．１１１１－１１１１": "４１１１／１１@@．@@@@－１１１１",
+    "4111\n1111\t1111\r\n1111": "4111\n11**\t****\r\n1111",
+    "4111/1111/1111/1111": "4111/11**/****/1111",
+    "𝟒𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏𝟏": "𝟒𝟏𝟏𝟏𝟏𝟏######𝟏𝟏𝟏𝟏",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_other_digits_blanks_and_dashes_are_read_as_what_they_look_like(text: str):
+    """A star stands for each byte; an escape is one of a star (a pair of escapes is two)."""
+    after = WRITTEN[text].replace("@", "***").replace("#", "****")
+    escaped = WRITTEN[text].replace("@", "*").replace("#", "**")
+    assert json.loads(masked(json.dumps({"a": text}, ensure_ascii=False).encode())) == {"a": after}
+    assert json.loads(masked(json.dumps({"a": text}).encode())) == {"a": escaped}
+    assert json.loads(masked(json.dumps({"a": text}).replace("/", "\\/").encode()))["a"].count("*") >= 6
+    form = masked(f"x=1&a={quote(text, safe='')}".encode())
+    assert unquote(form.decode()) == f"x=1&a={after}"
+    assert masked(f"<a>{text}</a>".encode()) == f"<a>{after}</a>".encode()
+    assert masked(f"text {text}".encode()) == f"text {after}".encode()
+
+
+def test_base64_is_looked_into_wherever_it_stands():
+    def encoded(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    for text, hidden in (
+        (f"card {CARD}", f"card {HIDDEN}"),
+        ("x4111 1111 1111 1111", "x4111 11** **** 1111"),
+        (f'{{"cvc":"123","n":{CARD}}}', '{"cvc":"***","n":4111110000001111}'),
+        (f"<a>{CARD}</a>", f"<a>{HIDDEN}</a>"),
+    ):
+        assert in_json({"a": encoded(text)}) == {"a": encoded(hidden)}
+    assert in_json({"a": f"see {encoded(CARD)}!"}) == {"a": f"see {encoded(HIDDEN)}!"}
+    assert in_json({"a": f"data:x;base64,{encoded(CARD).rstrip('=')}"}) == {
+        "a": f"data:x;base64,{encoded(HIDDEN).rstrip('=')}"
+    }
+    assert in_json({"a": f"ref_{encoded(CARD)}"}) == {"a": f"ref_{encoded(HIDDEN)}"}
+    assert masked(f"text {encoded(CARD)}".encode()) == f"text {encoded(HIDDEN)}".encode()
+    assert masked(f"a=1&b={encoded(CARD)}".encode()) == f"a=1&b={encoded(HIDDEN)}".encode()
+    for harmless in ("pi_3MtwBwLkdIwHu7ix28a3tqPa", encoded("x" * 40), encoded("1" * 13), "eyJ" * 20):
+        assert in_json({"a": harmless}) == {"a": harmless}
+
+
+def test_a_tracks_data_go_with_its_number():
+    assert in_json({"a": f";{CARD}=25121010000012345678?"}) == {"a": f";{HIDDEN}={'*' * 20}?"}
+    assert in_json({"a": f"%B{CARD}^DOE/JOHN^251210199900?"}) == {"a": f"%B{HIDDEN}^DOE/JOHN^{'*' * 12}?"}
+
+
+def test_a_code_or_a_track_that_was_masked_is_said():
+    for text, secret in (
+        (f'{{"a":"{CARD}"}}', False),
+        ('{"cvc":"123"}', True),
+        ('{"cvc":123}', True),
+        (f'{{"a":";{CARD}=25121010000012345678?"}}', True),
+        ("<a><cvv>123</cvv></a>", True),
+        ("cvc=123", True),
+        ('{"cvc":"pass"}', False),
+    ):
+        mask = BodyMask(FIELDS, frozenset(), frozenset())
+        mask.masked(text.encode())
+        assert mask.secret is secret, text
 
 
 @pytest.mark.parametrize(
@@ -159,7 +245,7 @@ def test_json_and_xml_within_a_text_of_json_are_looked_through():
         "cvc": "***",
         "number": "************1112",
         "n": 4111110000001111,
-        "id": CARD,
+        "id": HIDDEN,
         "t": [f"x\n{HIDDEN}"],
     }
     assert in_json({"raw": f'<c a="1"><cvv>123</cvv>{CARD}</c>'}) == {"raw": f'<c a="1"><cvv>***</cvv>{HIDDEN}</c>'}
@@ -217,7 +303,7 @@ def test_other_encodings_hide_nothing(encoding: str):
     ("before", "after"),
     [
         (f'{{"a":"{CARD}","cvc":"12', f'{{"a":"{HIDDEN}","cvc":"**'),
-        (f'{{"id":"{CARD}","a":{CARD},', f'{{"id":"{CARD}","a":{HIDDEN},'),
+        (f'{{"id":"{CARD}","a":{CARD},', f'{{"id":"{HIDDEN}","a":{HIDDEN},'),
         (f'{{"a":"\\u0034{CARD[1:]}', f'{{"a":"\\u0034{HIDDEN[1:]}'),
         (f"pay {CARD} cvv=123; pan: 500000000012", f"pay {HIDDEN} cvv=***; pan: ********0012"),
         (f"{{{CARD}\\{CARD} \\n{CARD}", f"{{{HIDDEN}\\{HIDDEN} \\n{HIDDEN}"),
@@ -284,6 +370,30 @@ def test_a_card_number_put_anywhere_never_leaves_and_nothing_else_changes(
     json.loads(changed)
 
 
+UNSEEN = st.sampled_from(["", "\u200b", "\u2060\ufeff"])
+BETWEEN = st.tuples(UNSEEN, st.sampled_from([*" -./_,\t\n\u00a0\u2009", "- ", "\t\n"]), UNSEEN).map("".join)
+
+
+@given(
+    st.lists(BETWEEN, min_size=3, max_size=3),
+    st.sampled_from("0０٠"),
+    st.booleans(),
+    st.sampled_from(["", "a", "é", "x/"]),
+)
+def test_a_card_number_is_hidden_whatever_stands_between_its_groups(
+    between: list[str], zero: str, ascii_only: bool, around: str
+):
+    digits = CARD.translate({ord("0") + digit: chr(ord(zero) + digit) for digit in range(10)})
+    groups = [digits[at : at + 4] for at in range(0, 16, 4)]
+    text = around + "".join(group + then for group, then in zip(groups, [*between, around], strict=True))
+    for body in (
+        json.dumps({"a": text}, ensure_ascii=ascii_only),
+        json.dumps({"a": {"b": [json.dumps([text], ensure_ascii=ascii_only)]}}, ensure_ascii=not ascii_only),
+        json.dumps({"a": text}, ensure_ascii=ascii_only).replace("/", "\\/"),
+    ):
+        assert masked(body.encode()).count(b"*") + masked(body.encode()).count(b"u002a") >= 6
+
+
 @given(st.text('0123456789 -_.,:{}[]"\\ux2dcvnumber', max_size=120))
 def test_the_quick_look_never_says_no_where_there_is_something(text: str):
     for body in (text.encode(), b"{" + text.encode(), json.dumps({"a": text, "number": text, "cvc": text}).encode()):
@@ -300,5 +410,5 @@ HARMLESS = st.recursive(
 
 @given(HARMLESS)
 def test_a_body_without_thirteen_digits_in_a_row_stays_as_it_is(document: Any):
-    body = json.dumps({"a": document, "ids": [f"tr_{CARD}", f"order-{CARD}", f"{CARD}x"]}).encode()
+    body = json.dumps({"a": document, "ids": [f"tr_{CARD}0000", f"0.{CARD}", f"{'ab' * 16}{CARD}"]}).encode()
     assert masked(body) == body

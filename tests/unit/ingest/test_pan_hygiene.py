@@ -13,12 +13,12 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 
-from core.event import Event, Mode
+from core.event import WITHHELD_SHA256, Event, Mode
 from core.log import JsonFormatter
 from ingest.metrics import IngestMetrics
 from providers.port import Request
 from tests.unit.ingest import app_under_test
-from tests.unit.ingest.app_under_test import Bench
+from tests.unit.ingest.app_under_test import MASKING_KEY, Bench
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 MIDDLE = CARD[4:14]
@@ -70,7 +70,7 @@ def told(bench: Bench, metrics: IngestMetrics, lines: Lines) -> str:
     )
 
 
-def test_an_event_reaches_kafka_masked_with_both_hashes(bench: Bench, metrics: IngestMetrics, lines: Lines):
+def test_an_event_reaches_kafka_masked_without_a_codes_hash(bench: Bench, metrics: IngestMetrics, lines: Lines):
     plain, _ = bench.stripe()
     whole = json.loads(plain)
     whole["data"]["object"] |= {"description": f"card {CARD}", "card": {"number": CARD, "cvc": "737"}}
@@ -81,7 +81,9 @@ def test_an_event_reaches_kafka_masked_with_both_hashes(bench: Bench, metrics: I
     charge = json.loads(value)["data"]["object"]
     assert charge["description"] == f"card {HIDDEN}"
     assert charge["card"] == {"number": "************1111", "cvc": "***"}
-    assert sent["original_sha256"] == hashlib.sha256(body).hexdigest()
+    assert sent["original_sha256"] == WITHHELD_SHA256
+    assert "original_content_sha256" not in sent
+    assert hashlib.sha256(body).hexdigest() not in told(bench, metrics, lines)
     assert sent["body_sha256"] == hashlib.sha256(value).hexdigest()
     assert MIDDLE not in told(bench, metrics, lines)
 
@@ -114,7 +116,8 @@ def test_poison_reaches_kafka_masked(bench: Bench, metrics: IngestMetrics, lines
     assert answer.status_code == 200
     [(_, _, sent)] = bench.publisher.records
     assert sent["poison"]
-    assert sent["original_sha256"] == hashlib.sha256(signed).hexdigest()
+    assert sent["original_sha256"] == MASKING_KEY.sha256(signed)
+    assert hashlib.sha256(signed).hexdigest() not in told(bench, metrics, lines)
     assert MIDDLE not in answer.text + told(bench, metrics, lines)
 
 
