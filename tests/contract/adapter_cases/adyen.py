@@ -17,7 +17,7 @@ class AdyenCase(Case):
     """The signature is in the body, one an item, and covers eight fields of it."""
 
     name = "adyen"
-    secrets = ("AB" * 32, "CD" * 32)
+    secrets = ("0123456789ABCDEF" * 4, "FEDCBA9876543210" * 4)
     signature_headers = ()
     SIGNED = (
         ("pspReference",),

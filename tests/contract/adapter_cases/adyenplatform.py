@@ -12,7 +12,7 @@ class AdyenPlatformCase(Case):
     """A seller's share of a refund: it belongs to a payment, and the standard webhooks book it."""
 
     name = "adyenplatform"
-    secrets = ("AB" * 32, "CD" * 32)
+    secrets = ("0123456789ABCDEF" * 4, "FEDCBA9876543210" * 4)
     signature_headers = (b"hmacsignature",)
     settings = MappingProxyType({"adyen": {"platforms": {"SamplePlatform": "SampleShop"}}})
     books = False

@@ -28,7 +28,7 @@ from processor.history.accept import Acceptance, accept
 from processor.history.find import Findings
 from processor.tell.generation import open_generation_writer
 from stack.ports import free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.integration.processor.stored import FileKafka, Stored, event_of
 from tests.unit.ingest.app_under_test import ListPublisher
@@ -76,7 +76,7 @@ class Ground:
     @contextlib.contextmanager
     def redis(self, *, announces: bool = True) -> Iterator[Redis]:
         """Redis runs, and the processor has announced the journal's generation."""
-        url = redis_url(self.data, self.port)
+        url = redis_url(self.data, self.port, ADMIN)
         with running(redis_server(self.data, self.port, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
                 writer = open_generation_writer(url, "live")
@@ -89,7 +89,7 @@ class Ground:
         return asyncio.run(self._sends(event_ids, restarted=restarted))
 
     async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
-        client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port))
+        client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port, ADMIN))
         claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), LEASE_S, CONFIRMED_S)
         generations = RedisGenerations(client, ("live",), SystemClock())
         generations._seen["live"] = 0 if restarted else self.seen
@@ -108,7 +108,7 @@ class Ground:
         """A request that is killed before it published."""
 
         async def inside() -> list[ClaimState]:
-            client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port))
+            client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port, ADMIN))
             claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), BRIEF_S, CONFIRMED_S)
             event = event_of(event_id)
             try:
