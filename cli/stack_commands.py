@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -173,7 +174,7 @@ def _print_endpoints(endpoints: Endpoints) -> None:
     row(table, "post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER")
     row(table, "management", f"{endpoints.ops}/")
     row(table, "Kafka", endpoints.kafka)
-    row(table, "Redis", endpoints.redis)
+    row(table, "Redis", re.sub(r":[^:@/]*@", "@", endpoints.redis))
     row(table, "journal", endpoints.journal)
     if endpoints.test_journal:
         row(table, "test journal", endpoints.test_journal)
