@@ -21,6 +21,8 @@ from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
 from load.traffic import Traffic, Webhook
+from stack.layout import Layout
+from stack.redis import admin_url
 
 RATE_PER_S = 60.0
 KILL_AT = 0.4
@@ -86,7 +88,8 @@ class Demo:
         self._say(f"… the processor {back}{' and has decided all of it' if decided else ''}; the rest comes …")
         half = len(after) // 2
         self._post(after[:half])
-        redis.Redis.from_url(self._stack.endpoints["redis"]).flushall()
+        folder = Layout(self._data_dir).redis
+        redis.Redis.from_url(admin_url(folder, self._stack.endpoints["redis"])).flushall()
         self._say("… Redis emptied: it has forgotten every key; old webhooks come again …")
         self._post([*after[half:], *cast.after_redis_loss])
         self._decided([*posts, *cast.after_redis_loss])

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
+from urllib.parse import urlparse
 
 import redis
 
@@ -43,6 +44,13 @@ def redis_server(folder: Path, port: int, log: Path) -> Server:
 def redis_url(folder: Path, port: int, user: str = PAYHOOK) -> str:
     """With the user's password, which is made if it isn't there yet."""
     return f"redis://{user}:{_password(folder, user)}@{LOOPBACK}:{port}/0"
+
+
+def admin_url(folder: Path, url: str) -> str:
+    """The same server's URL for somebody who may do more than payhook; ``folder`` as `redis_server` had it."""
+    port = urlparse(url).port
+    assert port is not None
+    return redis_url(folder, port, ADMIN)
 
 
 def _write_users(folder: Path) -> None:

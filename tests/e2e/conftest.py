@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
@@ -20,7 +19,7 @@ from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
 from stack.layout import Layout
-from stack.redis import ADMIN, redis_url
+from stack.redis import admin_url
 
 if TYPE_CHECKING:
     from tests.e2e.killing import MortalStack
@@ -109,9 +108,7 @@ def one_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalStack]
 
 def as_admin(data_dir: Path, url: str) -> str:
     """The embedded Redis' URL for somebody who may do more than payhook."""
-    port = urlparse(url).port
-    assert port is not None
-    return redis_url(Layout(data_dir).redis, port, ADMIN)
+    return admin_url(Layout(data_dir).redis, url)
 
 
 def effects(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:
