@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from core.errors import SettingError
+from core.secret_lines import secret_lines
 
 SETTING = "ingest.pan.key_file"
 FILE = "masking"
@@ -33,7 +34,7 @@ class MaskingKey:
         try:
             if not file.exists():
                 _make(file)
-            lines = file.read_text("utf-8").split()
+            lines = secret_lines(file.read_text("utf-8"))
         except (OSError, ValueError) as unreadable:
             raise SettingError(SETTING, f"{file} can't be made or read ({unreadable}); {make}") from unreadable
         if len(lines) != 1 or len(lines[0]) < KEY_CHARS_MIN:

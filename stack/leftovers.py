@@ -75,6 +75,7 @@ def _read(layout: Layout) -> list[Identity]:
 def _alive(recorded: Identity) -> psutil.Process | None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(recorded["pid"])
-        if abs(process.create_time() - recorded["started"]) < SAME_START_S:
+        is_it = abs(process.create_time() - recorded["started"]) < SAME_START_S
+        if is_it and process.status() != psutil.STATUS_ZOMBIE:
             return process
     return None

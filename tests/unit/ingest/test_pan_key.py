@@ -13,6 +13,9 @@ from core.errors import SettingError
 from ingest.pan_key import MaskingKey
 
 
+KEY = "0123456789abcdef" * 2
+
+
 def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path):
     file = tmp_path / "masking"
     first = MaskingKey.read(file)
@@ -26,12 +29,12 @@ def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path):
 
 
 def test_the_hash_is_rfc_2104s(tmp_path: Path):
-    (tmp_path / "masking").write_text("k" * 32 + "\n")
-    expected = hmac.new(b"k" * 32, b"body", hashlib.sha256).hexdigest()
+    (tmp_path / "masking").write_text(KEY + "\n")
+    expected = hmac.new(KEY.encode(), b"body", hashlib.sha256).hexdigest()
     assert MaskingKey.read(tmp_path / "masking").sha256(b"body") == expected
 
 
-@pytest.mark.parametrize("text", ["", "short", "k" * 31, f"{'k' * 32}\n{'l' * 32}\n"])
+@pytest.mark.parametrize("text", ["", "short", "k" * 32, KEY[:31], f"{KEY}\n{KEY[::-1]}\n", f"# new\n{KEY}\n"])
 def test_what_is_no_key_is_refused(tmp_path: Path, text: str):
     (tmp_path / "masking").write_text(text)
     with pytest.raises(SettingError, match="ingest.pan.key_file"):
