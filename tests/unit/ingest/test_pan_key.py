@@ -12,7 +12,6 @@ import pytest
 from core.errors import SettingError
 from ingest.pan_key import MaskingKey
 
-
 KEY = "0123456789abcdef" * 2
 
 
