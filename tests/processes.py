@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
@@ -21,3 +24,17 @@ def all_end(processes: Iterable[psutil.Process], seconds: float = 60.0) -> bool:
     """Returns once they all have; False if they didn't in time."""
     watched = list(processes)
     return wait_for(lambda: all(is_gone(one) for one in watched), seconds)
+
+
+def pause(pid: int) -> None:
+    """SIGSTOP, and returns when all of the process stands still: on a busy machine it goes on for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_for(lambda: _stands_still(pid), 60.0)
+
+
+def _stands_still(pid: int) -> bool:
+    threads = Path(f"/proc/{pid}/task")
+    if not threads.exists():
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
+    return set(states) == {"T"}

@@ -13,6 +13,7 @@ from load.client import wait_for
 from load.embedded import payhook
 from tests.e2e.conftest import Stack, as_admin, assert_once
 from tests.e2e.killing import MortalStack
+from tests.processes import pause
 
 BACK_S = 120.0
 pytestmark = pytest.mark.timeout(300)
@@ -34,7 +35,7 @@ def back(stack: Stack, epoch: int) -> None:
 
 def stop(stack: Stack, name: str) -> int:
     pid = int(stack.endpoints["pids"][name])
-    os.kill(pid, signal.SIGSTOP)
+    pause(pid)
     return pid
 
 

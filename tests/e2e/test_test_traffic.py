@@ -25,6 +25,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.e2e.conftest import DECIDED_S, Stack
+from tests.processes import pause
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -279,7 +280,7 @@ def processors_paused(world: World) -> Iterator[None]:
     """They have nothing to do, but what they do of nothing costs the verification half of the machine."""
     pids = [int(world.endpoints["pids"][name]) for name in ("processor", "processor-test")]
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        pause(pid)
     yield
     for pid in pids:
         os.kill(pid, signal.SIGCONT)

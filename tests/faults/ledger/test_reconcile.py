@@ -18,6 +18,7 @@ from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from tests.e2e.conftest import DECIDED_S, Stack
 from tests.e2e.conftest import stack as stack
+from tests.processes import pause
 from tests.settlement_reports import stripe_csv, stripe_line
 
 pytestmark = pytest.mark.timeout(400)
@@ -60,7 +61,7 @@ def test_what_is_missing_is_booked_once_whatever_comes_after(stack: Stack, tmp_p
     assert decisions(stack, lost_fact.fact_key) == []
 
     pid = int(stack.endpoints["pids"]["processor"])
-    os.kill(pid, signal.SIGSTOP)
+    pause(pid)
     try:
         for _ in range(2):
             code, said = reconcile(stack, report, "--repair", *WHO)

@@ -32,6 +32,7 @@ from stack.server import Running, Server, running
 from stack.settings import TopicsSettings
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
+from tests.processes import pause
 
 TIMES = {
     "PAYHOOK_INGEST__HEADER_DEADLINE_S": "30",
@@ -72,7 +73,7 @@ class Servers:
     @contextlib.contextmanager
     def paused(self, server: Running) -> Iterator[None]:
         """It holds its connections and answers nothing."""
-        os.killpg(server.pid, signal.SIGSTOP)
+        pause(server.pid)
         try:
             yield
         finally:
