@@ -67,7 +67,6 @@ def main() -> None:
 def run() -> NoReturn:
     """The console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
     code = 0
-    os.umask(0o077)
     try:
         main()
     except SystemExit as ended:

@@ -18,6 +18,7 @@ from core.routing import stream_of
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
 from stack.layout import LEDGER, Layout, StreamLayout
+from stack.private import limit_rights
 from stack.settings import Settings, load_settings, streams_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -118,4 +119,6 @@ def _place(data: Path | None, config: Path | None) -> Place:
     if data is not None:
         os.environ["PAYHOOK_DATA_DIR"] = str(data.absolute())
     config = config.absolute() if config is not None else None
-    return Place(load_settings(config), config)
+    settings = load_settings(config)
+    limit_rights(settings)
+    return Place(settings, config)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-import os
 import secrets
 from pathlib import Path
 
 from core.errors import SettingError
+from core.files import create_once
 from core.secret_lines import secret_lines
 
 SETTING = "ingest.pan.key_file"
@@ -33,7 +32,7 @@ class MaskingKey:
         make = f"`openssl rand -hex 32 > {file}` makes one, readable by payhook alone"
         try:
             if not file.exists():
-                _make(file)
+                create_once(file, secrets.token_hex(32) + "\n")
             lines = secret_lines(file.read_text("utf-8"))
         except (OSError, ValueError) as unreadable:
             raise SettingError(SETTING, f"{file} can't be made or read ({unreadable}); {make}") from unreadable
@@ -44,13 +43,3 @@ class MaskingKey:
     def sha256(self, original: bytes) -> str:
         """The keyed hash, 64 characters of lower-case hex as a plain one has."""
         return hmac.digest(self._key, original, "sha256").hex()
-
-
-def _make(file: Path) -> None:
-    """In one step: of several processes that start at once, all read the same key."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    fresh.touch(0o600)
-    fresh.write_text(secrets.token_hex(32) + "\n", "utf-8")
-    with contextlib.suppress(FileExistsError):
-        os.link(fresh, file)
-    fresh.unlink()

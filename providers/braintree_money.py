@@ -144,7 +144,7 @@ def _captured(subject: Element, kind: str) -> _Moved | None:
 
 
 def _declined(subject: Element, kind: str) -> _Moved | None:
-    """A sale or a refund that came to nothing, unless it was never told to move any money."""
+    """A sale or a refund that was declined or failed, unless it ended before its settlement began."""
     transaction = _transaction_of(subject, kind)
     if text_of(transaction, "status") in _NOT_TAKEN - {"settlement_declined"}:
         return None

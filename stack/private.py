@@ -20,15 +20,20 @@ TABLES = ("journal", "postings", "postings-test")
 """In the lake: what finance asks."""
 
 
+def limit_rights(settings: Settings) -> None:
+    """What this process makes from now on is its owner's alone; a group's to read, where its folder is the group's."""
+    os.umask(GROUP_READS if settings.ledger.readers_group else OWNER_ALONE)
+
+
 def own(settings: Settings) -> None:
-    """For the start of a process that writes: what it makes is its owner's alone, and so is the data folder.
+    """For the start of a service: as `limit_rights`, and the data folder is its owner's alone.
 
     A folder of another owner is left as it is.
 
     :raises SettingError: there is no such group, or this user may not give files to it
     """
+    limit_rights(settings)
     group = settings.ledger.readers_group
-    os.umask(GROUP_READS if group else OWNER_ALONE)
     root = settings.data_dir
     root.mkdir(parents=True, exist_ok=True)
     if root.stat().st_uid != os.geteuid():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from pathlib import Path
 from urllib.parse import urlparse
 
 import redis
 
+from core.files import create_once
+from notify.files import write_new
 from stack.ports import LOOPBACK
 from stack.redis_binary import find_redis
 from stack.server import Server
@@ -60,23 +61,15 @@ def _write_users(folder: Path) -> None:
     for user, may in rules.items():
         digest = hashlib.sha256(_password(folder, user).encode()).hexdigest()
         lines.append(f"user {user} on #{digest} ~* &* {may}")
-    _put(folder / USERS, "\n".join(lines) + "\n")
+    write_new(folder / USERS, "\n".join(lines) + "\n")
 
 
 def _password(folder: Path, user: str) -> str:
     path = folder / f"{user}.password"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _put(path, secrets.token_urlsafe(24))
+        create_once(path, secrets.token_urlsafe(24))
     return path.read_text("utf-8")
-
-
-def _put(path: Path, text: str) -> None:
-    """Whole, and its owner's alone."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.touch(0o600)
-    fresh.write_text(text, "utf-8")
-    fresh.replace(path)
 
 
 def redis_answers(url: str) -> bool:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.main import main
 from core.errors import SettingError
 from ledger.settings import LedgerSettings
 from stack.private import own
@@ -61,3 +63,14 @@ def test_a_group_reads_finances_tables_and_nothing_else(tmp_path: Path) -> None:
 def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="there is no group"):
         own(settings(tmp_path / "data", "nobody-has-this-group"))
+
+
+@pytest.mark.parametrize(("group", "wanted"), [("", 0o600), ("adm", 0o640)])
+def test_a_command_makes_files_as_the_services_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, wanted: int
+) -> None:
+    """What `payhook maintain` rewrites is finance's to read as before."""
+    monkeypatch.setenv("PAYHOOK_LEDGER__READERS_GROUP", group)
+    CliRunner().invoke(main, ["status", "--data", str(tmp_path)])
+    (tmp_path / "file").write_text("x")
+    assert mode(tmp_path / "file") == wanted
