@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dlq.entry import Entry
     from journal.schema import JournalRow
 
 CONTROL_TOPIC = "payments.control"
@@ -15,6 +16,7 @@ REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
 PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_purge", "propose_resolve"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
 REPROCESS = "reprocess"
+PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 
 ITEM_ACTIONS = frozenset({REPLAY})
 """On dead items, by one person, however many they are."""
@@ -22,14 +24,20 @@ ITEM_ACTIONS = frozenset({REPLAY})
 CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, PROPOSE_PURGE, PROPOSE_RESOLVE})
 """End items for good. Beyond the stream's limits a purge or a resolve carries its proposal."""
 
-APPROVES = {REVERSE: PROPOSE_REVERSAL, PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RESOLVE}
-"""By an act: the proposal of it that a second person approves by giving it. A ``reverse`` has one always."""
+APPROVES = {REVERSE: PROPOSE_REVERSAL, PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RESOLVE, BOOK_ENTRY: PROPOSE_ENTRY}
+"""By an act: the proposal of it that a second person approves by giving it."""
+
+APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
+"""Acts that nobody may give alone."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
 REPROCESS_ACTIONS = frozenset({REPROCESS})
 """On ignored events, by one person, as replays are."""
 
-ACTIONS = ITEM_ACTIONS | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS
+ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
+"""A booking by hand, by two people. They carry an entry in place of targets."""
+
+ACTIONS = ITEM_ACTIONS | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS | ENTRY_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
@@ -112,9 +120,9 @@ class Command:
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
-    the k-th accepted target, from 0, is due k times so many microseconds after the decision. The rest is a replay's
-    alone. ``mode``: see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the
-    loop guard would refuse.
+    the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
+    booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is a replay's alone. ``mode``: see `ReplayMode`.
+    ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would refuse.
     """
 
     command_id: str
@@ -130,6 +138,7 @@ class Command:
     interval_us: int = 0
     expects: Place | None = None
     force: bool = False
+    entry: Entry | None = None
 
     @property
     def proposed(self) -> Command:
@@ -137,5 +146,13 @@ class Command:
         assert self.proposal is not None
         first, action = self.proposal, APPROVES[self.action]
         return Command(
-            first.command_id, self.stream, self.lineage, action, self.targets, first.actor, first.reason, first.at
+            first.command_id,
+            self.stream,
+            self.lineage,
+            action,
+            self.targets,
+            first.actor,
+            first.reason,
+            first.at,
+            entry=self.entry,
         )

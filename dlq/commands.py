@@ -14,11 +14,15 @@ from core.clock import to_rfc3339
 from core.errors import PayhookError
 from dlq.command import (
     ACTIONS,
+    APPROVED_ALWAYS,
     APPROVES,
+    BOOK_ENTRY,
     CLOSING_ACTIONS,
     COMMAND_BYTES_MAX,
     CONTROL_TOPIC,
+    ENTRY_ACTIONS,
     ITEM_ACTIONS,
+    PROPOSE_ENTRY,
     PROPOSE_PURGE,
     PROPOSE_RESOLVE,
     PROPOSE_REVERSAL,
@@ -49,14 +53,18 @@ from dlq.command_fields import (
     whole_of,
     word_of,
 )
+from dlq.entry import Entry, entry_of_tree, entry_to_tree
 
 __all__ = [
     "ACTIONS",
     "APPROVES",
+    "BOOK_ENTRY",
     "CLOSING_ACTIONS",
     "COMMAND_BYTES_MAX",
     "CONTROL_TOPIC",
+    "ENTRY_ACTIONS",
     "ITEM_ACTIONS",
+    "PROPOSE_ENTRY",
     "PROPOSE_PURGE",
     "PROPOSE_RESOLVE",
     "PROPOSE_REVERSAL",
@@ -84,6 +92,7 @@ __all__ = [
     "approve",
     "decode",
     "encode",
+    "propose_entry",
     "propose_purge",
     "propose_resolve",
     "propose_reversal",
@@ -195,6 +204,11 @@ def propose_reversal(
     return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
 
 
+def propose_entry(stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime) -> Command:
+    """A new command that asks for a booking by hand; nothing is booked before a second person approves it."""
+    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry)
+
+
 def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
     """A new command that does what was proposed, as it was given.
 
@@ -204,8 +218,18 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
     if action is None:
         raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
     proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
-    number = uuid.uuid4().hex
-    return Command(number, proposed.stream, proposed.lineage, action, proposed.targets, actor, reason, at, proposal)
+    return Command(
+        uuid.uuid4().hex,
+        proposed.stream,
+        proposed.lineage,
+        action,
+        proposed.targets,
+        actor,
+        reason,
+        at,
+        proposal,
+        entry=proposed.entry,
+    )
 
 
 def encode(command: Command) -> bytes:
@@ -218,11 +242,14 @@ def encode(command: Command) -> bytes:
         "stream": command.stream,
         "lineage": command.lineage,
         "action": command.action,
-        "targets": [[target.item_seq, target.seen_seq, target.seen_hash] for target in command.targets],
         "actor": command.actor,
         "reason": command.reason,
         "at": to_rfc3339(command.at),
     }
+    if command.entry is None:
+        tree["targets"] = [[target.item_seq, target.seen_seq, target.seen_hash] for target in command.targets]
+    else:
+        tree["entry"] = entry_to_tree(command.entry)
     if command.proposal is not None:
         tree["proposal"] = {**asdict(command.proposal), "at": to_rfc3339(command.proposal.at)}
     if command.mode is not ReplayMode.ALONE:
@@ -238,7 +265,7 @@ def encode(command: Command) -> bytes:
     return raw
 
 
-_FIELDS = frozenset({"command_id", "stream", "lineage", "action", "targets", "actor", "reason", "at"})
+_FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
 _OWN_FIELDS = {REPLAY: frozenset({"mode", "interval_us", "expects", "force"}), REPROCESS: frozenset({"interval_us"})}
 _TARGETS_MAX = {**dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX), REPROCESS: REPROCESS_MAX}
 _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
@@ -258,7 +285,7 @@ def decode(raw: bytes) -> Command:
         stream=text_of(tree, "stream"),
         lineage=text_of(tree, "lineage"),
         action=action,
-        targets=targets_of(tree, "targets", targets_max),
+        targets=targets_of(tree, "targets", targets_max) if "targets" in tree else (),
         actor=text_of(tree, "actor"),
         reason=text_of(tree, "reason"),
         at=time_of(tree, "at"),
@@ -267,6 +294,7 @@ def decode(raw: bytes) -> Command:
         interval_us=whole_of(tree, "interval_us", _SPREAD_US_MAX),
         expects=word_of(tree, "expects", Place),
         force=flag_of(tree, "force"),
+        entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
     )
     _check_replay(command)
     return command
@@ -313,7 +341,8 @@ def _tree(raw: bytes) -> dict[str, Any]:
 
 def _check_fields(tree: dict[str, Any], action: str) -> None:
     """Each action has its own: what an action doesn't know is refused, never passed over."""
-    wanted = _FIELDS | ({"proposal"} if action == REVERSE else set())
+    wanted = _FIELDS | {"entry" if action in ENTRY_ACTIONS else "targets"}
+    wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
     if wanted - tree.keys() == {"lineage"}:
         raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
@@ -13,7 +14,7 @@ from core.clock import Clock
 from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
-from dlq.commands import Command, Producer, Sent, Target, send
+from dlq.commands import ACTIONS, Command, Producer, Sent, Target, send
 from dlq.refusals import restored
 from journal.dataset import dataset_of
 from journal.place import Place
@@ -90,7 +91,8 @@ class DeltaView:
     def command_row(self, command_id: str) -> JournalRow | None:
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
-        rows = self._rows(is_command & (pc.field("entity_key") == command_entity(command_id)))
+        names = pa.array([join_key("payhook", command_id, action) for action in sorted(ACTIONS)], pa.string())
+        rows = self._rows(is_command & pc.field("event_key").isin(names))
         return min(rows, key=lambda row: row.seq, default=None)
 
     def _rows(self, wanted: pc.Expression) -> list[JournalRow]:

@@ -29,6 +29,7 @@ from processor.decide.admission import Admission
 from processor.decide.blocked import LOOKED_AT_MAX, Blocked, Rank, choose
 from processor.decide.closings import Closings
 from processor.decide.commands import CommandDesk
+from processor.decide.entries import Entries
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.intake import Item, KafkaRecord, read_table, take
 from processor.decide.numbering import (
@@ -349,6 +350,7 @@ class Batches:
             Replays(rules.replays, index, self._adapters, self._applied_upto, now, meanwhile),
             Reversals(index, self._rows_of, now),
             Closings(index, self._adapters, rules.alone, meanwhile),
+            Entries(index),
             Reprocessing(
                 rules, index, self._adapters, self._rows_of, self._bodies.fetch, self._applied_upto, now, meanwhile
             ),

@@ -13,6 +13,7 @@ from core.keys import join_key
 from dlq.acceptance import Lookup, Meanwhile
 from dlq.commands import (
     CLOSING_ACTIONS,
+    ENTRY_ACTIONS,
     PROPOSE_REVERSAL,
     PURGE,
     REPLAY,
@@ -25,6 +26,7 @@ from dlq.refusals import older_than_restore
 from journal.open_item import is_conflict
 from journal.schema import JournalRow
 from processor.decide.closings import Closings
+from processor.decide.entries import Entries
 from processor.decide.intake import Item, KafkaRecord
 from processor.decide.own_error import attempt
 from processor.decide.release import release
@@ -52,6 +54,7 @@ class CommandDesk:
     replays: Replays
     reversals: Reversals
     closings: Closings
+    entries: Entries
     reprocessing: Reprocessing
     meanwhile: Meanwhile
     history: int | None = None
@@ -114,6 +117,8 @@ class CommandDesk:
             self.rows += self.closings.close(item, command)
         elif command.action in CLOSING_ACTIONS:
             self.closings.propose(item, command)
+        elif command.action in ENTRY_ACTIONS:
+            self.entries.decide(item, command)
         elif command.action == PROPOSE_REVERSAL:
             self.reversals.propose(item, command)
         else:

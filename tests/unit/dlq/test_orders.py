@@ -12,8 +12,9 @@ import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.keys import join_key
 from dlq.commands import Command, Sent, Target, decode
-from dlq.orders import DeltaView, Order, OrderDesk, OrderRefused, Wanted, command_entity
+from dlq.orders import DeltaView, Order, OrderDesk, OrderRefused, Wanted
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
@@ -37,7 +38,7 @@ def row(seq: int, offset: int, decision: Decision, topic: str = EVENTS, **more: 
 
 
 def command_row(seq: int, offset: int, decision: Decision, command_id: str) -> JournalRow:
-    return row(seq, offset, decision, CONTROL, entity_key=command_entity(command_id))
+    return row(seq, offset, decision, CONTROL, event_key=join_key("payhook", command_id, "replay"))
 
 
 @pytest.fixture

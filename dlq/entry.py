@@ -1,0 +1,112 @@
+"""A booking that people make by hand, as a command carries it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from core.clock import to_rfc3339
+from core.money import Money, MoneyInvalid
+from core.work import Posting, postings_to_json
+from dlq.command_fields import CommandInvalid, text_of, time_of
+
+ENTRY_LINES_MAX = 100
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FIELDS = frozenset({"entity_key", "occurred_at", "evidence_sha256", "postings"})
+_LINE_FIELDS = frozenset({"account", "side", "amount_minor", "currency"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is booked, of which payment (``entity_key``), and when the money moved.
+
+    ``evidence_sha256``: hex, of the document that shows it. The document itself is kept elsewhere.
+    """
+
+    entity_key: str
+    occurred_at: datetime
+    evidence_sha256: str
+    postings: tuple[Posting, ...]
+
+    @property
+    def postings_json(self) -> str:
+        """As the journal holds them."""
+        return postings_to_json(self.postings) or ""
+
+    @property
+    def postings_sha256(self) -> str:
+        """Hex digest of `postings_json`: the entry's fact."""
+        return hashlib.sha256(self.postings_json.encode("utf-8")).hexdigest()
+
+
+def entry_to_tree(entry: Entry) -> dict[str, Any]:
+    """As JSON holds it; `entry_of_tree` is the inverse."""
+    return {
+        "entity_key": entry.entity_key,
+        "occurred_at": to_rfc3339(entry.occurred_at),
+        "evidence_sha256": entry.evidence_sha256,
+        "postings": [
+            {
+                "account": line.account,
+                "side": line.side,
+                "amount_minor": line.money.amount_minor,
+                "currency": line.money.currency,
+            }
+            for line in entry.postings
+        ],
+    }
+
+
+def entry_of_tree(tree: object) -> Entry:
+    """
+    :raises CommandInvalid: a field is missing, unknown or wrong, or the lines don't balance
+    """
+    if not isinstance(tree, dict) or tree.keys() != _FIELDS:
+        raise CommandInvalid(f"entry: the fields {', '.join(sorted(_FIELDS))} are wanted")
+    evidence = text_of(tree, "evidence_sha256")
+    if not _SHA256.fullmatch(evidence):
+        raise CommandInvalid("evidence_sha256: the SHA-256 of a document is wanted, 64 hex digits in lower case")
+    lines = tree["postings"]
+    if not isinstance(lines, list) or not 2 <= len(lines) <= ENTRY_LINES_MAX:
+        raise CommandInvalid(f"postings: a list of 2 to {ENTRY_LINES_MAX} lines is wanted")
+    postings = tuple(_line(line) for line in lines)
+    check_balance(postings)
+    return Entry(text_of(tree, "entity_key"), time_of(tree, "occurred_at"), evidence, postings)
+
+
+def check_balance(postings: Sequence[Posting]) -> None:
+    """
+    :raises CommandInvalid: debits and credits of a currency differ
+    """
+    sums: Counter[str] = Counter()
+    for line in postings:
+        sums[line.money.currency] += line.money.amount_minor if line.side == "debit" else -line.money.amount_minor
+    for currency, difference in sorted(sums.items()):
+        if difference:
+            more, less = ("debits", "credits") if difference > 0 else ("credits", "debits")
+            raise CommandInvalid(
+                f"postings: {more} of {currency} are {abs(difference)} minor units above its {less}, they must be equal"
+            )
+
+
+def _line(tree: object) -> Posting:
+    if isinstance(tree, dict) and tree.keys() == _LINE_FIELDS and isinstance(tree["account"], str):
+        side = tree["side"]
+        if side in ("debit", "credit"):
+            return Posting(text_of(tree, "account"), side, _money(tree))
+    raise CommandInvalid("postings: each line has an account, a side (debit or credit), an amount_minor and a currency")
+
+
+def _money(tree: Mapping[str, Any]) -> Money:
+    try:
+        money = Money(tree.get("amount_minor"), tree.get("currency"))  # type: ignore[arg-type]
+    except MoneyInvalid as wrong:
+        raise CommandInvalid(f"postings: {wrong}") from wrong
+    if money.amount_minor <= 0:
+        raise CommandInvalid("postings: an amount is a whole number above zero; its side says which way the money went")
+    return money
