@@ -84,6 +84,20 @@ def account(role: Role, holder: str, merchant: str) -> str:
     return join_key("merchant", merchant, role.value)
 
 
+def is_account(name: str) -> bool:
+    """Whether the chart has such an account, whoever owns it."""
+    parts = name.split(":")
+    if len(parts) != 3 or not all(parts) or not name.isascii() or not name.isprintable():
+        return False
+    owner_kind, _, role = parts
+    if owner_kind == "provider":
+        return role == Role.CLEARING.value
+    return owner_kind == "merchant" and role in _OF_MERCHANTS
+
+
+_OF_MERCHANTS = frozenset(role.value for role in Role) - {Role.CLEARING.value}
+
+
 def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     """The balanced booking of one fact; empty for an amount of zero.
 

@@ -31,6 +31,7 @@ from ledger.verify.bodies_check import BodiesWhole
 from ledger.verify.booking_check import BookingsAreReported
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
+from ledger.verify.entry_check import EntriesHaveTwoPeople
 from ledger.verify.evidence import Ends, Evidence, Kafka, anchored, journal_view
 from ledger.verify.invariant import Finding, Invariant
 from ledger.verify.journal_checks import (
@@ -67,6 +68,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Balanced(),
     BookingsAreReported(),
     ReversalsMirrorBookings(),
+    EntriesHaveTwoPeople(),
     ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
     PostingsEqualJournal(),
@@ -84,6 +86,7 @@ OF_THE_LEDGER = frozenset(
         Balanced.name,
         BookingsAreReported.name,
         ReversalsMirrorBookings.name,
+        EntriesHaveTwoPeople.name,
         ReprocessedWereIgnored.name,
         RefundsHaveCaptures.name,
         PostingsEqualJournal.name,

@@ -48,7 +48,7 @@ class OrderKept:
             FROM (SELECT entity_key, item_seq, seq FROM journal
                   WHERE decision = 'applied' AND NOT first AND NOT out_of_order AND entity_key IS NOT NULL) AS late
             JOIN (SELECT entity_key, item_seq, seq FROM journal
-                  WHERE decision = 'applied' AND entity_key IS NOT NULL) AS other
+                  WHERE decision = 'applied' AND entity_key IS NOT NULL AND NOT event_type <=> 'book_entry') AS other
             ON other.entity_key = late.entity_key AND other.seq < late.seq AND other.item_seq > late.item_seq
             GROUP BY late.entity_key, late.item_seq, late.seq
             """  # noqa: S608 - a hint
