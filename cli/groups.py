@@ -17,6 +17,7 @@ LEDGER_COMMANDS = {
     "reconciliations": Later("cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"),
     "reprocess": Later("cli.reprocess_command:reprocess", "book what was ignored because nobody handled its type then"),
     "reverse": Later("cli.reversal_commands:reverse", "propose to take back what events or facts booked"),
+    "enter": Later("cli.entry_commands:enter", "propose a booking by hand, with the document that shows it"),
     "proposals": Later("cli.reversal_commands:proposals", "reversals that wait for another person, oldest first"),
     "approve": Later("cli.reversal_commands:approve_command", "approve what somebody else proposed to reverse"),
     "maintain": Later("cli.maintain_command:maintain", "keep the lake quick to read: small files into large ones"),

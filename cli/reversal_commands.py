@@ -7,18 +7,17 @@ import json
 from typing import Any
 
 import click
-from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Column, Table
 
 from cli.acting import on_record
+from cli.control import add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
 from core.routing import topics_of
-from core.work import Posting
-from dlq.commands import REVERSALS_MAX, Command, approve, propose_reversal, send
+from dlq.commands import REVERSALS_MAX, approve, propose_reversal
 from journal.reader import lineage_of
 from ledger.reversals import Booking, Proposed, bookings_of, proposal
 from ledger.reversals import proposals as read_proposals
@@ -48,7 +47,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     targets = [booking.target for booking in bookings]
     command = propose_reversal(place.ledger.stream, lineage, targets, getpass.getuser(), reason, SystemClock().now())
     with on_record(place, "propose_reversal", f"{place.mode} {', '.join(keys)}", reason) as act:
-        _send(place, command)
+        send_command(place, command)
         act.after = f"proposal {command.command_id}"
     click.echo(f"proposed as {command.command_id}")
     click.echo(f"another person approves it: payhook ledger approve {command.command_id} --reason …")
@@ -63,7 +62,7 @@ def approve_command(place: Place, proposal_id: str, reason: str) -> None:
     with on_record(place, "approve_reversal", f"{place.mode} proposal {proposal_id}", reason) as act:
         found = proposal(*_journal(place), proposal_id)
         approval = approve(found.command, getpass.getuser(), reason, SystemClock().now())
-        _send(place, approval)
+        send_command(place, approval)
         act.after = f"command {approval.command_id}"
     click.echo(f"{found.command.actor} proposed: {found.command.reason}")
     click.echo(f"approved as {approval.command_id}; `payhook ledger event KEY` tells what became of it")
@@ -88,23 +87,11 @@ def _journal(place: Place) -> tuple[str, str, str]:
     return str(place.ledger.journal), str(place.ledger.bodies), topics_of(place.mode).control
 
 
-def _send(place: Place, command: Command) -> None:
-    # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
-    send(producer, command, topics_of(place.mode).control)
-
-
 def _print_bookings(bookings: list[Booking]) -> None:
-    table = Table("event", "account", "debit", "credit", "currency", title="would be booked, in minor units")
+    table = would_be_booked("event")
     for booking in bookings:
-        for line in booking.would_book:
-            row(table, booking.row.event_key, line.account, *_sides(line), line.money.currency)
+        add_lines(table, booking.row.event_key or "", booking.would_book)
     Console(soft_wrap=True).print(table)
-
-
-def _sides(line: Posting) -> tuple[str, str]:
-    amount = f"{line.money.amount_minor:,}"
-    return (amount, "") if line.side == "debit" else ("", amount)
 
 
 def _print_proposals(found: list[Proposed]) -> None:

@@ -72,20 +72,26 @@ def entry_of_tree(tree: object) -> Entry:
     if not _SHA256.fullmatch(evidence):
         raise CommandInvalid("evidence_sha256: the SHA-256 of a document is wanted, 64 hex digits in lower case")
     lines = tree["postings"]
-    if not isinstance(lines, list) or not 2 <= len(lines) <= ENTRY_LINES_MAX:
-        raise CommandInvalid(f"postings: a list of 2 to {ENTRY_LINES_MAX} lines is wanted")
+    if not isinstance(lines, list):
+        raise CommandInvalid("postings: a list is wanted")
     postings = tuple(_line(line) for line in lines)
-    check_balance(postings)
+    check_booking(postings)
     return Entry(text_of(tree, "entity_key"), time_of(tree, "occurred_at"), evidence, postings)
 
 
-def check_balance(postings: Sequence[Posting]) -> None:
+def check_booking(postings: Sequence[Posting]) -> None:
     """
-    :raises CommandInvalid: debits and credits of a currency differ
+    :raises CommandInvalid: too few or too many lines, an amount that isn't above zero, or debits and credits of a
+        currency differ
     """
+    if not 2 <= len(postings) <= ENTRY_LINES_MAX:
+        raise CommandInvalid(f"postings: 2 to {ENTRY_LINES_MAX} lines are wanted")
     sums: Counter[str] = Counter()
     for line in postings:
-        sums[line.money.currency] += line.money.amount_minor if line.side == "debit" else -line.money.amount_minor
+        amount_minor = line.money.amount_minor
+        if amount_minor <= 0:
+            raise CommandInvalid("postings: an amount is above zero; its side says which way the money went")
+        sums[line.money.currency] += amount_minor if line.side == "debit" else -amount_minor
     for currency, difference in sorted(sums.items()):
         if difference:
             more, less = ("debits", "credits") if difference > 0 else ("credits", "debits")
@@ -104,9 +110,6 @@ def _line(tree: object) -> Posting:
 
 def _money(tree: Mapping[str, Any]) -> Money:
     try:
-        money = Money(tree.get("amount_minor"), tree.get("currency"))  # type: ignore[arg-type]
+        return Money(tree["amount_minor"], tree["currency"])
     except MoneyInvalid as wrong:
         raise CommandInvalid(f"postings: {wrong}") from wrong
-    if money.amount_minor <= 0:
-        raise CommandInvalid("postings: an amount is a whole number above zero; its side says which way the money went")
-    return money

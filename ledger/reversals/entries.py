@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.errors import PayhookError
 from core.work import Posting
-from dlq.entry import Entry, check_balance
+from dlq.entry import Entry, check_booking
 from ledger.accounts import is_account
 
 _CHUNK_BYTES = 1 << 20
@@ -27,7 +27,7 @@ def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, posti
     """An entry that can be proposed.
 
     :raises EntryUnfit: an account isn't one of the chart
-    :raises CommandInvalid: debits and credits of a currency differ
+    :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
     """
     for line in postings:
         if not is_account(line.account):
@@ -35,7 +35,7 @@ def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, posti
                 f"{line.account!r} isn't an account of the ledger: `payhook ledger balances` lists those that are in "
                 "use, docs/finance.md what each is for"
             )
-    check_balance(postings)
+    check_booking(postings)
     return Entry(entity_key, occurred_at, evidence_sha256, tuple(postings))
 
 

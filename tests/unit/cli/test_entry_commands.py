@@ -1,0 +1,56 @@
+"""`payhook ledger enter`: what would be booked is shown, and what can't be is refused before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+
+LOST, OPEN = "merchant:m1:dispute_losses", "merchant:m1:disputes"
+
+
+@pytest.fixture
+def letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "letter.pdf"
+    path.write_bytes(b"from the bank")
+    return path
+
+
+def enter(letter: Path, *lines: str) -> Result:
+    words = ["ledger", "enter", "stripe:acct_1:pi_1", *lines, "--evidence", str(letter), "--reason", "lost"]
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [*words, "--dry-run", "--data", str(letter.parent / "data")])
+
+
+def test_what_would_be_booked_is_shown(letter: Path) -> None:
+    said = enter(letter, "--debit", LOST, "1250", "EUR", "--credit", OPEN, "1250", "EUR")
+    assert said.exit_code == 0, said.output
+    for text in (LOST, OPEN, "1,250", "EUR", hashlib.sha256(b"from the bank").hexdigest(), "nothing was sent"):
+        assert text in said.output
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (("--debit", LOST, "1250", "EUR", "--credit", OPEN, "1200", "EUR"), "must be equal"),
+        (("--debit", "merchant:m1:fees", "1", "EUR", "--credit", OPEN, "1", "EUR"), "isn't an account of the ledger"),
+        (("--debit", LOST, "12.50", "EUR", "--credit", OPEN, "12.50", "EUR"), "not a valid integer"),
+        (("--debit", LOST, "-5", "EUR", "--credit", OPEN, "-5", "EUR"), "above zero"),
+        (("--debit", LOST, "5", "euro", "--credit", OPEN, "5", "euro"), "three capital letters"),
+        ((), "2 to 100 lines"),
+    ],
+)
+def test_what_cant_be_booked_is_refused(letter: Path, lines: tuple[str, ...], says: str) -> None:
+    said = enter(letter, *lines)
+    assert said.exit_code in (1, 2)
+    assert says in " ".join(said.output.split()) + str(said.exception)
+
+
+def test_an_entry_needs_its_document(letter: Path) -> None:
+    letter.unlink()
+    said = enter(letter, "--debit", LOST, "1", "EUR", "--credit", OPEN, "1", "EUR")
+    assert said.exit_code == 2 and "does not exist" in said.output
