@@ -60,7 +60,7 @@ class Scope:
 
 
 def register(session: SparkSession, scope: Scope) -> DataFrame:
-    """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``lines``, ``postings`` and
+    """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
     ``journal``.
 
     ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
@@ -123,6 +123,10 @@ _VIEWS = {
         WHERE provider = {provider} AND startswith(entity_key, {prefix}) AND fact_key IS NOT NULL
         GROUP BY fact_key
         HAVING count_if(account LIKE 'provider:%') > 0
+        """,
+    "lines": """
+        SELECT staged.* EXCEPT (fact_key), coalesce(facts.fact_key, staged.fact_key) AS fact_key
+        FROM staged LEFT JOIN facts ON facts.fact_key = staged.or_fact_key
         """,
     "ranked": "SELECT *, row_number() OVER (PARTITION BY fact_key ORDER BY line) AS place FROM lines WHERE NOT adds",
     "reported": """

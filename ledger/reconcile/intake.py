@@ -39,6 +39,7 @@ LINES_SCHEMA = pa.schema(
         pa.field("currency", pa.string(), nullable=False),
         pa.field("occurred_at", TIMESTAMP, nullable=False),
         pa.field("adds", pa.bool_(), nullable=False),
+        pa.field("or_fact_key", pa.string()),
     ]
 )
 """``minor`` is what the line does to the provider's clearing account: above zero for money that came to us."""
@@ -114,4 +115,5 @@ def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
         fact.money.currency,
         line.occurred_at,
         line.adds,
+        None if line.or_fact_key is None else of_tenant(tenant, line.or_fact_key),
     )

@@ -192,7 +192,7 @@ def _pin(books: Books) -> _Pinned:
 
 
 def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned) -> None:
-    session.read.parquet(str(staged.path)).createOrReplaceTempView("lines")
+    session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
     journal = _table(session, books.journal, pinned.journal.version)
     journal.select(*_JOURNAL_COLUMNS).createOrReplaceTempView("journal")
     if pinned.postings is None:

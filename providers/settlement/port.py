@@ -21,6 +21,7 @@ class SettlementLine:
     ``fact`` is what the provider's adapter makes of the same movement's webhook, and ``entity_key`` the adapter's too;
     None where the file doesn't tell all that the adapter would know, so that the event can't be made from it.
     ``adds``: the line belongs to a fact that another line reports, and its amount is part of that one's.
+    ``or_fact_key``: the name that the fact has instead where one object moves money several times.
     """
 
     line: int
@@ -28,6 +29,7 @@ class SettlementLine:
     occurred_at: datetime
     entity_key: str | None
     adds: bool = False
+    or_fact_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ the category says which of its movements.
   one, so it is what is compared. The sign is the settlement's.
 - A charge that was captured in part is two lines: the whole authorisation, and a ``partial_capture_reversal`` of what
   wasn't captured. Their sum is what the webhook's ``amount_captured`` says.
+- A dispute's money may go and come back more than once. The adapter names the first by the dispute, each further one by
+  its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
 - Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is told by
   its source and its sign.
@@ -62,6 +64,7 @@ _PARTIAL = "partial_capture_reversal"
 _DISPUTES = ("dp_", "du_")
 _PAIRS = {Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED, Movement.PAYOUT_FAILED: Movement.PAYOUT_PAID}
 """As `providers.stripe` names them; no other movement has one."""
+_OF_DISPUTES = frozenset({Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
 _TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 """Where a positive gross is the movement's own direction."""
 
@@ -103,8 +106,9 @@ class StripeBalance:
             money=_money(row, movement),
             pair=None if pair is None else join_key(NAME, source, pair.value),
         )
+        by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _OF_DISPUTES else None
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
-        return SettlementLine(row.line, fact, row.moment("created"), entity, adds)
+        return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction)
 
 
 def _adjusted(row: Row, category: str) -> Movement | None:

@@ -132,6 +132,23 @@ def test_a_report_of_what_was_booked_reconciles_clean(compare: Compare, tmp_path
     assert (run.journal_seq, run.provider, run.report_name) == (8, "stripe", "report.csv")
 
 
+def test_a_dispute_whose_money_went_twice_reconciles_by_its_transactions(compare: Compare, tmp_path: Path) -> None:
+    """Stripe's adapter names each further withdrawal by its balance transaction; the report's lines have both ids."""
+    first, back = fact("dp_1", Movement.DISPUTE_OPENED), fact("dp_1", Movement.DISPUTE_WON)
+    again = replace(fact("txn_9", Movement.DISPUTE_OPENED), payment="pi_dp_1")
+    own = {"source_id": "dp_1", "payment_intent_id": "pi_dp_1"}
+    lines = [
+        stripe_line(first, balance_transaction_id="txn_7", **own),
+        stripe_line(back, balance_transaction_id="txn_8", **own),
+        stripe_line(again, balance_transaction_id="txn_9", **own),
+    ]
+    assert compare(books_of(tmp_path, rows_of(first, back, again)), stripe_csv(*lines)).found == []
+    other = tmp_path / "other"
+    assert compare(books_of(other, rows_of(first, back)), stripe_csv(*lines)).kinds() == {
+        ("twice", "stripe:dp_1:dispute_opened")
+    }
+
+
 def test_adyens_report_reconciles_by_the_modifications_references(compare: Compare, tmp_path: Path) -> None:
     capture = MoneyFact("adyen:MOD1:capture", Movement.CAPTURE, "Shop", "PAY1", Money(1_234, "EUR"))
     refund = MoneyFact("adyen:MOD2:refund", Movement.REFUND, "Shop", "PAY1", Money(234, "EUR"))
