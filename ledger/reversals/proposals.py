@@ -1,4 +1,4 @@
-"""What was proposed to be reversed, and whether another person approved it."""
+"""What was proposed to be booked (reversals and entries by hand), and whether another person approved it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import pyarrow.compute as pc
 
 from core.decision import Decision
 from core.errors import PayhookError
-from dlq.commands import PROPOSE_REVERSAL, REVERSE, Command, CommandInvalid, decode
+from dlq.commands import BOOK_ENTRY, PROPOSE_ENTRY, PROPOSE_REVERSAL, REVERSE, Command, CommandInvalid, decode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
 from ledger.reversals.bookings import rows_where
+
+PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY)
+APPROVALS = (REVERSE, BOOK_ENTRY)
+_BOOKED = (Decision.REVERSED, Decision.APPLIED)
 
 PROPOSALS_MAX = 1_000
 """The newest that are read."""
@@ -32,7 +36,7 @@ class ProposalUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal as the journal holds it. ``approved``: a reversal that names it was decided. ``outdated``: the journal
+    """A proposal as the journal holds it. ``approved``: what it asks for was booked. ``outdated``: the journal
     was restored since, so that an approval would be refused."""
 
     row: JournalRow
@@ -54,11 +58,11 @@ class Proposed:
 def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
     """What was proposed and taken down, newest first."""
     is_command = (pc.field("topic") == control_topic) & pc.field("first")
-    acts = pa.array([PROPOSE_REVERSAL, REVERSE], pa.string())
+    acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
     rows = rows_where(journal, is_command & pc.field("event_type").isin(acts))
-    taken = [row for row in rows if row.event_type == PROPOSE_REVERSAL and row.decision is Decision.RESOLVED]
+    taken = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
     newest = taken[: -PROPOSALS_MAX - 1 : -1]
-    approvals = [row for row in rows if row.decision is Decision.REVERSED]
+    approvals = [row for row in rows if row.event_type in APPROVALS and row.decision in _BOOKED]
     found, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
     approved = {
         command.proposal.command_id
@@ -78,7 +82,7 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
     :raises ProposalUnknown: there is none of this id, it was refused, or it was approved before
     """
     named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
-    rows = [row for row in rows_where(journal, named) if row.first and row.event_type == PROPOSE_REVERSAL]
+    rows = [row for row in rows_where(journal, named) if row.first and row.event_type in PROPOSALS]
     if not rows:
         raise ProposalUnknown(command_id, "there is none, or the processor hasn't come to it yet")
     if rows[0].decision is not Decision.RESOLVED:

@@ -12,7 +12,8 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.commands import Command, Target, approve, encode, propose_reversal
+from dlq.commands import Command, Target, approve, encode, propose_entry, propose_reversal
+from dlq.entry import Entry
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
@@ -60,7 +61,7 @@ class Books:
             EVENTS, Decision.APPLIED, event_key=f"stripe:{name}:charge", fact_key=f"stripe:{name}", postings=BOOKED
         )
 
-    def given(self, command: Command, decision: Decision) -> JournalRow:
+    def given(self, command: Command, decision: Decision, **more: Any) -> JournalRow:
         raw = encode(command)
         digest = hashlib.sha256(raw).hexdigest()
         self._bodies.append([(digest, raw)])
@@ -72,6 +73,7 @@ class Books:
             event_type=command.action,
             actor=command.actor,
             body_sha256=digest,
+            **more,
         )
 
     def all(self) -> list[tuple[str, bool]]:
@@ -130,6 +132,18 @@ def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books
     books.given(approve(first, "bob", "checked", AT), Decision.REVERSED)
     books.given(approve(second, "ada", "mine", AT), Decision.IGNORED)
     assert books.all() == [(second.command_id, False), (first.command_id, True)]
+
+
+def test_an_entry_is_proposed_approved_and_reversed_like_them(books: Books) -> None:
+    lines = Posting("a", "debit", Money(5, "EUR")), Posting("b", "credit", Money(5, "EUR"))
+    command = propose_entry("ledger", lineage_of(books.journal), Entry("e1", AT, "ab" * 32, lines), "ada", "why", AT)
+    books.given(command, Decision.RESOLVED)
+    assert books.one(command.command_id) == command
+    approval = approve(command, "bob", "checked", AT)
+    row = books.given(approval, Decision.APPLIED, postings=BOOKED)
+    assert books.all() == [(command.command_id, True)]
+    (found,) = bookings_of(books.journal, [f"payhook:{approval.command_id}:book_entry"])
+    assert found.target == Target.of(row)
 
 
 def test_a_proposal_that_waits_is_found_as_it_was_given(books: Books) -> None:
