@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 from contextlib import AbstractContextManager
 
 from cli.place import Place
@@ -13,12 +14,21 @@ from dlq.witness import Witnessed, witnessed
 CHANNEL = "cli"
 
 
+def this_account() -> str:
+    """Who runs the command: the account of its real uid. No variable says another one, as LOGNAME could."""
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def on_record(place: Place, action: str, what: str, reason: str = "") -> AbstractContextManager[Witnessed]:
     """For the length of a ``with`` that does something in the name of the account that the command runs as.
 
     :raises ActsUnwritable: it can't be put on record
     """
-    return witnessed(Acts(place.layout.acts), SystemClock(), getpass.getuser(), CHANNEL, action, what, reason)
+    return witnessed(Acts(place.layout.acts), SystemClock(), this_account(), CHANNEL, action, what, reason)
 
 
 def put_on_record(
@@ -36,7 +46,7 @@ def put_on_record(
     """
     act = Act(
         at=SystemClock().now(),
-        actor=getpass.getuser(),
+        actor=this_account(),
         action=action,
         outcome=outcome,
         channel=CHANNEL,

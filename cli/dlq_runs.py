@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.dlq_opened import SELECTION, number_of, opened, options_again
 from cli.dlq_watch import outcome, watch
 from cli.kept_text import KEPT_TEXT
@@ -123,7 +122,7 @@ def resolve(place: Place, what: tuple[str, ...], reason: str, propose: bool, wai
 def approve(place: Place, number: int, reason: str, wait: bool, as_json: bool) -> None:
     """Let begin what somebody else proposed to purge or resolve."""
     dead = opened(place)
-    run = dead.selections.approve(number, getpass.getuser(), reason)
+    run = dead.selections.approve(number, this_account(), reason)
     if not as_json:
         click.echo(f"{run.actor} proposed: {run.run.reason}")
     _watch(dead, number, wait=wait, as_json=as_json)
@@ -135,7 +134,7 @@ def _change(verb: str, help_text: str) -> click.Command:
     @JSON
     @with_place_of_stream
     def change(place: Place, number: int, as_json: bool) -> None:
-        run = getattr(opened(place).selections, verb)(number, getpass.getuser())
+        run = getattr(opened(place).selections, verb)(number, this_account())
         if as_json:
             click.echo(RunTold.of(run).model_dump_json(indent=1))
         else:
@@ -165,9 +164,7 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
     with on_record(place, "replay", f"{place.looked_at.stream} items {', '.join(map(str, ids))}", reason) as act:
         lineage = view.lineage()
         targets = as_seen([Wanted(item_id) for item_id in ids], view.last_rows(ids))
-        command = commands.replay(
-            place.looked_at.stream, lineage, targets, getpass.getuser(), reason, SystemClock().now()
-        )
+        command = commands.replay(place.looked_at.stream, lineage, targets, this_account(), reason, SystemClock().now())
         # Any: the client's stubs and the port agree only on arguments given by name.
         producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
         commands.send(producer, command, topics_of(place.mode).control)
@@ -180,7 +177,7 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
 
 def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
     """A selection of single items, made for what is to be done with them."""
-    selection = dead.selections.freeze(Filter(items=tuple(ids)), getpass.getuser(), note)
+    selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
     click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
     return selection.number
 
@@ -193,7 +190,7 @@ def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: 
 
 
 def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
-    started = dead.selections.start(number, run, getpass.getuser())
+    started = dead.selections.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Sequence
 from decimal import Decimal
@@ -11,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cli.acting import this_account
 from cli.dlq_filters import with_filter
 from cli.dlq_opened import SELECTION, opened, options_again
 from cli.dlq_watch import WORDS, outcome
@@ -35,7 +35,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
     """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run."""
     if wanted.states != (ItemState.OPEN,):
         raise click.UsageError("only dead events are selected: leave --state out")
-    selection = opened(place).selections.freeze(wanted, getpass.getuser(), note)
+    selection = opened(place).selections.freeze(wanted, this_account(), note)
     if as_json:
         click.echo(SelectionTold.of(Kept(selection, None)).model_dump_json(indent=1))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 
 from cli import moments
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.control import add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
@@ -73,7 +72,7 @@ def enter(
         return
     with on_record(place, "propose_entry", f"{place.mode} {entity}", reason) as act:
         lineage = lineage_of(str(place.ledger.journal))
-        command = propose_entry(place.ledger.stream, lineage, entry, getpass.getuser(), reason, now)
+        command = propose_entry(place.ledger.stream, lineage, entry, this_account(), reason, now)
         send_command(place, command)
         act.after = f"proposal {command.command_id}"
     click.echo(f"proposed as {command.command_id}")

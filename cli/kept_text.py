@@ -1,4 +1,4 @@
-"""The type of ``--reason`` and ``--actor``: what is kept with an act for good."""
+"""The type of ``--reason``: what is kept with an act for good."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
@@ -45,10 +45,9 @@ def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("event_key", metavar="EVENT_KEY")
-@click.option("--actor", type=KEPT_TEXT, required=True, help="Who orders it.")
 @click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
 @with_place_of_mode
-def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
+def redact(place: Place, event_key: str, reason: str) -> None:
     """Remove the raw body of one event for good; its hashes, keys and postings stay.
 
     Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
@@ -58,8 +57,8 @@ def redact(place: Place, event_key: str, actor: str, reason: str) -> None:
     from ledger.maintain.redact import Order
     from stack.maintenance_round import redact_event
 
-    with on_record(place, "redact", f"{place.mode} {event_key}", f"ordered by {actor}: {reason}"):
-        redacted = redact_event(place.settings, place.ledger.stream, Order(event_key, actor, reason))
+    with on_record(place, "redact", f"{place.mode} {event_key}", reason):
+        redacted = redact_event(place.settings, place.ledger.stream, Order(event_key, this_account(), reason))
     for act in redacted.done:
         click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
     for act in redacted.left:

@@ -12,7 +12,7 @@ import click
 from confluent_kafka import Producer
 
 from cli import reconciliations as shown
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from core.clock import SystemClock
@@ -44,7 +44,6 @@ PUBLISH_TIMEOUT_MS = 20_000
 )
 @click.option("--repair", "is_repair", is_flag=True, help="Book what only the report knows of, as events of our own.")
 @click.option("--dry-run", is_flag=True, help="With --repair: only show what would be sent.")
-@click.option("--actor", type=KEPT_TEXT, help="With --repair: who wants it; kept with each event.")
 @click.option("--reason", type=KEPT_TEXT, help="With --repair: why; kept with each event.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run and all that it found as JSON.")
 @with_place_of_mode
@@ -58,7 +57,6 @@ def reconcile(
     until: datetime | None,
     is_repair: bool,
     dry_run: bool,
-    actor: str | None,
     reason: str | None,
     as_json: bool,
 ) -> None:
@@ -70,7 +68,7 @@ def reconcile(
     With --repair, what the report has and the journal has never seen is published as events of type
     payhook.reconciled. Each takes effect once, also when the webhook comes after all.
     """
-    _check_repair(is_repair, dry_run, actor, reason, as_json)
+    _check_repair(is_repair, dry_run, reason, as_json)
     if since is not None and until is not None and since >= until:
         raise click.BadParameter("it must be after --from", param_hint="--to")
     # Spark's modules take a second to load; no other command of the group needs them.
@@ -88,11 +86,11 @@ def reconcile(
     else:
         shown.print_run(made, found)
     if is_repair:
-        repair = Repair(made, place.mode, actor or "", reason or "")
+        repair = Repair(made, place.mode, this_account(), reason or "")
         if dry_run:
             _repair(place, repair, found, reader, dry_run)
         else:
-            with on_record(place, "repair", f"{place.mode} run {made.run_id}", f"ordered by {actor}: {reason}"):
+            with on_record(place, "repair", f"{place.mode} run {made.run_id}", reason or ""):
                 _repair(place, repair, found, reader, dry_run)
     sys.exit(0 if made.clean else 1)
 
@@ -114,9 +112,9 @@ def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
         shown.print_run(run, found)
 
 
-def _check_repair(is_repair: bool, dry_run: bool, actor: str | None, reason: str | None, as_json: bool) -> None:
-    if is_repair and not (actor and reason):
-        raise click.UsageError("--repair asks for --actor and --reason: both are kept with what is booked")
+def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: bool) -> None:
+    if is_repair and not reason:
+        raise click.UsageError("--repair asks for --reason: it is kept with what is booked")
     if is_repair and as_json:
         raise click.UsageError("--repair or --json, not both: `reconciliations --run ID --json` prints the run")
     if dry_run and not is_repair:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place
 from cli.tables import row
@@ -29,13 +29,10 @@ EVENTS_SHOWN = 10
 @click.command()
 @click.option("--export", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write what is lost to a file.")
 @click.option("--accept-loss", is_flag=True, help="Write it into the journal and go on with what Kafka holds.")
-@click.option("--actor", type=KEPT_TEXT, help="With --accept-loss: who decides.")
 @click.option("--reason", type=KEPT_TEXT, help="With --accept-loss: why; a person reads it years later.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
-def recover(
-    place: Place, file: Path | None, accept_loss: bool, actor: str | None, reason: str | None, as_json: bool
-) -> None:
+def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | None, as_json: bool) -> None:
     """Say where the journals disagree with what they were read from, what is lost by it, and what --accept-loss would
     do.
 
@@ -47,8 +44,8 @@ def recover(
     Runs while the stack is up, and while it is down (it starts the data folder's Kafka for a moment then). Exit 0:
     nothing disagrees, or it was accepted. Exit 3: something does.
     """
-    if accept_loss and (actor is None or reason is None):
-        raise click.UsageError("--accept-loss needs --actor and --reason")
+    if accept_loss and reason is None:
+        raise click.UsageError("--accept-loss needs --reason")
     from stack.recovery import decide, export, look, servers_of
 
     clock = SystemClock()
@@ -68,10 +65,10 @@ def recover(
             sys.exit(DISAGREES)
         from processor.history.accept import Acceptance
 
-        assert actor is not None and reason is not None
+        assert reason is not None
         what = ", ".join(one.layout.stream for one in disagree)
-        with on_record(place, "accept_loss", what, f"ordered by {actor}: {reason}"):
-            decide(looks, Acceptance(actor, reason, clock.now()))
+        with on_record(place, "accept_loss", what, reason):
+            decide(looks, Acceptance(this_account(), reason, clock.now()))
     click.echo(
         f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
         err=as_json,
@@ -106,7 +103,7 @@ def _print(looks: list[Look]) -> None:
         console.print(table)
         _print_events(one, console)
     if any(one.disagrees for one in looks):
-        console.print("Put the newest data back, or: payhook recover --accept-loss --actor A --reason R")
+        console.print("Put the newest data back, or: payhook recover --accept-loss --reason R")
 
 
 def _print_events(one: Look, console: Console) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.ledger_tables import looking
 from cli.place import Place
 from core.clock import Clock, SystemClock
@@ -68,7 +67,7 @@ def run(place: Place, books: Sequence[Forecast], reason: str, per_s: float | Non
             if number:
                 time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
             command = reprocess(
-                place.ledger.stream, lineage, targets, getpass.getuser(), reason, clock.now(), interval_us=interval_us
+                place.ledger.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
             )
             send(producer, command, topic)
             decided = _decided(view, command.command_id, clock) if wait else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from cli.acting import on_record
+from cli.acting import on_record, this_account
 from cli.control import add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
@@ -45,7 +44,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         click.echo("nothing was sent")
         return
     targets = [booking.target for booking in bookings]
-    command = propose_reversal(place.ledger.stream, lineage, targets, getpass.getuser(), reason, SystemClock().now())
+    command = propose_reversal(place.ledger.stream, lineage, targets, this_account(), reason, SystemClock().now())
     with on_record(place, "propose_reversal", f"{place.mode} {', '.join(keys)}", reason) as act:
         send_command(place, command)
         act.after = f"proposal {command.command_id}"
@@ -61,7 +60,7 @@ def approve_command(place: Place, proposal_id: str, reason: str) -> None:
     """Approve what somebody else proposed to reverse. All of it is booked, or none."""
     with on_record(place, "approve_reversal", f"{place.mode} proposal {proposal_id}", reason) as act:
         found = proposal(*_journal(place), proposal_id)
-        approval = approve(found.command, getpass.getuser(), reason, SystemClock().now())
+        approval = approve(found.command, this_account(), reason, SystemClock().now())
         send_command(place, approval)
         act.after = f"command {approval.command_id}"
     click.echo(f"{found.command.actor} proposed: {found.command.reason}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.acting import this_account
 from load.client import wait_for
 from load.embedded import payhook
 from load.traffic import Webhook
@@ -23,7 +24,7 @@ from tests.settlement_reports import stripe_csv, stripe_line
 
 pytestmark = pytest.mark.timeout(400)
 
-WHO = ("--actor", "ada", "--reason", "the webhook was lost")
+WHO = ("--reason", "the webhook was lost")
 
 
 def fact_of(webhook: Webhook):
@@ -73,7 +74,7 @@ def test_what_is_missing_is_booked_once_whatever_comes_after(stack: Stack, tmp_p
     first, second = rows_of(stack, lost_fact.fact_key)
     assert (first["decision"], second["decision"]) == ("applied", "duplicate")
     assert first["event_key"] == second["event_key"] == f"{lost_fact.fact_key}:{RECONCILED}"
-    assert (first["event_type"], first["actor"]) == (RECONCILED, "ada")
+    assert (first["event_type"], first["actor"]) == (RECONCILED, this_account())
     assert json.loads(first["headers"])["reason"] == "the webhook was lost"
 
     code, said = reconcile(stack, report, "--repair", *WHO)

@@ -106,7 +106,7 @@ def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) 
         stack.wait_until_decided([paid, refund, other, gone, later], DECIDED_S)
         assert decisions(stack, refund) == [("ignored", False)]
         assert place.told("--dry-run")["counts"] == {"ignored again": 3}
-        redacted = place.payhook("ledger", "redact", gone, "--actor", "ada", "--reason", "erasure 17")
+        redacted = place.payhook("ledger", "redact", gone, "--reason", "erasure 17")
         assert redacted.returncode == 0, redacted.stdout + redacted.stderr
         place.down()
 

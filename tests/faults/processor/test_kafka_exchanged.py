@@ -42,7 +42,7 @@ def state(stack: Stack) -> object:
 
 
 def accept(stack: Stack) -> None:
-    words = ("--accept-loss", "--actor", "ada", "--reason", "it was exchanged")
+    words = ("--accept-loss", "--reason", "it was exchanged")
     accepted = payhook("recover", "--data", str(stack.data_dir), *words)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
 

@@ -75,7 +75,7 @@ def test_an_older_kafka_is_refused_until_a_person_decides(folder: Path, tmp_path
     assert sum(one["to_decide"] for one in ledger["partitions"]) == 3 * BATCH
     assert is_refused(stack), "looking changes nothing"
 
-    accepted = recover(folder, "--accept-loss", "--actor", "ada", "--reason", "disk restored from 02:00")
+    accepted = recover(folder, "--accept-loss", "--reason", "disk restored from 02:00")
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
     stack.decide(fresh)
     assert recover(folder).returncode == 0

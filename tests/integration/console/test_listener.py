@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ import httpx
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from cli.acting import this_account
 from cli.main import main
 from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
@@ -130,7 +130,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
         assert replay(port, token, "k-5", item_seq=2).status_code == 403
         acts = json.loads(payhook(tmp_path, "dlq", "audit", "--json"))
         told = [(one["actor"], one["channel"], one["action"], one["outcome"]) for one in reversed(acts)]
-        me = getpass.getuser()
+        me = this_account()
         assert told == [
             (me, "cli", "user_add", "done"),
             (me, "cli", "token_make", "done"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.dlq_watch import outcome, watch
 from cli.main import main
 from dlq.acts import Acts
@@ -39,7 +39,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output
     [one] = json.loads(payhook(bench, "selections", "--json").output)["selections"]
-    assert (one["number"], one["run"]["state"], one["run"]["actor"]) == (1, "sent", getpass.getuser())
+    assert (one["number"], one["run"]["state"], one["run"]["actor"]) == (1, "sent", this_account())
     acts = Acts(Layout(bench.folder).acts).read(10)
     assert [(act.action, act.outcome, act.channel) for act in reversed(acts)] == [
         ("select", "done", "cli"),

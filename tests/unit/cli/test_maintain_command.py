@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
 from cli.maintain_command import size
 from core.decision import Decision
@@ -64,7 +65,7 @@ def test_the_report_is_json_where_asked(folder: Path) -> None:
 
 def test_a_second_one_says_that_the_first_is_at_it(folder: Path) -> None:
     with sole_maintenance(folder / "run", datetime.now(UTC)):
-        for words in (("maintain",), ("redact", KEY, "--actor", "ada", "--reason", "asked")):
+        for words in (("maintain",), ("redact", KEY, "--reason", "asked")):
             answer = payhook(folder, "ledger", *words)
             assert answer.exit_code == 1 and "maintenance is running already" in answer.output
 
@@ -79,21 +80,21 @@ def test_a_table_that_cannot_be_maintained_is_named_and_the_exit_is_1(folder: Pa
 
 def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
     assert "redacted" not in payhook(folder, "ledger", "event", KEY).output
-    answer = payhook(folder, "ledger", "redact", KEY, "--actor", "ada", "--reason", "request 17")
+    answer = payhook(folder, "ledger", "redact", KEY, "--reason", "request 17")
     assert answer.exit_code == 0 and sha("body 0") in answer.output
     shown = payhook(folder, "ledger", "event", KEY).output
-    assert f"body {sha('body 0')}: redacted by ada at " in shown and ": request 17" in shown
+    assert f"body {sha('body 0')}: redacted by {this_account()} at " in shown and ": request 17" in shown
     (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
-    assert (told["fate"], told["actor"], told["reason"]) == ("redacted", "ada", "request 17")
+    assert (told["fate"], told["actor"], told["reason"]) == ("redacted", this_account(), "request 17")
 
 
 def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> None:
-    payhook(folder, "ledger", "redact", KEY, "--actor", "ada", "--reason", "request 17")
-    said = payhook(folder, "ledger", "redact", KEY, "--actor", "bob", "--reason", "request 18").output
-    assert f"body {sha('body 0')} (row 1) had been removed before, ordered by ada at " in said
+    payhook(folder, "ledger", "redact", KEY, "--reason", "request 17")
+    said = payhook(folder, "ledger", "redact", KEY, "--reason", "request 18").output
+    assert f"body {sha('body 0')} (row 1) had been removed before, ordered by {this_account()} at " in said
     assert said.rstrip().endswith(": request 17") and "is removed;" not in said
     (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
-    assert told["actor"] == "ada"
+    assert told["actor"] == this_account()
 
 
 def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:
@@ -107,13 +108,13 @@ def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:
     [("stripe:evt_1:charge.succeeded", "item 2 is open"), ("stripe:evt_9:charge.succeeded", "knows no body")],
 )
 def test_what_is_open_or_unknown_is_refused_with_the_reason(folder: Path, key: str, problem: str) -> None:
-    answer = payhook(folder, "ledger", "redact", key, "--actor", "ada", "--reason", "asked")
+    answer = payhook(folder, "ledger", "redact", key, "--reason", "asked")
     assert answer.exit_code == 1 and problem in answer.output
     assert not (folder / "lake" / "redactions").exists()
 
 
 def test_where_there_is_no_journal_no_event_is_known(tmp_path: Path) -> None:
-    answer = payhook(tmp_path, "ledger", "redact", KEY, "--actor", "ada", "--reason", "asked")
+    answer = payhook(tmp_path, "ledger", "redact", KEY, "--reason", "asked")
     assert answer.exit_code == 1 and "knows no body" in answer.output
 
 

@@ -42,9 +42,9 @@ def reconcile(folder: Path, *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--repair"], "--repair asks for --actor and --reason"),
-        (["--repair", "--actor", "ada", "--reason", " "], "printable characters is wanted"),
-        (["--repair", "--actor", "ada", "--reason", "lost", "--json"], "--repair or --json"),
+        (["--repair"], "--repair asks for --reason"),
+        (["--repair", "--reason", " "], "printable characters is wanted"),
+        (["--repair", "--reason", "lost", "--json"], "--repair or --json"),
         (["--dry-run"], "--dry-run is for --repair"),
         (["--from", "2026-02-01", "--to", "2026-01-01"], "it must be after --from"),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
 from console.access import Role, Users, passwords
 from console.access.tokens import token_sha256
@@ -20,7 +21,6 @@ PASSWORD = "correct horse battery"
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("LOGNAME", "operator")
     monkeypatch.chdir(tmp_path)
 
 
@@ -66,7 +66,7 @@ def test_a_change_is_on_record_with_who_what_before_and_after() -> None:
     payhook("users", "roles", "ada", "--role", "viewer")
     newest, first = audit()
     assert (newest["actor"], newest["channel"], newest["action"], newest["what"]) == (
-        "operator",
+        this_account(),
         "cli",
         "user_roles",
         "ada",
@@ -154,7 +154,7 @@ def test_the_record_is_shown_newest_first_and_in_pages() -> None:
     for role in ("viewer", "finance", "replayer"):
         payhook("users", "roles", "ada", "--role", role)
     table = payhook("dlq", "audit", "--limit", "2", columns=80).stdout
-    assert "operator" in table and "user_roles" in table and "user_add" not in table
+    assert this_account() in table and "user_roles" in table and "user_add" not in table
     assert max(map(len, table.splitlines())) <= 80
     assert "after:" in table
     numbers = [row["number"] for row in json.loads(payhook("dlq", "audit", "--json", "--before", "3").stdout)]
