@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from console.access.users import Users, one_hand
+from console.access.users import Users, hands_of
 from core.clock import Clock
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.acts import Acts
@@ -68,12 +68,10 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
     users, alone = Users(layout.users), config.dlq.alone
 
-    def one_hand_of(one: str, other: str) -> bool:
-        return one_hand(users.all(), one, other)
+    def hands(name: str) -> frozenset[str]:
+        return hands_of(users.all(), name)
 
-    selections = Selections(
-        stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, one_hand_of
-    )
+    selections = Selections(stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream, board, selections, DryRuns(file, board, finder, clock), config.dead_head.value, config.dlq.replays_max

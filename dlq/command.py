@@ -105,12 +105,16 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Who asked for what a second person approves, and why; its targets are the approval's."""
+    """Who asked for what a second person approves, and why; its targets and its entry are the approval's.
+
+    ``hands``: as of `Command`.
+    """
 
     command_id: str
     actor: str
     reason: str
     at: datetime
+    hands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
+    ``hands``: of a proposal, who else could have given it in its actor's name, sorted (`dlq.hands`).
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is a replay's alone. ``mode``: see `ReplayMode`.
@@ -139,6 +144,7 @@ class Command:
     expects: Place | None = None
     force: bool = False
     entry: Entry | None = None
+    hands: tuple[str, ...] = ()
 
     @property
     def proposed(self) -> Command:
@@ -155,4 +161,5 @@ class Command:
             first.reason,
             first.at,
             entry=self.entry,
+            hands=first.hands,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -47,6 +47,7 @@ from dlq.command_fields import (
     SEQ_MAX,
     CommandInvalid,
     flag_of,
+    names_of,
     targets_of,
     text_of,
     time_of,
@@ -204,9 +205,12 @@ def propose_reversal(
     return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
 
 
-def propose_entry(stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime) -> Command:
+def propose_entry(
+    stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime, hands: Collection[str] = ()
+) -> Command:
     """A new command that asks for a booking by hand; nothing is booked before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry)
+    behind = tuple(sorted(hands))
+    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry, hands=behind)
 
 
 def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
@@ -217,7 +221,7 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
     action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
     if action is None:
         raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
-    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
+    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at, proposed.hands)
     return Command(
         uuid.uuid4().hex,
         proposed.stream,
@@ -251,7 +255,9 @@ def encode(command: Command) -> bytes:
     else:
         tree["entry"] = entry_to_tree(command.entry)
     if command.proposal is not None:
-        tree["proposal"] = {**asdict(command.proposal), "at": to_rfc3339(command.proposal.at)}
+        tree["proposal"] = _proposal_tree(command.proposal)
+    if command.hands:
+        tree["hands"] = list(command.hands)
     if command.mode is not ReplayMode.ALONE:
         tree["mode"] = command.mode.value
     if command.interval_us:
@@ -295,6 +301,7 @@ def decode(raw: bytes) -> Command:
         expects=word_of(tree, "expects", Place),
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
+        hands=names_of(tree, "hands"),
     )
     _check_replay(command)
     return command
@@ -346,6 +353,7 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
     if wanted - tree.keys() == {"lineage"}:
         raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
+    may |= {"hands"} if action in APPROVES.values() else set()
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(
@@ -367,7 +375,18 @@ def _check_replay(command: Command) -> None:
         )
 
 
+def _proposal_tree(proposal: Proposal) -> dict[str, Any]:
+    tree = {**asdict(proposal), "at": to_rfc3339(proposal.at), "hands": list(proposal.hands)}
+    return tree if proposal.hands else {name: value for name, value in tree.items() if name != "hands"}
+
+
 def _proposal(tree: object) -> Proposal:
-    if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
-        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
-    return Proposal(text_of(tree, "command_id"), text_of(tree, "actor"), text_of(tree, "reason"), time_of(tree, "at"))
+    if not isinstance(tree, dict) or tree.keys() - {"hands"} != {"command_id", "actor", "reason", "at"}:
+        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted, hands may be")
+    return Proposal(
+        text_of(tree, "command_id"),
+        text_of(tree, "actor"),
+        text_of(tree, "reason"),
+        time_of(tree, "at"),
+        names_of(tree, "hands"),
+    )

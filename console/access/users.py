@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from console.access.roles import Role, User
 from core.errors import PayhookError
+from dlq.hands import same_person
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 USERS_MAX = 1_000
@@ -149,11 +150,9 @@ class Users:
             raise UsersUnreadable(self._path, problem) from wrong
 
 
-def one_hand(known: Accounts, one: str, other: str) -> bool:
-    """Whether one of two users could be the other: they are the same, or one gave the other their password."""
-    if one.casefold().strip() == other.casefold().strip():
-        return True
-    return any(a in known and b in known[a].set_by for a, b in ((one, other), (other, one)))
+def hands_of(known: Accounts, name: str) -> frozenset[str]:
+    """Everybody who could act as a user: the user, and who gave them their password (`Account.set_by`)."""
+    return same_person(name) | (known[name].set_by if name in known else frozenset())
 
 
 def new_stamp() -> str:

@@ -57,7 +57,7 @@ class RunRefused(PayhookError):
 
 
 class SecondPersonWanted(RunRefused):
-    """Who proposed a run can't approve it, nor can ``like``: one of them gave the other their password."""
+    """Who proposed a run can't approve it, nor can ``like``: one person could act as both."""
 
     def __init__(self, number: int, actor: str, like: str | None = None) -> None:
         self.actor = actor
@@ -65,8 +65,8 @@ class SecondPersonWanted(RunRefused):
         told = f"{actor} proposed it, so another person approves it"
         if like is not None:
             told += (
-                f", and {like} isn't one: one of the two gave the other their password. `payhook users password` on "
-                "the machine mends that"
+                f", and {like} may be the same: one of them gave the other a password. Somebody else approves it, or "
+                "it is proposed again after `payhook users password` on the machine"
             )
         super().__init__(number, told)
 

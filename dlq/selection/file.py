@@ -10,12 +10,18 @@ from pathlib import Path
 BUSY_S_MAX = 10.0
 """A freeze of a million items holds the file for about that long; whoever else writes waits."""
 
-VERSION = 2
-_SINCE_2 = (
-    "ALTER TABLE selections ADD COLUMN lineage TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE items ADD COLUMN seen_hash TEXT NOT NULL DEFAULT ''",
-)
-"""What was frozen before has neither: it can be read, and no run of it is begun or goes on."""
+VERSION = 3
+_HANDS = "ALTER TABLE runs ADD COLUMN hands TEXT NOT NULL DEFAULT ''"
+_CHANGES = {
+    1: (
+        "ALTER TABLE selections ADD COLUMN lineage TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE items ADD COLUMN seen_hash TEXT NOT NULL DEFAULT ''",
+        _HANDS,
+    ),
+    2: (_HANDS,),
+}
+"""By the version of a file. What was frozen before 2 has no lineage: it can be read, and no run of it is begun or goes
+on."""
 
 _SCHEMA = """
 CREATE TABLE selections (
@@ -62,6 +68,7 @@ CREATE TABLE runs (
     command_items INTEGER NOT NULL,
     reason TEXT NOT NULL,
     actor TEXT NOT NULL,
+    hands TEXT NOT NULL,
     started_at TEXT NOT NULL,
     state TEXT NOT NULL,
     approver TEXT,
@@ -154,7 +161,7 @@ def _make(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version < VERSION:
-        for statement in _SINCE_2 if version else _SCHEMA.split(";\n"):
+        for statement in _CHANGES.get(version) or _SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -132,8 +132,8 @@ class Approval:
 class RunKept:
     """A selection's run as it is kept. ``two_people``: it needs an approval. ``command_items``: items a command.
 
-    ``problem``: why it doesn't go on just now. ``changed_by``: who paused, resumed or cancelled it last.
-    ``finished_at``: when its last item ended.
+    ``hands``: who else could act as the actor when it was begun. ``problem``: why it doesn't go on just now.
+    ``changed_by``: who paused, resumed or cancelled it last. ``finished_at``: when its last item ended.
     """
 
     number: int
@@ -143,6 +143,7 @@ class RunKept:
     state: RunState
     two_people: bool
     command_items: int
+    hands: frozenset[str] = frozenset()
     approval: Approval | None = None
     problem: str | None = None
     changed_by: str | None = None

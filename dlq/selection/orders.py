@@ -22,7 +22,8 @@ def command_of(
     run, approval = kept.run, kept.approval
     command = partial(Command, chunk.command_id, stream, selection.lineage)
     if chunk.part is runs.Part.PROPOSE:
-        return command(PROPOSES[run.action], tuple(targets), kept.actor, run.reason, kept.started_at)
+        hands = tuple(sorted(kept.hands))
+        return command(PROPOSES[run.action], tuple(targets), kept.actor, run.reason, kept.started_at, hands=hands)
     if run.action not in PROPOSES:
         return command(
             run.action,
@@ -38,5 +39,5 @@ def command_of(
     if approval is None:
         return command(run.action, tuple(targets), kept.actor, run.reason, kept.started_at)
     proposed_as = runs.command_id(stream, selection, run, runs.Part.PROPOSE, chunk.chunk)
-    proposal = Proposal(proposed_as, kept.actor, run.reason, kept.started_at)
+    proposal = Proposal(proposed_as, kept.actor, run.reason, kept.started_at, tuple(sorted(kept.hands)))
     return command(run.action, tuple(targets), approval.actor, approval.reason, approval.at, proposal)

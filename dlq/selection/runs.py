@@ -52,10 +52,10 @@ def insert(db: sqlite3.Connection, kept: RunKept, upto: int) -> None:
     run = kept.run
     db.execute(
         "INSERT INTO runs (number, action, mode, per_s, in_place, force, propose, two_people, command_items, reason,"
-        " actor, started_at, state, upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " actor, hands, started_at, state, upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(kept.number, run.action, run.mode.value, run.per_s, run.in_place, run.force, run.propose),
-            *(kept.two_people, kept.command_items, run.reason, kept.actor),
+            *(kept.two_people, kept.command_items, run.reason, kept.actor, " ".join(sorted(kept.hands))),
             *(to_rfc3339(kept.started_at), kept.state.value, upto),
         ),
     )
@@ -282,6 +282,7 @@ def _run(row: sqlite3.Row) -> RunKept:
             propose=bool(row["propose"]),
         ),
         actor=row["actor"],
+        hands=frozenset(row["hands"].split()),
         started_at=from_rfc3339(row["started_at"]),
         state=RunState(row["state"]),
         two_people=bool(row["two_people"]),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
+from dlq.hands import Hands, in_common, same_person
 from dlq.limits import AloneLimits
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
@@ -32,9 +32,6 @@ from dlq.selection.on_record import OnRecord, Record, Unrecorded
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import chunk_items
 from dlq.settings import SelectionSettings
-
-OneHand: TypeAlias = Callable[[str, str], bool]
-"""Whether one of two people could be the other, as who gave them their passwords knows."""
 
 RUN_ACTIONS = (REPLAY, PURGE, RESOLVE)
 PER_S_MAX = 100_000.0
@@ -71,10 +68,10 @@ class Selections:
         clock: Clock,
         acts: Record | None = None,
         channel: str = "cli",
-        one_hand: OneHand = lambda one, other: False,
+        hands: Hands = same_person,
     ) -> None:
         self._stream = stream
-        self._one_hand = one_hand
+        self._hands = hands
         self._file = file
         self._board = board
         self._outcomes = outcomes
@@ -177,6 +174,7 @@ class Selections:
             state=RunState.PROPOSED if two_people else RunState.RUNNING,
             two_people=two_people,
             command_items=chunk_items(run.per_s, self._settings),
+            hands=self._hands(actor) - same_person(actor),
         )
 
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
@@ -191,9 +189,9 @@ class Selections:
             check_lineage(selection, lineage)
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
-            if run.actor.casefold().strip() == actor.casefold().strip():
+            if same_person(run.actor) == same_person(actor):
                 raise SecondPersonWanted(number, actor)
-            if self._one_hand(run.actor, actor):
+            if in_common({*run.hands, *self._hands(run.actor)}, self._hands(actor)):
                 raise SecondPersonWanted(number, run.actor, actor)
             runs.approve(db, number, Approval(actor, reason, self._clock.now()))
             done(self._name(number), f"{_told(run)}, approved")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from core.keys import join_key
 from dlq.commands import Command, encode
+from dlq.hands import in_common
 from journal.index import KnownEvent
 from journal.index_layout import CONTENT_BYTES
 
@@ -23,6 +24,6 @@ def not_approved(index: ProposalLookup, command: Command) -> str | None:
     known = index.known_event(join_key("payhook", proposed.command_id, proposed.action))
     if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
         return f"no proposal {proposed.command_id} with these items, this proposer and this reason was received"
-    if proposed.actor.casefold().strip() == command.actor.casefold().strip():
-        return f"{command.actor} proposed it: another person must approve it"
+    if in_common({proposed.actor, *proposed.hands}, {command.actor}):
+        return f"{command.actor} proposed it, or could have: another person must approve it"
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 
 from console.access import Sessions, UserDesk, Users
-from console.access.users import one_hand
+from console.access.users import hands_of
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.asking import Asking
@@ -46,7 +46,7 @@ def dead_letters(
         clock,
         acts,
         "page",
-        lambda one, other: one_hand(users.all(), one, other),
+        lambda name: hands_of(users.all(), name),
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
     return DeadLetters(layout.stream, board, selections, DryRuns(file, board, finder, clock), "wait")

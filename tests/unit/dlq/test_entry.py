@@ -81,6 +81,21 @@ def test_an_entry_that_cant_be_booked_is_refused(changes: dict[str, object], say
         decode(tree(**changes))
 
 
+@pytest.mark.parametrize("hands", [[], "ada", ["b", "a"], ["a", "a"], [""], [1], ["a"] * 1_001])
+def test_hands_are_names_each_once_and_sorted(hands: object) -> None:
+    with pytest.raises(CommandInvalid, match="hands"):
+        decode(json.dumps(json.loads(encode(PROPOSED)) | {"hands": hands}).encode())
+
+
+def test_hands_are_a_proposals() -> None:
+    behind = propose_entry("ledger", "l1", ENTRY, "zoe", "why", AT, hands={"yan", "ada"})
+    assert decode(encode(behind)).hands == ("ada", "yan")
+    approval = decode(encode(approve(behind, "bob", "read it", AT)))
+    assert (approval.hands, approval.proposed) == ((), behind)
+    with pytest.raises(CommandInvalid, match="fields"):
+        decode(json.dumps(json.loads(encode(approval)) | {"hands": ["ada"]}).encode())
+
+
 @pytest.mark.parametrize("changes", [{"targets": [[1, 1, "0" * 16]]}, {"entry": None}, {"mode": "alone"}])
 def test_an_entry_has_its_own_fields(changes: dict[str, object]) -> None:
     with pytest.raises(CommandInvalid):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from console.access import accounts
-from tests.unit.console.listening import Browser, csrf_of
+from console.access import Role, accounts
+from tests.unit.console.listening import PASSWORD, Browser, csrf_of
 from tests.unit.console.pages.conftest import Desk
 
 
@@ -176,10 +176,24 @@ def test_who_gave_the_proposer_their_password_does_not_approve(own_desk: Desk) -
     users = own_desk.listener.users
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None, by="ada")
     status, told = ada.post("/dlq/selections/1/approve", reason="fine")
-    assert status == 409 and "one of the two gave the other their password" in told
+    assert status == 409 and "one of them gave the other a password" in told
     assert own_desk.listener.acts.read(1)[0].outcome.value == "refused"
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None)
     assert ada.post("/dlq/selections/1/approve", reason="fine") == (303, "/dlq/selections/1")
+
+
+def test_a_proposal_keeps_the_hands_that_were_behind_it(own_desk: Desk) -> None:
+    """An administrator who makes a user, proposes as that user and removes it again can't approve as themselves."""
+    users = own_desk.listener.users
+    accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None, by="ada")
+    zoe, ada = Forms(own_desk.browser("zoe")), Forms(own_desk.browser("ada"))
+    assert zoe.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
+    assert zoe.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
+    accounts.remove_user(users, "zoe", lambda *_: None)
+    status, told = ada.post("/dlq/selections/1/approve", reason="fine")
+    assert status == 409 and "one of them gave the other a password" in told
+    accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None)
+    assert ada.post("/dlq/selections/1/approve", reason="fine")[0] == 409
 
 
 def test_a_replayer_may_not_purge(desk: Desk) -> None:

@@ -131,11 +131,12 @@ def test_what_older_code_froze_can_be_read_and_not_run(bench: SelectionBench, tm
     with sqlite3.connect(path) as db:
         db.execute("ALTER TABLE selections DROP COLUMN lineage")
         db.execute("ALTER TABLE items DROP COLUMN seen_hash")
+        db.execute("ALTER TABLE runs DROP COLUMN hands")
         db.execute("PRAGMA user_version = 1")
     db.close()
     file = SelectionFile(path)
     with file.reading() as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == 3
     assert [one.target for one in bench.selections.items(1)] == [Target(1, 1, ""), Target(2, 2, "")]
     with pytest.raises(RunRefused, match="restored"):
         bench.selections.start(1, PURGE, "ada")
