@@ -14,6 +14,8 @@ from core.routing import topics_of
 from core.work import Posting
 from dlq.commands import Command, send
 
+APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals at the management listener"
+
 
 def send_command(place: Place, command: Command) -> None:
     """

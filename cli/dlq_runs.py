@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.acting import on_record, this_account
-from cli.dlq_opened import SELECTION, number_of, opened, options_again
+from cli.dlq_opened import SELECTION, number_of, opened
 from cli.dlq_watch import outcome, watch
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_stream
@@ -78,7 +78,7 @@ def replay(
     if dry_run:
         _dry_run(dead, number, run, as_json)
     else:
-        _run(place, dead, number, run, wait=wait, as_json=as_json)
+        _run(dead, number, run, wait=wait, as_json=as_json)
 
 
 @click.command()
@@ -111,21 +111,6 @@ def resolve(place: Place, what: tuple[str, ...], reason: str, propose: bool, wai
     Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first.
     """
     _close(place, what, Run("resolve", reason, propose=propose), wait=wait, as_json=as_json)
-
-
-@click.command("approve")
-@click.argument("number", metavar="SELECTION", type=SELECTION)
-@click.option("--reason", type=KEPT_TEXT, required=True, help="What you checked; it is kept with each decision.")
-@WAIT
-@JSON
-@with_place_of_stream
-def approve(place: Place, number: int, reason: str, wait: bool, as_json: bool) -> None:
-    """Let begin what somebody else proposed to purge or resolve."""
-    dead = opened(place)
-    run = dead.selections.approve(number, this_account(), reason)
-    if not as_json:
-        click.echo(f"{run.actor} proposed: {run.run.reason}")
-    _watch(dead, number, wait=wait, as_json=as_json)
 
 
 def _change(verb: str, help_text: str) -> click.Command:
@@ -186,16 +171,16 @@ def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: 
     number, ids = _meant(what)
     dead = opened(place)
     number = _frozen(dead, ids, run.reason) if number is None else number
-    _run(place, dead, number, run, wait=wait, as_json=as_json)
+    _run(dead, number, run, wait=wait, as_json=as_json)
 
 
-def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
     started = dead.selections.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
         click.echo(f"{dead.selections.why_two_people(number, run)}:")
-        click.echo(f"payhook dlq approve s{number} --reason …{options_again(place)}")
+        click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")
     _watch(dead, number, wait=wait, as_json=as_json)
 
 

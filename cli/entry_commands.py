@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli import moments
 from cli.acting import on_record, this_account
-from cli.control import add_lines, send_command, would_be_booked
+from cli.control import APPROVED_WHERE, add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from core.clock import SystemClock
@@ -76,6 +76,7 @@ def enter(
         send_command(place, command)
         act.after = f"proposal {command.command_id}"
     click.echo(f"proposed as {command.command_id}")
+    click.echo(APPROVED_WHERE)
 
 
 def _lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:

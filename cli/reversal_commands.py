@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from cli.acting import on_record, this_account
-from cli.control import add_lines, send_command, would_be_booked
+from cli.control import APPROVED_WHERE, add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq.commands import REVERSALS_MAX, approve, propose_reversal
+from dlq.commands import REVERSALS_MAX, propose_reversal
 from journal.reader import lineage_of
-from ledger.reversals import Booking, Proposed, bookings_of, proposal
+from ledger.reversals import Booking, Proposed, bookings_of
 from ledger.reversals import proposals as read_proposals
 
 ID_CHARS = 32
@@ -49,22 +49,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         send_command(place, command)
         act.after = f"proposal {command.command_id}"
     click.echo(f"proposed as {command.command_id}")
-    click.echo(f"another person approves it: payhook ledger approve {command.command_id} --reason …")
-
-
-@click.command("approve")
-@click.argument("proposal_id", metavar="PROPOSAL")
-@click.option("--reason", type=KEPT_TEXT, required=True, help="What you checked; it is kept with the approval.")
-@with_place_of_mode
-def approve_command(place: Place, proposal_id: str, reason: str) -> None:
-    """Approve what somebody else proposed to reverse. All of it is booked, or none."""
-    with on_record(place, "approve_reversal", f"{place.mode} proposal {proposal_id}", reason) as act:
-        found = proposal(*_journal(place), proposal_id)
-        approval = approve(found.command, this_account(), reason, SystemClock().now())
-        send_command(place, approval)
-        act.after = f"command {approval.command_id}"
-    click.echo(f"{found.command.actor} proposed: {found.command.reason}")
-    click.echo(f"approved as {approval.command_id}; `payhook ledger event KEY` tells what became of it")
+    click.echo(APPROVED_WHERE)
 
 
 @click.command()

@@ -21,8 +21,10 @@ from redis.asyncio import Redis
 
 from console.access import Access, Sessions, SignInThrottle, UserDesk, Users
 from console.api import Desks, mount_api
+from console.api_bookings import Bookings
 from console.api_streams import Streams
 from console.app import Watched, create_app
+from console.bookings import BookingDesk
 from console.cookies import Cookies
 from console.dead_letters import open_dead_letters, open_runner, running, stream_names
 from console.guard import origins_of
@@ -96,8 +98,9 @@ async def _serve(settings: Settings) -> None:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
-        mount_api(app, _desks(settings, producer, clock), answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, clock))
+        by_api, by_page = (_bookings(settings, producer, users, acts, clock, channel) for channel in ("api", "page"))
+        mount_api(app, _desks(settings, producer, clock), by_api, answers, acts, clock, Streams(streams))
+        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, by_page, clock))
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
@@ -110,7 +113,7 @@ async def _serve(settings: Settings) -> None:
     lag.close()
 
 
-def _pages(settings: Settings, acts: Acts, desk: UserDesk, clock: Clock) -> list[APIRouter]:
+def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, clock: Clock) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
@@ -118,7 +121,7 @@ def _pages(settings: Settings, acts: Acts, desk: UserDesk, clock: Clock) -> list
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), acts, desk)
+    return routers(finance, DlqPlace(streams, Asking(), clock), acts, desk, bookings)
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
@@ -154,6 +157,13 @@ def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:
         control, ledger = topics_of(mode).control, layout.ledger(mode)
         desks[mode] = OrderDesk(ledger.stream, DeltaView(ledger.journal, control), producer, control, clock)
     return desks
+
+
+def _bookings(settings: Settings, producer: Producer, users: Users, acts: Acts, clock: Clock, channel: str) -> Bookings:
+    return {
+        mode: BookingDesk(settings.layout.ledger(mode), topics_of(mode).control, producer, users, acts, clock, channel)
+        for mode in settings.ingest.modes
+    }
 
 
 def _producer_settings(bootstrap: str) -> dict[str, str | int]:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from console.access import Everybody, NotAllowed, NotSignedIn, Role, User, require, signed_in
+from console.api_bookings import Bookings, booking_routes
 from console.api_dead import routes as dead_routes
 from console.api_problems import problem_of, problems
 from console.api_selections import acting, reading
@@ -45,13 +46,21 @@ ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 Desks = Mapping[Mode, OrderDesk]
 
 
-def mount_api(app: FastAPI, desks: Desks, answers: AnswerStore, acts: Recorder, clock: Clock, streams: Streams) -> None:
+def mount_api(
+    app: FastAPI,
+    desks: Desks,
+    bookings: Bookings,
+    answers: AnswerStore,
+    acts: Recorder,
+    clock: Clock,
+    streams: Streams,
+) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks``: one for each mode that has a ledger here; ``acts``: where orders are put on record; ``streams``: whose
-    dead items are shown, selected and run. `console.guard.Guard` stands before it.
+    ``desks`` and ``bookings``: one for each mode that has a ledger here; ``acts``: where orders are put on record;
+    ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
-    api = create_api(desks, acts, clock, streams)
+    api = create_api(desks, bookings, acts, clock, streams)
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
@@ -76,13 +85,13 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(desks: Desks, acts: Recorder, clock: Clock, streams: Streams) -> FastAPI:
+def create_api(desks: Desks, bookings: Bookings, acts: Recorder, clock: Clock, streams: Streams) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, desks, acts, clock)
-    for router in (dead_routes(streams), reading(streams), acting(streams)):
+    for router in (dead_routes(streams), reading(streams), acting(streams), booking_routes(bookings)):
         api.router.routes.extend(router.routes)
 
     @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from console.bookings import AnotherPersonWanted
 from core.errors import PayhookError
 from dlq.acts import ActsUnwritable
 from dlq.board import BoardUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from dlq.commands import CommandInvalid, CommandNotSent
 from dlq.selection import (
     RunRefused,
     SecondPersonWanted,
@@ -18,6 +20,8 @@ from dlq.selection import (
 )
 from ingest.idempotency import Problem
 from journal.errors import JournalBroken
+from ledger.reversals import ProposalUnknown
+from ledger.reversals.entries import EntryUnfit
 
 RETRY_AFTER_S = 5
 
@@ -42,6 +46,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 KNOWN: tuple[tuple[type[PayhookError], int, str, str], ...] = (
     (ItemUnknown, 404, "item-unknown", "No such item"),
+    (ProposalUnknown, 404, "proposal-unknown", "No such proposal waits"),
+    (AnotherPersonWanted, 409, "second-person", "Another person approves it"),
+    (EntryUnfit, 422, "invalid", "The request isn't valid"),
+    (CommandInvalid, 422, "invalid", "The request isn't valid"),
+    (CommandNotSent, 503, "kafka-unavailable", "Kafka doesn't answer"),
     (SelectionUnknown, 404, "selection-unknown", "No such selection"),
     (FilterInvalid, 422, "invalid", "The request isn't valid"),
     (SelectionEmpty, 409, "nothing-matches", "Nothing that is dead matches"),

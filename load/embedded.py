@@ -29,14 +29,17 @@ SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
 
-def payhook(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Runs the `payhook` command in this interpreter's environment, with the settings of the samples."""
+def payhook(*words: str, timeout_s: float = 120.0, told: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the `payhook` command in this interpreter's environment, with the settings of the samples.
+
+    ``told``: its standard input.
+    """
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
         env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)},
         capture_output=True,
         text=True,
-        stdin=subprocess.DEVNULL,
+        input=told,
         timeout=timeout_s,
         check=False,
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Depends
 
 from console.access import Role, UserDesk, require
+from console.bookings import BookingDesk
 from console.pages.dlq_audit import add_audit
 from console.pages.dlq_dry_run import add_dry_run
 from console.pages.dlq_pages import add_item, add_list, add_overview
@@ -12,20 +15,29 @@ from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.dlq_report import add_report
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger_balances import add_balances
+from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
 from console.pages.ledger_reports import add_reports
 from console.pages.ledger_search import add_search
 from console.pages.ledger_stories import add_stories
 from console.pages.place import Place
 from console.pages.users import user_routes
+from core.event import Mode
 from dlq.acts import Acts
 
 __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
-def routers(finance: Place, dlq: DlqPlace, acts: Acts, users: UserDesk) -> list[APIRouter]:
+def routers(
+    finance: Place, dlq: DlqPlace, acts: Acts, users: UserDesk, bookings: Mapping[Mode, BookingDesk]
+) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
-    return [_ledger(finance), _dlq(dlq, acts), user_routes(users, dlq.asking, dlq.clock)]
+    return [
+        _ledger(finance),
+        booking_routes(finance, bookings),
+        _dlq(dlq, acts),
+        user_routes(users, dlq.asking, dlq.clock),
+    ]
 
 
 def _ledger(place: Place) -> APIRouter:

@@ -1,4 +1,4 @@
-"""``/ledger/reconciliations`` and ``/ledger/reversals``: what differs from providers' reports, what was taken back."""
+"""``/ledger/reconciliations``: what differs from providers' reports."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from fastapi import APIRouter, Request, Response
 
 from console.pages.fields import Fields
 from console.pages.place import Place
-from core.decision import Decision
-from core.routing import topics_of
-from ledger.queries import Hit, Wanted, search
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
-from ledger.reversals import Proposed, proposals
 from stack.layout import StreamLayout
 
 RUNS_PER_PAGE = 50
 DIFFERENCES_MAX = 50
 """Of one kind, where all kinds are shown; of one that is asked for, `OF_KIND_MAX`."""
 OF_KIND_MAX = 200
-REVERSALS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +52,6 @@ def add_reports(router: APIRouter, place: Place) -> None:
             return place.show(request, "ledger/unknown.html", 404, what="reconciliation", key=run_id)
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind)
 
-    @router.get("/ledger/reversals")
-    async def reversals(request: Request) -> Response:
-        ledger, control = place.ledger(request), topics_of(place.mode(request)).control
-        proposed, done = await place.asking.ask(reversed_and_proposed, ledger, control)
-        return place.show(request, "ledger/reversals.html", proposals=proposed, reversals=done)
-
 
 def reconciliations(ledger: StreamLayout) -> Reconciliations:
     """The tables of a ledger."""
@@ -82,12 +71,3 @@ def differing(found: Reconciliations, run_id: str, only: str | None) -> tuple[Re
             shown = list(itertools.islice(found.differences(run_id, kind, most), most))
             kinds.append(Kinded(kind, explained, run.counts[kind], shown))
     return run, kinds
-
-
-def reversed_and_proposed(ledger: StreamLayout, control: str) -> tuple[list[Proposed], list[Hit]]:
-    """What was proposed, the newest first, and the newest bookings that were taken back."""
-    journal = str(ledger.journal)
-    proposed = proposals(journal, str(ledger.bodies), control)[:REVERSALS_MAX]
-    done = search(journal, str(ledger.postings), Wanted(decision=Decision.REVERSED), REVERSALS_MAX)
-    # The approval's own row books nothing.
-    return proposed, [hit for hit in done if hit.amount_minor is not None]

@@ -78,7 +78,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     answers = RedisAnswers(connections, RedisGate(breaker, WAIT_S), lease_s)
     app = FastAPI()
     desk = OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, SystemClock())
-    mount_api(app, {"live": desk}, answers, Acts(journal.parent / "acts"), SystemClock(), Streams({}))
+    mount_api(app, {"live": desk}, {}, answers, Acts(journal.parent / "acts"), SystemClock(), Streams({}))
     transport = httpx.ASGITransport(as_ada(app))
     async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
         yield client

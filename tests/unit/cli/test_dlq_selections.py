@@ -70,10 +70,8 @@ def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: Selecti
     payhook(bench, "select")
     told = payhook(bench, "purge", "s1", "--reason", "test payments")
     assert "it is 101 items, and above 100 a second person approves" in told.output
-    assert "payhook dlq approve s1" in told.output
+    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in told.output
     assert "s1" in payhook(bench, "proposals").output
-    own = payhook(bench, "approve", "s1", "--reason", "looked")
-    assert (own.exit_code, "another person approves it" in own.output) == (1, True)
     assert "cancelled" in payhook(bench, "cancel", "s1").output
 
 

@@ -12,14 +12,17 @@ import httpx
 from fastapi import FastAPI
 
 from console.api import mount_api
+from console.api_bookings import Bookings
 from console.api_streams import Streams
 from console.dead_letters import DeadLetters
 from core.decision import Decision
+from core.keys import join_key
 from dlq.acts import Acts
-from dlq.commands import Command, decode
-from dlq.orders import OrderDesk, command_entity
+from dlq.commands import ACTIONS, Command, decode
+from dlq.orders import OrderDesk
 from journal.schema import JournalRow
 from tests.unit.console.listening import BOB, Listener
+from tests.unit.console.places import bookings_at
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL, Engine
 
@@ -70,9 +73,9 @@ class EngineView:
         return {row.item_seq: row for row in self._engine.journal.rows if row.item_seq in item_seqs}
 
     def command_row(self, command_id: str) -> JournalRow | None:
-        wanted = command_entity(command_id)
+        wanted = {join_key("payhook", command_id, action) for action in ACTIONS}
         rows = [row for row in self._engine.journal.rows if row.topic == CONTROL and row.first]
-        return next((row for row in rows if row.entity_key == wanted), None)
+        return next((row for row in rows if row.event_key in wanted), None)
 
 
 class ApiBench:
@@ -95,7 +98,8 @@ class ApiBench:
         self.app = app or FastAPI(openapi_url=None)
         self.acts = Acts(folder / "lake" / "acts")
         known = Streams({} if streams is None else streams)
-        mount_api(self.app, {"live": desk}, self.answers, self.acts, self.engine.clock, known)
+        bookings: Bookings = {"live": bookings_at(folder, self.acts, self.engine.clock, "api", self.kafka)}
+        mount_api(self.app, {"live": desk}, bookings, self.answers, self.acts, self.engine.clock, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:

@@ -21,6 +21,7 @@ from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
 from dlq.acts import Acts
+from dlq.commands import Producer
 from tests.unit.console.places import pages
 
 ORIGIN = "http://127.0.0.1:8081"
@@ -42,7 +43,9 @@ IDLE, WHOLE = timedelta(minutes=30), timedelta(hours=12)
 class Listener:
     """Guards ``app`` for the people above; their tokens are in ``tokens``."""
 
-    def __init__(self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False) -> None:
+    def __init__(
+        self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False, producer: Producer | None = None
+    ) -> None:
         self.clock, self.folder = clock, folder
         self.acts = Acts(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
@@ -52,7 +55,7 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        routers = pages(folder, clock, self.acts, sessions=self.sessions)
+        routers = pages(folder, clock, self.acts, sessions=self.sessions, producer=producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:

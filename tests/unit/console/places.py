@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter
 
 from console.access import Sessions, UserDesk, Users
 from console.access.users import hands_of
+from console.api_bookings import Bookings
+from console.bookings import BookingDesk
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.asking import Asking
 from core.clock import Clock
 from dlq.acts import Acts
 from dlq.board import Board
+from dlq.commands import Producer
 from dlq.limits import AloneLimits
 from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
 from stack.layout import Layout
@@ -53,7 +58,12 @@ def dead_letters(
 
 
 def pages(
-    data: Path, clock: Clock, acts: Acts, dead: DeadLetters | None = None, sessions: Sessions | None = None
+    data: Path,
+    clock: Clock,
+    acts: Acts,
+    dead: DeadLetters | None = None,
+    sessions: Sessions | None = None,
+    producer: Producer | None = None,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     layout = Layout(data)
@@ -61,4 +71,33 @@ def pages(
     desk = UserDesk(Users(layout.users), sessions, acts, clock)
     stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
     finance = Place(Layout(data), ("live",), Asking(), clock)
-    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, desk)
+    bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo())}
+    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, desk, bookings)
+
+
+class SentTo:
+    """A producer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.values.append(value)
+        on_delivery(None, self)
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 0
+
+
+def bookings_at(
+    data: Path, acts: Acts, clock: Clock, channel: str, producer: Producer, control: str = CONTROL
+) -> BookingDesk:
+    """The live ledger's bookings by two people."""
+    layout = Layout(data)
+    return BookingDesk(layout.ledger(), control, producer, Users(layout.users), acts, clock, channel)

@@ -1,0 +1,184 @@
+"""The API's bookings by two people: what is proposed, by whom it may be approved, and entries by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from console.access import Role, require, signed_in
+from console.api_problems import problems
+from console.bookings import BookingDesk
+from console.key_parameter import key_parameter
+from console.orders import Text
+from console.strict_route import StrictRoute
+from core.clock import from_rfc3339
+from core.event import Mode
+from core.money import AMOUNT_MINOR_MAX, Money
+from core.work import Posting
+from dlq.commands import Command
+from dlq.entry import ENTRY_LINES_MAX, Entry
+from ingest.idempotency import Problem
+from ledger.reversals import Proposed
+from ledger.reversals.entries import entry_of
+
+COMMAND_ID = r"^[0-9a-f]{32}$"
+Answer = TypeVar("Answer")
+Bookings = Mapping[Mode, BookingDesk]
+
+
+class LineAsked(BaseModel):
+    """One line of a booking."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    account: Text = Field(description="an account of the ledger, such as merchant:m-1:dispute_losses")
+    side: Literal["debit", "credit"]
+    amount_minor: int = Field(ge=1, le=AMOUNT_MINOR_MAX, description="in the currency's minor unit")
+    currency: str = Field(pattern="^[A-Z]{3}$")
+
+
+class EntryAsked(BaseModel):
+    """A booking by hand. Nothing is booked before another person approves it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    entity: Text = Field(description="what it is about: the entity key of a payment's events")
+    occurred_at: Text = Field(description="when the money moved, RFC 3339 with its offset")
+    evidence_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the document that shows it")
+    lines: list[LineAsked] = Field(min_length=2, max_length=ENTRY_LINES_MAX)
+    reason: Text = Field(description="kept with the entry")
+    mode: Mode = Field("live", description="whose ledger: live or test traffic")
+
+    def entry(self) -> Entry:
+        """
+        :raises Problem: the time can't be read
+        :raises EntryUnfit, CommandInvalid: it can't be booked
+        """
+        lines = [Posting(one.account, one.side, Money(one.amount_minor, one.currency)) for one in self.lines]
+        return entry_of(self.entity, self._moment(), self.evidence_sha256, lines)
+
+    def _moment(self) -> datetime:
+        try:
+            return from_rfc3339(self.occurred_at)
+        except ValueError as wrong:
+            raise Problem(422, "invalid", "The request isn't valid", f"occurred_at: {wrong}") from None
+
+
+class BookingApproved(BaseModel):
+    """The reason for an approval."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    reason: Text = Field(description="what was checked; kept with the booking")
+    mode: Mode = Field("live", description="whose ledger: live or test traffic")
+
+
+class LineShown(BaseModel):
+    """One line of a booking."""
+
+    account: str
+    side: str
+    amount_minor: int
+    currency: str
+
+
+class ProposalShown(BaseModel):
+    """What one person proposed to book."""
+
+    command_id: str
+    action: str = Field(description="propose_reversal or propose_entry")
+    actor: str
+    reason: str
+    at: datetime
+    state: str = Field(description="waits, approved, or older than a restore")
+    items: list[int] = Field(description="the items whose bookings are to be taken back")
+    entity: str | None = Field(None, description="of an entry")
+    evidence_sha256: str | None = None
+    lines: list[LineShown] = Field(description="of an entry")
+
+    @classmethod
+    def of(cls, found: Proposed) -> Self:
+        command, entry = found.command, found.command.entry
+        return cls(
+            command_id=command.command_id,
+            action=command.action,
+            actor=command.actor,
+            reason=command.reason,
+            at=command.at,
+            state=found.state,
+            items=[target.item_seq for target in command.targets],
+            entity=None if entry is None else entry.entity_key,
+            evidence_sha256=None if entry is None else entry.evidence_sha256,
+            lines=[] if entry is None else [_line(line) for line in entry.postings],
+        )
+
+
+class ProposalsShown(BaseModel):
+    """Newest first."""
+
+    proposals: list[ProposalShown]
+
+
+class CommandSent(BaseModel):
+    """Kafka has the command; the processor decides it."""
+
+    command_id: str
+    action: str
+
+    @classmethod
+    def of(cls, command: Command) -> Self:
+        return cls(command_id=command.command_id, action=command.action)
+
+
+def booking_routes(desks: Bookings) -> APIRouter:
+    """Finance reads and proposes; an administrator who didn't propose approves."""
+    router = APIRouter(prefix="/ledger", route_class=StrictRoute)
+
+    def post(path: str, role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return router.post(
+            path,
+            status_code=202,
+            responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+            openapi_extra={"parameters": [key_parameter()]},
+            dependencies=[Depends(require(role))],
+        )
+
+    @router.get(
+        "/proposals", responses=problems(401, 403, 404, 422, 503), dependencies=[Depends(require(Role.FINANCE))]
+    )
+    async def proposals(mode: Mode = "live") -> ProposalsShown:
+        """Reversals and entries that were proposed, newest first."""
+        found = await asyncio.to_thread(_desk(desks, mode).proposals)
+        return ProposalsShown(proposals=[ProposalShown.of(one) for one in found])
+
+    @post("/entries", Role.FINANCE)
+    async def propose(asked: EntryAsked, request: Request) -> CommandSent:
+        """Proposes a booking by hand."""
+        desk, entry, actor = _desk(desks, asked.mode), asked.entry(), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(desk.propose_entry, entry, actor, asked.reason))
+
+    @post("/proposals/{command_id}/approve", Role.ADMIN)
+    async def approve(
+        command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
+    ) -> CommandSent:
+        """Approves what somebody else proposed. All of it is booked, or none, and once."""
+        desk, actor = _desk(desks, asked.mode), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(desk.approve, command_id, actor, asked.reason))
+
+    return router
+
+
+def _desk(desks: Bookings, mode: Mode) -> BookingDesk:
+    if mode not in desks:
+        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
+    return desks[mode]
+
+
+def _line(line: Posting) -> LineShown:
+    money = line.money
+    return LineShown(account=line.account, side=line.side, amount_minor=money.amount_minor, currency=money.currency)

@@ -1,0 +1,157 @@
+"""``/ledger/reversals`` and ``/ledger/entries``: bookings by two people, proposed and approved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import QueryParams
+
+from console.access import Role, User, require
+from console.bookings import AnotherPersonWanted, BookingDesk
+from console.pages.dlq_selections import reason_of
+from console.pages.fields import Fields
+from console.pages.place import Place
+from core import moments
+from core.decision import Decision
+from core.errors import PayhookError
+from core.event import Mode
+from core.money import Money
+from core.work import Posting
+from dlq.commands import CommandInvalid
+from dlq.entry import ENTRY_LINES_MAX, Entry
+from ledger.queries import Hit, Wanted, search
+from ledger.reversals import ProposalUnknown, Proposed
+from ledger.reversals.entries import EntryUnfit, entry_of
+from stack.layout import StreamLayout
+
+SHOWN_MAX = 100
+LINES_CHARS_MAX = 20_000
+
+Finance = Annotated[User, Depends(require(Role.FINANCE))]
+Admin = Annotated[User, Depends(require(Role.ADMIN))]
+
+
+class LineUnreadable(PayhookError):
+    """A line of an entry's form that is none."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number = number
+        self.problem = problem
+        super().__init__(f"line {number}: {problem}; `debit merchant:m-1:refunds 1250 EUR` is wanted")
+
+
+class BookingPages:
+    """The pages of bookings by two people, for routes to call."""
+
+    def __init__(self, place: Place, desks: Mapping[Mode, BookingDesk]) -> None:
+        self._place = place
+        self._desks = desks
+
+    async def listed(self, request: Request, problem: str = "", status: int = 200) -> Response:
+        asking, desk = self._place.asking, self._desk(request)
+        proposed, done = await asking.ask(_listed, desk, self._place.ledger(request))
+        fields = Fields(QueryParams())
+        context = {"proposals": proposed, "reversals": done, "problem": problem, "fields": fields}
+        return self._place.show(request, "ledger/reversals.html", status, **context)
+
+    async def approve(self, request: Request, command_id: str, user: User) -> Response:
+        fields = Fields(await request.form())
+        reason = reason_of(fields)
+        if reason is None:
+            return await self.listed(request, fields.problems["reason"], 422)
+        try:
+            await self._place.asking.ask(self._desk(request).approve, command_id, user.name, reason)
+        except AnotherPersonWanted as refused:
+            return await self.listed(request, str(refused), 409)
+        except ProposalUnknown as unknown:
+            return await self.listed(request, str(unknown), 404)
+        return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command_id), 303)
+
+    def form(self, request: Request, fields: Fields, status: int = 200) -> Response:
+        return self._place.show(request, "ledger/entry.html", status, fields=fields)
+
+    async def propose(self, request: Request, user: User) -> Response:
+        fields = Fields(await request.form())
+        entry, reason = entry_asked(fields), reason_of(fields)
+        if entry is None or reason is None:
+            return self.form(request, fields, 422)
+        command = await self._place.asking.ask(self._desk(request).propose_entry, entry, user.name, reason)
+        return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command.command_id), 303)
+
+    def _desk(self, request: Request) -> BookingDesk:
+        return self._desks[self._place.mode(request)]
+
+
+def booking_routes(place: Place, desks: Mapping[Mode, BookingDesk]) -> APIRouter:
+    router, pages = APIRouter(), BookingPages(place, desks)
+
+    @router.get("/ledger/reversals")
+    async def listed(request: Request, _user: Finance) -> Response:
+        return await pages.listed(request)
+
+    @router.post("/ledger/reversals/{command_id}/approve")
+    async def approve(request: Request, command_id: str, user: Admin) -> Response:
+        return await pages.approve(request, command_id, user)
+
+    @router.get("/ledger/entries")
+    async def form(request: Request, _user: Finance) -> Response:
+        return pages.form(request, Fields(QueryParams()))
+
+    @router.post("/ledger/entries")
+    async def propose(request: Request, user: Finance) -> Response:
+        return await pages.propose(request, user)
+
+    return router
+
+
+def entry_asked(fields: Fields) -> Entry | None:
+    """The entry that a form asks for; None: the fields say what is wrong."""
+    wanted: dict[str, Any] = {
+        "entity": fields.text("entity"),
+        "occurred": fields.moment("occurred", moments.since),
+        "evidence": fields.text("evidence"),
+        "lines": fields.text("lines", LINES_CHARS_MAX),
+    }
+    for name, value in wanted.items():
+        if value is None:
+            fields.wrong(name, "this is wanted")
+    if fields.problems:
+        return None
+    evidence = wanted["evidence"]
+    if len(evidence) != 64 or set(evidence) - set("0123456789abcdef"):
+        fields.wrong("evidence", "64 hex digits in small letters are wanted, as `sha256sum FILE` prints them")
+        return None
+    try:
+        return entry_of(wanted["entity"], wanted["occurred"], evidence, postings_of(wanted["lines"]))
+    except (LineUnreadable, EntryUnfit, CommandInvalid) as wrong:
+        fields.wrong("lines", str(wrong))
+        return None
+
+
+def postings_of(text: str) -> list[Posting]:
+    """One line each: its side, account, amount in minor units, and currency.
+
+    :raises LineUnreadable: it isn't that
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [_posting(number, line.split()) for number, line in enumerate(lines[: ENTRY_LINES_MAX + 1], 1)]
+
+
+def _posting(number: int, words: Sequence[str]) -> Posting:
+    match words:
+        case ["debit" | "credit" as side, account, amount, currency] if amount.isascii() and amount.isdigit():
+            try:
+                return Posting(account, side, Money(int(amount[:20]), currency))
+            except PayhookError as wrong:
+                raise LineUnreadable(number, str(wrong)) from wrong
+    raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
+
+
+def _listed(desk: BookingDesk, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
+    """What was proposed, the newest first, and the newest bookings that were taken back."""
+    done = search(str(ledger.journal), str(ledger.postings), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
+    # The approval's own row books nothing.
+    return desk.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

@@ -1,0 +1,248 @@
+"""What takes two people is done by one: each way that was thought of, refused."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from cli.acting import this_account
+from console.access import Role, accounts
+from console.api import mount_api
+from console.api_bookings import Bookings
+from console.api_streams import Streams
+from core.decision import Decision
+from core.work import postings_from_json
+from dlq.commands import Target, propose_reversal
+from dlq.commands import send as send_command
+from journal.schema import JournalRow
+from ledger.queries import entity_story
+from tests.dead_letters import DeadLetters
+from tests.unit.console.listening import ADA, BOB, EVE, FAY, PASSWORD, Browser, Listener, csrf_of
+from tests.unit.console.places import bookings_at
+from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
+from tests.unit.processor.harness import CONTROL
+
+LOST, OPEN = "merchant:m-1:dispute_losses", "merchant:m-1:disputes"
+PAYMENT = "stripe:acct_1:pi_evt_1"
+AMY = "amy"
+
+
+class ToTheEngine:
+    """Kafka's control topic, read by the engine."""
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert topic == CONTROL
+        self._letters.send(CONTROL, value, [])
+        on_delivery(None, self)
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 0
+
+
+class Office:
+    """A ledger with a booking of 1,250 cents, and the people of `listening`, with a second administrator, amy."""
+
+    def __init__(self, data: Path) -> None:
+        self.letters = DeadLetters(data)
+        self.key = self.letters.receive("evt_1", fact="f_1")
+        self.letters.books(self.key, 1_250, "EUR")
+        self.letters.batch()
+        clock, self.kafka = self.letters.clock, ToTheEngine(self.letters)
+        app = FastAPI(openapi_url=None)
+        self.listener = Listener(app, data, clock, producer=self.kafka)
+        acts, users = self.listener.acts, self.listener.users
+        bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", self.kafka)}
+        mount_api(app, {}, bookings, BreakableAnswers(clock), acts, clock, Streams({}))
+        accounts.add_user(users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
+        self.listener.tokens = {**self.listener.tokens, AMY: self.token(AMY)}
+
+    def token(self, name: str) -> str:
+        return accounts.make_token(self.listener.users, name, "more", self.letters.clock.now(), lambda *_: None)
+
+    def post(self, path: str, user: str, **body: Any) -> httpx.Response:
+        """To the API; what it sent is decided."""
+        headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
+        answer = self.listener.request("POST", f"/api/ledger/{path}", user, json=body, headers=headers)
+        self.letters.batch()
+        return answer
+
+    def proposes(self, user: str, **changes: Any) -> str:
+        """An entry that books a loss; the proposal's id."""
+        answer = self.post("entries", user, **{**entry(), **changes})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["command_id"])
+
+    def approves(self, user: str, command_id: str) -> tuple[int, str]:
+        answer = self.post(f"proposals/{command_id}/approve", user, reason="read it")
+        return answer.status_code, str(answer.json().get("detail", ""))
+
+    def states(self) -> list[tuple[str, str]]:
+        answer = self.listener.request("GET", "/api/ledger/proposals", FAY)
+        return [(one["action"], one["state"]) for one in answer.json()["proposals"]]
+
+    def booked(self) -> list[JournalRow]:
+        """What was booked by hand."""
+        rows = self.letters.journal.rows
+        return [row for row in rows if row.decision is Decision.APPLIED and row.provider == "payhook"]
+
+
+def entry() -> dict[str, Any]:
+    line = {"amount_minor": 1_250, "currency": "EUR"}
+    return {
+        "entity": PAYMENT,
+        "occurred_at": "2026-01-30T12:00:00Z",
+        "evidence_sha256": "ab" * 32,
+        "lines": [{"account": LOST, "side": "debit", **line}, {"account": OPEN, "side": "credit", **line}],
+        "reason": "lost, says the bank",
+    }
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path / "data")
+
+
+def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
+    proposed = office.proposes(FAY)
+    assert (office.states(), office.booked()) == ([("propose_entry", "waits")], [])
+    assert office.approves(ADA, proposed)[0] == 202
+    (row,) = office.booked()
+    assert [(line.account, line.side) for line in postings_from_json(row.postings)] == [
+        (LOST, "debit"),
+        (OPEN, "credit"),
+    ]
+    assert office.states() == [("propose_entry", "approved")]
+    status, told = office.approves(AMY, proposed)
+    assert (status, "it was approved before" in told, len(office.booked())) == (404, True, 1)
+    story = entity_story(str(office.letters.layout.journal), PAYMENT)
+    assert [event.first.event_type for event in story.events] == ["charge.captured", "book_entry"]
+
+
+def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: Office) -> None:
+    letters = office.letters
+    target = Target.of(next(row for row in letters.journal.rows if row.event_key == office.key))
+    command = propose_reversal("ledger", letters.lineage, [target], this_account(), "twice", letters.clock.now())
+    send_command(office.kafka, command)
+    letters.batch()
+    assert office.approves(ADA, command.command_id)[0] == 202
+    assert letters.decisions(office.key) == ["applied", "reversed"]
+
+
+@pytest.mark.parametrize("user", [EVE, BOB, FAY])
+def test_only_administrators_approve(office: Office, user: str) -> None:
+    proposed = office.proposes(ADA)
+    status, _ = office.approves(user, proposed)
+    assert (status, office.booked()) == (403, [])
+
+
+@pytest.mark.parametrize("user", [EVE, BOB])
+def test_only_finance_proposes(office: Office, user: str) -> None:
+    assert office.post("entries", user, **entry()).status_code == 403
+    assert office.states() == []
+
+
+def test_nobody_approves_their_own(office: Office) -> None:
+    status, told = office.approves(ADA, office.proposes(ADA))
+    assert (status, "ada proposed it: another person approves it" in told, office.booked()) == (409, True, [])
+    assert office.listener.acts.read(1)[0].outcome.value == "refused"
+
+
+@pytest.mark.parametrize("then", ["stays", "is removed", "is made again"])
+def test_who_made_the_proposer_does_not_approve(office: Office, then: str) -> None:
+    """Ada makes a user, proposes as that user, removes it, and approves as herself."""
+    users = office.listener.users
+    accounts.add_user(users, "zoe", frozenset({Role.FINANCE}), PASSWORD, lambda *_: None, by=ADA)
+    office.listener.tokens["zoe"] = office.token("zoe")
+    proposed = office.proposes("zoe")
+    if then != "stays":
+        accounts.remove_user(users, "zoe", lambda *_: None)
+    if then == "is made again":
+        accounts.add_user(users, "zoe", frozenset({Role.FINANCE}), PASSWORD, lambda *_: None)
+    status, told = office.approves(ADA, proposed)
+    assert (status, "ada could have in their name" in told, office.booked()) == (409, True, [])
+    assert office.approves(AMY, proposed)[0] == 202
+    assert len(office.booked()) == 1
+
+
+def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> None:
+    """Who may write to the control topic still can't approve in the name of a proposer, or of one behind it."""
+    from dlq.commands import approve
+    from ledger.reversals import proposal
+
+    users = office.listener.users
+    accounts.add_user(users, "zoe", frozenset({Role.FINANCE}), PASSWORD, lambda *_: None, by=ADA)
+    office.listener.tokens["zoe"] = office.token("zoe")
+    layout = office.letters.layout
+    proposed = proposal(str(layout.journal), str(layout.bodies), CONTROL, office.proposes("zoe")).command
+    for name in ("zoe", "ada", "ADA "):
+        send_command(office.kafka, approve(proposed, name, "mine", office.letters.clock.now()))
+    office.letters.batch()
+    assert office.booked() == []
+
+
+def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
+    fay, ada = Browser(office.listener), Browser(office.listener)
+    assert fay.sign_in(FAY).status_code == 303 and ada.sign_in(ADA).status_code == 303
+    page = fay.get("/ledger/entries")
+    lines = f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR"
+    fields = {
+        "entity": PAYMENT,
+        "occurred": "2026-01-30",
+        "lines": lines,
+        "evidence": "ab" * 32,
+        "reason": "lost, says the bank",
+    }
+    wrong = fay.post("/ledger/entries", {**fields, "lines": lines.replace("1250 EUR\n", "1200 EUR\n")}, csrf_of(page))
+    assert wrong.status_code == 422 and "they must be equal" in wrong.text
+    assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
+    office.letters.batch()
+    assert "/approve" not in fay.get("/ledger/reversals").text, "finance approves nothing"
+    listed = ada.get("/ledger/reversals")
+    for text in (LOST, OPEN, "lost, says the bank", "ab" * 32, "12.50"):
+        assert text in listed.text
+    (row,) = [row for row in office.letters.journal.rows if row.event_type == "propose_entry"]
+    where = f"/ledger/reversals/{str(row.entity_key).split(':')[1]}/approve"
+    assert ada.post(where, {"reason": ""}, csrf_of(listed)).status_code == 422
+    assert ada.post(where, {"reason": "read it"}, csrf_of(listed)).status_code == 303
+    office.letters.batch()
+    assert len(office.booked()) == 1
+    again = ada.post(where, {"reason": "read it"}, csrf_of(listed))
+    assert again.status_code == 404 and "it was approved before" in again.text
+
+
+@pytest.mark.parametrize("variable", ["LOGNAME", "USER", "LNAME", "USERNAME"])
+def test_no_variable_says_who_runs_a_command(variable: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", "from cli.acting import this_account; print(this_account())"],
+        env={**os.environ, variable: "bob"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == pwd.getpwuid(os.getuid()).pw_name != "bob"
+
+
+@pytest.mark.parametrize("group", ["ledger", "dlq"])
+def test_the_command_line_approves_nothing(group: str) -> None:
+    from cli import groups
+
+    assert "approve" not in getattr(groups, group).list_commands(None)
