@@ -14,12 +14,14 @@ from cli.acting import put_on_record
 from cli.place import Place, with_place
 from cli.tables import row
 from console.access import Role, Users, accounts
+from console.access.users import TOKEN_DAYS
 from core.clock import SystemClock
 from core.errors import PayhookError
 from dlq.acts import ActsUnwritable, Outcome
 
 ROLES = click.Choice([role.value for role in Role])
 Recording = accounts.Recording
+DAYS_MAX = 366
 
 
 @click.group()
@@ -47,7 +49,9 @@ def list_command(place: Place, as_json: bool) -> None:
             {
                 "name": name,
                 "roles": sorted(account.roles),
-                "tokens": [{"name": token.name, "made_at": token.made_at} for token in account.tokens],
+                "tokens": [
+                    {"name": token.name, "made_at": token.made_at, "ends_at": token.ends_at} for token in account.tokens
+                ],
             }
             for name, account in sorted(known.items())
         ]
@@ -91,12 +95,12 @@ def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> Non
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @with_place
 def password(place: Place, name: str, password_stdin: bool) -> None:
-    """Set a user's password; asks for it. Ends their sessions."""
+    """Set a user's password; asks for it. Ends their sessions and tokens."""
     if name not in _users(place).all():
         raise accounts.UserUnknown(name)
     secret = _password(password_stdin)
     _recorded(place, "user_password", name, lambda to: accounts.set_password(_users(place), name, secret, to))
-    click.echo(f"{name} has a new password; sessions are over, tokens stay")
+    click.echo(f"{name} has a new password; sessions and tokens are over")
 
 
 @users.command()
@@ -111,16 +115,19 @@ def remove(place: Place, name: str) -> None:
 @users.command()
 @click.argument("name")
 @click.option("--name", "label", default="token", show_default=True, help="What it is for.")
+@click.option(
+    "--days", type=click.IntRange(1, DAYS_MAX), default=TOKEN_DAYS, show_default=True, help="How long it lasts."
+)
 @with_place
-def token(place: Place, name: str, label: str) -> None:
-    """Make a bearer token for the JSON API. It is shown once.
+def token(place: Place, name: str, label: str, days: int) -> None:
+    """Make a bearer token for the JSON API. It is shown once, and ends with the user's password at the latest.
 
     It may do what its user may do: curl -H "Authorization: Bearer TOKEN" …
     """
     made: list[str] = []
 
     def make(to: Recording) -> None:
-        made.append(accounts.make_token(_users(place), name, label, SystemClock().now(), to))
+        made.append(accounts.make_token(_users(place), name, label, SystemClock().now(), to, days))
 
     _recorded(place, "token_make", name, make)
     click.echo("shown once, and kept as a hash only:", err=True)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.access import NotAllowed, NotSignedIn
+from console.access.requirement import TokenOver
 from console.access.users import UsersUnreadable
 from console.forms import FormRefused
 from console.web import render
@@ -54,6 +55,8 @@ def answer_refusal(request: Request, refusal: Exception) -> Response:
 
 def _problem(refusal: Exception) -> Problem:
     match refusal:
+        case TokenOver():
+            return Problem(401, "token-over", "The token's time is over", str(refusal), closes=True)
         case NotSignedIn():
             detail = "send Authorization: Bearer and a token that `payhook users token NAME` made, or sign in at /login"
             return Problem(401, "not-signed-in", "Nobody is signed in", detail, closes=True)

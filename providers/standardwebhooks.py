@@ -31,8 +31,9 @@ PREFIXES = (b"webhook-", b"svix-")
 CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset({"id"})
 
-_ID = re.compile(rb"[\x21-\x7e]{1,256}")
-"""Printable ASCII without blanks."""
+_ID = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,256}")
+"""Printable ASCII without blanks, and without the dot that ends the id in what is signed: with one in it, part of a
+signed body could pass for the timestamp."""
 
 
 class StandardWebhooksAdapter:

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from console.access import accounts, passwords
+from console.access.requirement import TokenOver
 from console.access.roles import User
 from console.access.sessions import Sessions
 from console.access.throttle import SignInThrottle
 from console.access.tokens import token_sha256
 from console.access.users import Users
-from core.clock import Clock
+from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from dlq.acts import Act, Acts, Outcome
 
@@ -104,9 +105,17 @@ class Access:
         return account.user
 
     def by_token(self, secret: str) -> User | None:
-        """Whose bearer token it is."""
+        """Whose bearer token it is; None: nobody's.
+
+        :raises TokenOver: its time is over
+        """
         found = self._users.by_token(token_sha256(secret))
-        return None if found is None else found.user
+        if found is None:
+            return None
+        account, token = found
+        if self._clock.now() >= from_rfc3339(token.ends_at):
+            raise TokenOver(account.name, token.name, token.ends_at)
+        return account.user
 
     def sign_out(self, secret: str, user: User) -> None:
         """Ends a session."""

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from console.access import passwords
 from console.access.roles import Role
 from console.access.tokens import new_token, token_sha256
-from console.access.users import TOKENS_MAX, Account, Accounts, Token, Users, UserUnfit, checked_name, new_stamp
+from console.access.users import (
+    TOKEN_DAYS,
+    TOKENS_MAX,
+    Account,
+    Accounts,
+    Token,
+    Users,
+    UserUnfit,
+    checked_name,
+    new_stamp,
+)
 from core.clock import to_rfc3339
 
 Recording = Callable[[str, str | None, str | None], None]
@@ -32,7 +42,7 @@ def add_user(
 
     :raises UserUnfit, PasswordUnfit: nothing was changed
     """
-    made = Account(checked_name(name), roles, passwords.hashed(password), new_stamp())
+    made = Account(checked_name(name), roles, passwords.hashed(password, name), new_stamp())
 
     def add(accounts: dict[str, Account]) -> None:
         if name in accounts:
@@ -51,16 +61,16 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
 
 
 def set_password(users: Users, name: str, password: str, record: Recording, by: str | None = None) -> None:
-    """Ends the user's sessions; tokens stay. ``by``: as of `add_user`. A user's own hand adds none to theirs.
+    """Ends the user's sessions and tokens. ``by``: as of `add_user`. A user's own hand adds none to theirs.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
     """
-    secret = passwords.hashed(password)
+    secret = passwords.hashed(password, name)
 
     def change(accounts: dict[str, Account]) -> None:
         account = _known(accounts, name)
         hands = frozenset() if by is None else account.set_by | _hands(accounts, by) - {name}
-        accounts[name] = account.stamped(password=secret, set_by=hands)
+        accounts[name] = account.stamped(password=secret, set_by=hands, tokens=())
 
     users.change(change, _witness(name, record))
 
@@ -77,13 +87,13 @@ def remove_user(users: Users, name: str, record: Recording) -> None:
     users.change(remove, _witness(name, record))
 
 
-def make_token(users: Users, name: str, label: str, at: datetime, record: Recording) -> str:
-    """A new bearer token of a user, to be shown once.
+def make_token(users: Users, name: str, label: str, at: datetime, record: Recording, days: int = TOKEN_DAYS) -> str:
+    """A new bearer token of a user, to be shown once. It ends after so many days, and with the user's password.
 
     :raises UserUnknown, UserUnfit: nothing was changed
     """
     secret = new_token()
-    made = Token(checked_name(label), token_sha256(secret), to_rfc3339(at))
+    made = Token(checked_name(label), token_sha256(secret), to_rfc3339(at), to_rfc3339(at + timedelta(days=days)))
 
     def add(account: Account) -> Account:
         if any(token.name == label for token in account.tokens):

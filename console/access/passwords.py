@@ -12,6 +12,10 @@ from argon2.profiles import RFC_9106_LOW_MEMORY
 from core.errors import PayhookError
 
 CHARS_MIN = 12
+SCORE_MIN = 3
+"""Of zxcvbn's 0 to 4: beyond 10^8 guesses, that is no password that people take first."""
+SCORED_CHARS_MAX = 72
+"""Of a password: what comes after them only makes it better, and its time grows with the length."""
 BYTES_MAX = 1_024
 """What is longer isn't a password; hashing it would cost whoever answers."""
 
@@ -32,16 +36,17 @@ class PasswordUnfit(PayhookError):
         super().__init__(f"this password isn't taken: {problem}")
 
 
-def hashed(password: str) -> str:
-    """The hash to keep: salt and parameters are in it.
+def hashed(password: str, name: str) -> str:
+    """The hash to keep: salt and parameters are in it. ``name``: the user's.
 
-    :raises PasswordUnfit: too short, too long, or not text
+    :raises PasswordUnfit: too short, too long, not text, or easy to guess
     """
     if len(password) < CHARS_MIN:
         raise PasswordUnfit(f"it has {len(password)} characters; {CHARS_MIN} are the least")
     secret = _bytes(password)
     if secret is None:
         raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes, or not text")
+    _check_guesses(password, name)
     return _HASHER.hash(secret)
 
 
@@ -54,6 +59,19 @@ def matches(password: str, known: str | None) -> bool:
         return _HASHER.verify(nobodys() if known is None else known, secret) and known is not None
     except (VerificationError, InvalidHashError):
         return False
+
+
+def _check_guesses(password: str, name: str) -> None:
+    """
+    :raises PasswordUnfit: it is among the first that somebody tries who knows the user
+    """
+    # Its lists of words take a tenth of a second, and few commands set a password.
+    from zxcvbn import zxcvbn
+
+    judged = zxcvbn(password[:SCORED_CHARS_MAX], user_inputs=[name, *name.split("@"), "payhook"])
+    if judged["score"] < SCORE_MIN:
+        why = judged["feedback"]["warning"].rstrip(".") or "it is made of common parts"
+        raise PasswordUnfit(f"it is easy to guess ({why}); take several words that don't belong together")
 
 
 def _bytes(password: str) -> bytes | None:

@@ -23,6 +23,18 @@ class NotSignedIn(PayhookError):
         super().__init__("sign in first")
 
 
+class TokenOver(NotSignedIn):
+    """A bearer token whose time is over."""
+
+    def __init__(self, name: str, label: str, ends_at: str) -> None:
+        self.name = name
+        self.label = label
+        self.ends_at = ends_at
+        PayhookError.__init__(
+            self, f"the token {label!r} of {name} ended at {ends_at}; `payhook users token {name}` makes another"
+        )
+
+
 class NotAllowed(PayhookError):
     """Somebody is signed in who may not do this."""
 

@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from console.access.roles import Role, User
+from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from dlq.hands import same_person
 
@@ -23,6 +25,9 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 USERS_MAX = 1_000
 TOKENS_MAX = 50
 """Of one user."""
+
+TOKEN_DAYS = 90
+"""How long a token lasts where its maker doesn't say. Also one of before tokens ended, from when it was made."""
 
 STAMP_BYTES = 16
 
@@ -46,11 +51,12 @@ class UserUnfit(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token: its name, and the hash of what is presented. ``made_at``: RFC 3339."""
+    """A bearer token: its name, and the hash of what is presented. ``made_at`` and ``ends_at``: RFC 3339."""
 
     name: str
     sha256: str
     made_at: str
+    ends_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class _Known:
 
     seen: tuple[int, ...]
     accounts: Accounts
-    tokens: Mapping[str, Account]
+    tokens: Mapping[str, tuple[Account, Token]]
 
 
 class Users:
@@ -106,8 +112,8 @@ class Users:
         """
         return self._now().accounts
 
-    def by_token(self, sha256: str) -> Account | None:
-        """The account that has a token.
+    def by_token(self, sha256: str) -> tuple[Account, Token] | None:
+        """A token that is known, also one that is over, and whose it is.
 
         :raises UsersUnreadable: see there
         """
@@ -136,7 +142,7 @@ class Users:
                 seen = ()
             if self._known.seen != seen:
                 accounts = self._read() if seen else {}
-                tokens = {token.sha256: account for account in accounts.values() for token in account.tokens}
+                tokens = {token.sha256: (account, token) for account in accounts.values() for token in account.tokens}
                 self._known = _Known(seen, accounts, tokens)
             return self._known
 
@@ -174,7 +180,10 @@ def _encoded(accounts: Accounts) -> bytes:
             "roles": sorted(account.roles),
             "password": account.password,
             "stamp": account.stamp,
-            "tokens": {token.name: {"sha256": token.sha256, "made_at": token.made_at} for token in account.tokens},
+            "tokens": {
+                token.name: {"sha256": token.sha256, "made_at": token.made_at, "ends_at": token.ends_at}
+                for token in account.tokens
+            },
             "set_by": sorted(account.set_by),
         }
         for name, account in sorted(accounts.items())
@@ -187,11 +196,17 @@ def _decoded(tree: Any) -> dict[str, Account]:
 
 
 def _account(name: str, told: Any) -> Account:
-    tokens = tuple(Token(label, str(one["sha256"]), str(one["made_at"])) for label, one in told["tokens"].items())
+    tokens = tuple(_token(label, one) for label, one in told["tokens"].items())
     roles = frozenset(Role(role) for role in told["roles"])
     # Files of before there was a page for users have no "set_by": all of theirs were set on the machine.
     set_by = frozenset(checked_name(one) for one in told.get("set_by", ()))
     return Account(name, roles, str(told["password"]), str(told["stamp"]), tokens, set_by)
+
+
+def _token(label: str, told: Any) -> Token:
+    made_at = str(told["made_at"])
+    ends_at = told.get("ends_at") or to_rfc3339(from_rfc3339(made_at) + timedelta(days=TOKEN_DAYS))
+    return Token(label, str(told["sha256"]), made_at, str(ends_at))
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from argon2 import PasswordHasher
 from console.access import Role, Users, accounts, passwords
 from console.access.tokens import token_sha256
 from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit
+from core.clock import to_rfc3339
 from tests.unit.console.listening import AT
 
 PASSWORD = "correct horse battery"
@@ -168,7 +169,7 @@ def test_a_token_is_found_by_its_hash_until_it_is_revoked(users: Users, record: 
     first, second = (accounts.make_token(users, "ada", name, AT, record) for name in ("ci", "laptop"))
     assert first != second and first.startswith("payhook_")
     found = users.by_token(token_sha256(first))
-    assert found is not None and found.name == "ada"
+    assert found is not None and found[0].name == "ada"
     accounts.revoke_token(users, "ada", "ci", record)
     assert users.by_token(token_sha256(first)) is None
     assert users.by_token(token_sha256(second)) is not None
@@ -184,7 +185,8 @@ def test_a_users_tokens_have_names_of_their_own_and_are_not_endless(users: Users
         accounts.revoke_token(users, "ada", "other", record)
 
     def fill(known: dict[str, Account]) -> None:
-        tokens = tuple(Token(f"t{number}", str(number), "") for number in range(TOKENS_MAX))
+        at = to_rfc3339(AT)
+        tokens = tuple(Token(f"t{number}", str(number), at, at) for number in range(TOKENS_MAX))
         known["ada"] = Account("ada", ADMIN, known["ada"].password, "stamp", tokens)
 
     users.change(fill, lambda *_: None)

@@ -1,0 +1,115 @@
+"""Tokens that were lost, passwords that are guessed first, and ids that hide the end of what is signed."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fastapi import Depends, FastAPI
+
+from console.access import Everybody, Role, accounts, require
+from console.access.passwords import PasswordUnfit
+from console.access.users import TOKEN_DAYS
+from core.clock import ManualClock
+from providers.port import Request, SignatureInvalid
+from providers.settings import ProvidersSettings
+from providers.standardwebhooks import StandardWebhooksAdapter
+from tests.unit.console.listening import ADA, AT, BOB, Listener
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Listener:
+    app = FastAPI(openapi_url=None)
+
+    @app.get("/api/secret", dependencies=[Depends(require(Role.REPLAYER))])
+    def secret() -> str:
+        return "yes"
+
+    @app.get("/healthz", dependencies=[Depends(Everybody("a probe"))])
+    def healthz() -> str:
+        return "ok"
+
+    return Listener(app, tmp_path, ManualClock(AT))
+
+
+def test_a_token_ends_after_its_days(listener: Listener) -> None:
+    assert isinstance(listener.clock, ManualClock)
+    assert listener.request("GET", "/api/secret", BOB).status_code == 200
+    listener.clock.advance(TOKEN_DAYS * DAY_S - 1)
+    assert listener.request("GET", "/api/secret", BOB).status_code == 200
+    listener.clock.advance(1)
+    refused = listener.request("GET", "/api/secret", BOB)
+    assert (refused.status_code, refused.json()["type"]) == (401, "/openapi.json#token-over")
+    assert "payhook users token bob" in refused.json()["detail"]
+
+
+def test_a_token_lasts_as_long_as_its_maker_says(listener: Listener) -> None:
+    assert isinstance(listener.clock, ManualClock)
+    listener.tokens = {
+        **listener.tokens,
+        BOB: accounts.make_token(listener.users, BOB, "short", AT, lambda *_: None, days=1),
+    }
+    assert listener.request("GET", "/api/secret", BOB).status_code == 200
+    listener.clock.advance(DAY_S)
+    assert listener.request("GET", "/api/secret", BOB).status_code == 401
+
+
+def test_a_token_of_before_tokens_ended_counts_from_when_it_was_made(listener: Listener) -> None:
+    assert isinstance(listener.clock, ManualClock)
+    path = listener.folder / "console" / "users.json"
+    known = json.loads(path.read_text("utf-8"))
+    for token in known["users"][BOB]["tokens"].values():
+        del token["ends_at"]
+    path.write_text(json.dumps(known), "utf-8")
+    assert listener.request("GET", "/api/secret", BOB).status_code == 200
+    listener.clock.advance(TOKEN_DAYS * DAY_S)
+    assert listener.request("GET", "/api/secret", BOB).status_code == 401
+
+
+@pytest.mark.parametrize("by", [None, ADA, BOB])
+def test_a_token_ends_with_the_password(listener: Listener, by: str | None) -> None:
+    accounts.set_password(listener.users, BOB, "violet anchor teapot", lambda *_: None, by=by)
+    assert listener.request("GET", "/api/secret", BOB).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "password1234",
+        "Password123!",
+        "123456789012",
+        "qwertyuiop12",
+        "iloveyou1234",
+        "aaaaaaaaaaaa",
+        "hunter2hunter2",
+        "payhookpayhook",
+        "bartholomew12",
+        "abcdefghijkl",
+    ],
+)
+def test_a_password_that_is_guessed_first_is_refused(listener: Listener, password: str) -> None:
+    for name in ("bartholomew", "bartholomew@example.com"):
+        with pytest.raises(PasswordUnfit, match="easy to guess .*; take several words"):
+            accounts.add_user(listener.users, name, frozenset({Role.VIEWER}), password, lambda *_: None)
+    with pytest.raises(PasswordUnfit, match="easy to guess"):
+        accounts.set_password(listener.users, BOB, password + "", lambda *_: None)
+
+
+def test_a_long_password_is_judged_in_no_time(listener: Listener) -> None:
+    accounts.set_password(listener.users, BOB, "violet anchor teapot " * 40, lambda *_: None)
+
+
+def test_a_part_of_a_signed_body_does_not_pass_for_the_timestamp() -> None:
+    """What is signed is id.timestamp.body: with a dot in the id, it could be cut elsewhere."""
+    adapter, secret = StandardWebhooksAdapter(ProvidersSettings()), "whsec_" + "c2VjcmV0" * 4
+    inner = int(AT.timestamp())
+    signed = adapter.sign(f'{inner}.{{"type": "paid"}}'.encode(), secret, AT - timedelta(days=30), "msg_1")
+    old = signed.headers["webhook-timestamp"]
+    moved = {**signed.headers, "webhook-id": f"msg_1.{old}", "webhook-timestamp": str(inner)}
+    headers = [(name.lower().encode(), value.encode()) for name, value in moved.items()]
+    with pytest.raises(SignatureInvalid, match="can't be read"):
+        adapter.verify(Request(b'{"type": "paid"}', headers), [secret], AT)
