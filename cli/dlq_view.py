@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from cli import dlq_story, dlq_tables
+from cli.acting import put_on_record
 from cli.dlq_filters import with_filter
 from cli.place import Place, with_place_of_stream
 from core.clock import SystemClock
@@ -25,6 +26,7 @@ from dlq.board import (
     stats_told,
     story_told,
 )
+from dlq.witness import READ_PAYLOAD
 from stack.boards import open_board
 
 _SORTS = [sort.value for sort in Sort]
@@ -64,6 +66,8 @@ def show(place: Place, item_id: int, as_json: bool) -> None:
     did what to it, its bytes and headers, its entity's events around it, what waits because of it, and what is like it.
     """
     story = followed(place).item(item_id)
+    if story.payload.raw is not None:
+        put_on_record(place, READ_PAYLOAD, f"{place.looked_at.stream} item {item_id}")
     if as_json:
         _print_json(story_told(story))
     else:

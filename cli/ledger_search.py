@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import moments
+from cli.acting import on_record
 from cli.place import Place, with_place_of_mode
 from core.decision import Decision
+from dlq.witness import EXPORT
 
 if TYPE_CHECKING:
     from ledger.queries import Form, Source
@@ -105,6 +107,6 @@ def export(
     from ledger.queries import export as write
 
     places = {"postings": place.ledger.postings, "journal": place.ledger.journal}
-    with ledger_tables.writing(out) as told:
+    with on_record(place, EXPORT, f"{place.mode} {source} into {out}"), ledger_tables.writing(out) as told:
         done = write(str(places[source]), source, out, form, since=since, until=until, overwrite=overwrite, told=told)
     click.echo(f"{done.rows:,} rows of the {source} (version {done.version}) are in {done.path}")

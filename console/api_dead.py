@@ -8,10 +8,10 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from console.access import Role, require
+from console.access import Role, require, signed_in
 from console.api_problems import problems
 from console.api_streams import Streams, StreamWanted
 from console.strict_route import StrictRoute
@@ -185,13 +185,16 @@ def routes(streams: Streams) -> APIRouter:
         return await asyncio.to_thread(read)
 
     @router.get("/items/{item_seq}", responses=problems(401, 403, 404, 422, 503))
-    async def item(item_seq: Number, stream: StreamWanted = "ledger") -> StoryTold:
-        """Everything that is known of one item: decisions, attempts, errors, bytes, its entity's other events."""
-        board = streams.of(stream).board
+    async def item(item_seq: Number, request: Request, stream: StreamWanted = "ledger") -> StoryTold:
+        """Everything that is known of one item: decisions, attempts, errors, bytes, its entity's other events.
+
+        That its bytes were read is on record, with who did.
+        """
+        dead, actor = streams.of(stream), signed_in(request).name
 
         def read() -> StoryTold:
-            board.follow()
-            return StoryTold.of(board.item(item_seq))
+            dead.board.follow()
+            return StoryTold.of(dead.item(item_seq, actor))
 
         return await asyncio.to_thread(read)
 

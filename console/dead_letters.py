@@ -13,7 +13,7 @@ from console.access.users import Users, hands_of
 from core.clock import Clock
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.acts import Acts
-from dlq.board import Board
+from dlq.board import Board, ItemStory
 from dlq.commands import Producer
 from dlq.selection import (
     Asked,
@@ -26,6 +26,7 @@ from dlq.selection import (
     Selections,
     StatusLoad,
 )
+from dlq.witness import READ_PAYLOAD, Reading
 from stack.boards import open_board
 from stack.settings import Settings, streams_of
 
@@ -41,7 +42,18 @@ class DeadLetters:
     selections: Selections
     dry_runs: DryRuns
     dead_head: str
+    reading: Reading
     replays_max: int = 5
+
+    def item(self, item_seq: int, actor: str) -> ItemStory:
+        """Everything that is known of one item. That its bytes were read is on record before they are handed out.
+
+        :raises ActsUnwritable: it can't be put on record
+        """
+        story = self.board.item(item_seq)
+        if story.payload.raw is not None:
+            self.reading.record(actor, READ_PAYLOAD, f"{self.stream} item {item_seq}")
+        return story
 
     def asked(self, run: Run) -> Asked:
         """How a dry run of this run is meant."""
@@ -74,7 +86,13 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     selections = Selections(stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
-        stream, board, selections, DryRuns(file, board, finder, clock), config.dead_head.value, config.dlq.replays_max
+        stream,
+        board,
+        selections,
+        DryRuns(file, board, finder, clock),
+        config.dead_head.value,
+        Reading(Acts(layout.acts), clock, channel),
+        config.dlq.replays_max,
     )
 
 

@@ -19,6 +19,27 @@ class Recorder(Protocol):
     def record(self, act: Act) -> RecordedAct: ...
 
 
+READ_PAYLOAD, EXPORT = "read_payload", "export"
+"""What somebody took out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Puts on record what is read through one channel: ``page``, ``api`` or ``cli``."""
+
+    acts: Recorder
+    clock: Clock
+    channel: str
+
+    def record(self, actor: str, action: str, what: str) -> None:
+        """
+        :raises ActsUnwritable: it can't be put on record, so it isn't to be handed out
+        """
+        self.acts.record(
+            Act(at=self.clock.now(), actor=actor, action=action, outcome=Outcome.DONE, channel=self.channel, what=what)
+        )
+
+
 @dataclass(slots=True)
 class Witnessed:
     """What an act changed, as JSON or text; filled in by whoever does it."""

@@ -24,6 +24,7 @@ from console.pages.place import Place
 from console.pages.users import user_routes
 from core.event import Mode
 from dlq.acts import Acts
+from dlq.witness import Reading
 
 __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
@@ -33,17 +34,18 @@ def routers(
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
-        _ledger(finance),
+        _ledger(finance, Reading(acts, finance.clock, "page")),
         booking_routes(finance, bookings),
         _dlq(dlq, acts),
         user_routes(users, dlq.asking, dlq.clock),
     ]
 
 
-def _ledger(place: Place) -> APIRouter:
+def _ledger(place: Place, reading: Reading) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
-    for add in (add_balances, add_search, add_export, add_reports, add_stories):
+    for add in (add_balances, add_search, add_reports, add_stories):
         add(router, place)
+    add_export(router, place, reading)
     return router
 
 

@@ -19,6 +19,8 @@ PER_PAGE = 50
 GROUPS_MAX = 100
 ITEM_MAX = 2**63 - 1
 
+Viewer = Annotated[User, Depends(require(Role.VIEWER))]
+
 
 def add_overview(router: APIRouter, place: DlqPlace) -> None:
     @router.get("/")
@@ -53,17 +55,17 @@ def add_list(router: APIRouter, place: DlqPlace) -> None:
 
 
 def add_item(router: APIRouter, place: DlqPlace) -> None:
-    @router.get("/dlq/items/{item_seq}", dependencies=[Depends(require(Role.VIEWER))])
-    async def item(request: Request, item_seq: int) -> Response:
+    @router.get("/dlq/items/{item_seq}")
+    async def item(request: Request, item_seq: int, user: Viewer) -> Response:
         stream = place.stream(request)
-        story = await place.ask(stream, stream.board.item, min(max(item_seq, 0), ITEM_MAX))
+        story = await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
         return place.show(request, "dlq/item.html", story=story, item=story.item, shown=shown(story))
 
-    @router.get("/dlq/items/{item_seq}/payload", dependencies=[Depends(require(Role.VIEWER))])
-    async def payload(request: Request, item_seq: int) -> Response:
+    @router.get("/dlq/items/{item_seq}/payload")
+    async def payload(request: Request, item_seq: int, user: Viewer) -> Response:
         """The exact bytes, as a file: a browser never shows them as a page."""
         stream = place.stream(request)
-        story = await place.ask(stream, stream.board.item, min(max(item_seq, 0), ITEM_MAX))
+        story = await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
         if story.payload.raw is None:
             return render(request, "refused.html", 404, title="The payload isn't to be had", detail=story.payload.told)
         name = f"{stream.name}-{item_seq}.bin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,11 +14,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
+from console.access import signed_in
 from console.pages.asking import Asking
 from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
+from core.clock import to_rfc3339
 from core.errors import PayhookError
+from dlq.witness import EXPORT, Reading
 from ledger.queries import Form, Source, export
 
 EXPORT_S_MAX = 120.0
@@ -36,7 +40,7 @@ class ExportTooLarge(PayhookError):
         super().__init__(f"{problem}. Choose a shorter time, or use `payhook ledger export`, which has no such limit")
 
 
-def add_export(router: APIRouter, place: Place) -> None:
+def add_export(router: APIRouter, place: Place, reading: Reading) -> None:
     # One at a time: each writes a file as large as it likes within its limits.
     exporting = Asking(at_once=1, waiting=2, seconds=EXPORT_S_MAX + 10)
 
@@ -67,7 +71,18 @@ def add_export(router: APIRouter, place: Place) -> None:
             folder.cleanup()
             raise
         name = f"payhook-{place.mode(request)}-{source}.{form}"
+        try:
+            await asyncio.to_thread(reading.record, signed_in(request).name, EXPORT, _said(name, since, until))
+        except BaseException:
+            folder.cleanup()
+            raise
         return FileResponse(out, media_type=FORMS[form], filename=name, background=BackgroundTask(folder.cleanup))
+
+
+def _said(name: str, since: datetime | None, until: datetime | None) -> str:
+    """What was exported, for the record."""
+    bounds = [f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None]
+    return " ".join([name, *bounds])
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from tests.cheap_passwords import real_hasher
 from tests.integration.ingest.conftest import receiver, servers, shared_receiver
-from tests.unit.console.conftest import real_hasher
 
 __all__ = ["real_hasher", "receiver", "servers", "shared_receiver"]

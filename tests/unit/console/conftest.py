@@ -1,22 +1,7 @@
-"""Hashes of passwords that cost little: what they must cost is tested by their parameters."""
+"""The listener's tests sign in often."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.cheap_passwords import real_hasher
 
-import pytest
-from argon2 import PasswordHasher
-from argon2.profiles import CHEAPEST
-
-from console.access import passwords
-
-
-@pytest.fixture(scope="session", autouse=True)
-def real_hasher() -> Iterator[PasswordHasher]:
-    """What hashes in production. Hundreds of tests sign in, at a tenth of a second and 64 MiB each: not with this."""
-    real = passwords._HASHER
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
-        passwords.nobodys.cache_clear()
-        yield real
-    passwords.nobodys.cache_clear()
+__all__ = ["real_hasher"]

@@ -22,6 +22,7 @@ from dlq.board import Board
 from dlq.commands import Producer
 from dlq.limits import AloneLimits
 from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
+from dlq.witness import Reading
 from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL
 
@@ -54,7 +55,8 @@ def dead_letters(
         lambda name: hands_of(users.all(), name),
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
-    return DeadLetters(layout.stream, board, selections, DryRuns(file, board, finder, clock), "wait")
+    dry_runs, reading = DryRuns(file, board, finder, clock), Reading(acts, clock, "page")
+    return DeadLetters(layout.stream, board, selections, dry_runs, "wait", reading)
 
 
 def pages(

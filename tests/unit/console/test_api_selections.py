@@ -12,6 +12,7 @@ import pytest
 
 from console.dead_letters import DeadLetters
 from dlq.selection import DryRuns, Selections
+from dlq.witness import Reading
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
 from tests.unit.dlq.selection.bench import SelectionBench
@@ -36,7 +37,8 @@ class Api:
             self.listener.acts,
             "api",
         )
-        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", 5)
+        reading = Reading(self.listener.acts, bench.engine.clock, "api")
+        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", reading)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
@@ -82,7 +84,8 @@ def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
     assert (told["states"], told["finished"], told["share"]) == ({"applied": 5}, True, 1.0)
     page = api.get("/selections/1/items", states="applied", after=2).json()
     assert [one["item_seq"] for one in page["items"]] == [4, 5]
-    assert api.acts() == [(BOB, "select", "done", "ledger s1"), (BOB, "replay", "done", "ledger s1")]
+    read = (BOB, "read_payload", "done", "ledger item 1")
+    assert api.acts() == [read, (BOB, "select", "done", "ledger s1"), (BOB, "replay", "done", "ledger s1")]
 
 
 def test_single_items_are_frozen_as_they_were_listed(api: Api) -> None:

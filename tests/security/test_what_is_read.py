@@ -1,0 +1,67 @@
+"""Who reads a payload or takes a table away is on record, by each channel; without a record nothing is handed out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.acting import this_account
+from cli.main import main
+from dlq.acts import Acts
+from stack.layout import Layout
+from tests.unit.console.listening import ADA, EVE, FAY
+from tests.unit.console.pages.conftest import Desk, made
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    return made(tmp_path / "data")
+
+
+def newest(desk: Desk) -> tuple[str, str, str, str]:
+    act = Acts(Layout(desk.data).acts).read(1)[0]
+    return act.actor, act.channel, act.action, act.what
+
+
+def payhook(desk: Desk, *words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--data", str(desk.data)])
+
+
+@pytest.mark.parametrize("path", ["/dlq/items/1", "/dlq/items/1/payload"])
+def test_a_page_with_a_payload(desk: Desk, path: str) -> None:
+    assert desk.browser(EVE).get(path).status_code == 200
+    assert newest(desk) == (EVE, "page", "read_payload", "ledger item 1")
+
+
+def test_the_command_line_with_a_payload(desk: Desk) -> None:
+    said = payhook(desk, "dlq", "show", "1", "--json")
+    assert said.exit_code == 0 and "evt_" in said.output
+    assert newest(desk) == (this_account(), "cli", "read_payload", "ledger item 1")
+
+
+def test_an_export_of_a_page(desk: Desk) -> None:
+    answer = desk.browser(FAY).get("/ledger/export/file?table=journal&format=csv&from=2026-01-01")
+    assert answer.status_code == 200
+    assert newest(desk) == (FAY, "page", "export", "payhook-live-journal.csv from 2026-01-01T00:00:00.000000Z")
+
+
+def test_an_export_of_the_command_line(desk: Desk, tmp_path: Path) -> None:
+    out = tmp_path / "postings.csv"
+    assert payhook(desk, "ledger", "export", "--format", "csv", "--out", str(out)).exit_code == 0
+    assert newest(desk) == (this_account(), "cli", "export", f"live postings into {out}")
+
+
+def test_nothing_is_read_that_cant_be_put_on_record(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    browsers = desk.browser(ADA)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dlq.acts.Appender.append", full)
+    for path in ("/dlq/items/1", "/dlq/items/1/payload", "/ledger/export/file?table=postings&format=csv"):
+        answer = browsers.get(path)
+        assert (answer.status_code, "put on record" in answer.text) == (503, True), path
+    assert payhook(desk, "dlq", "show", "1").exit_code == 1
