@@ -179,7 +179,7 @@ def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool)
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
-        click.echo(f"{dead.selections.why_two_people(number, run)}:")
+        click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
         click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")
     _watch(dead, number, wait=wait, as_json=as_json)
 

@@ -1,17 +1,34 @@
-"""What one person may close in one command; beyond it, a second one must approve."""
+"""What one person may close alone in a day; beyond it, a second one must approve."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from dlq.hands import same_person
+from journal.dataset import dataset_of
+from journal.place import Place
+from journal.schema import JournalRow, from_arrow
 
 EVERY_CURRENCY = "*"
+DAY = timedelta(days=1)
+
+GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
+"""The rows of commands that were decided at a moment or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class AloneLimits:
-    """``items_max``: items of one purge or resolve. ``amounts_minor_max``: the money of all of them, in minor units by
-    currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no limit."""
+    """``items_max``: items that one person purges and resolves within 24 hours. ``amounts_minor_max``: the money of all
+    of them, in minor units by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no
+    limit."""
 
     items_max: int = 100
     amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
@@ -19,3 +36,56 @@ class AloneLimits:
     def amount_minor_max(self, currency: str) -> int | None:
         """None: as much as it may be."""
         return self.amounts_minor_max.get(currency, self.amounts_minor_max.get(EVERY_CURRENCY))
+
+    def beyond(self, wanted: Closed, before: Closed) -> str | None:
+        """Why this takes a second person, after what was closed within a day; None: it doesn't."""
+        also = f" with the {before.items:,} of the last 24 hours" if before.items else ""
+        if wanted.items + before.items > self.items_max:
+            return f"it is {wanted.items:,} items{also}, and above {self.items_max:,} a day a second person approves"
+        for currency in sorted(wanted.amounts_minor):
+            amount, most = (
+                wanted.amounts_minor[currency] + before.amounts_minor[currency],
+                self.amount_minor_max(currency),
+            )
+            if most is not None and amount > most:
+                minor = f"{amount:,} minor units of {currency}{also}"
+                return f"it is {minor}, and above {most:,} a day a second person approves"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """How many items, and their money by currency, as far as it is known."""
+
+    items: int = 0
+    amounts_minor: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Closed) -> Closed:
+        return Closed(self.items + other.items, self.amounts_minor + other.amounts_minor)
+
+    def to_json(self) -> str:
+        """As the ``headers`` of a command's row hold it."""
+        amounts = dict(sorted(self.amounts_minor.items()))
+        return json.dumps({"closed_alone": {"items": self.items, "amounts_minor": amounts}}, separators=(",", ":"))
+
+
+def closed_alone(rows: Iterable[JournalRow], actor: str) -> Closed:
+    """What a person's commands closed without a second person, of the commands' rows."""
+    closed = Closed()
+    for row in rows:
+        if row.headers is None or row.actor is None or same_person(row.actor) != same_person(actor):
+            continue
+        held = json.loads(row.headers).get("closed_alone")
+        if held is not None:
+            closed += Closed(held["items"], Counter(held["amounts_minor"]))
+    return closed
+
+
+def given_since(journal: Place, control_topic: str, since: datetime) -> list[JournalRow]:
+    """The rows of commands that a journal decided at a moment or later; none of a journal that hasn't begun."""
+    path = str(journal)
+    if not DeltaTable.is_deltatable(path):
+        return []
+    # By the topic first: statistics pass over every file and row group that holds no command.
+    wanted = (pc.field("topic") == control_topic) & pc.field("first") & (pc.field("decided_at") >= since)
+    return from_arrow(dataset_of(DeltaTable(path)).to_table(filter=wanted))

@@ -43,11 +43,11 @@ class DlqSettings(BaseModel):
         description="an item that was replayed so often and died each time is replayed again only by force",
     )
     alone_items_max: int = Field(
-        100, ge=1, le=5_000, description="most items that one person may purge or resolve in one command"
+        100, ge=1, le=5_000, description="most items that one person may purge or resolve within 24 hours"
     )
     alone_amounts_minor_max: dict[str, NonNegativeInt] = Field(
         default_factory=lambda: {EVERY_CURRENCY: 1_000_000},
-        description="most money, in minor units by currency, whose events one person may purge or resolve in one "
+        description="most money, in minor units by currency, whose events one person may purge or resolve within "
         "command; * stands for currencies that aren't named, none for no limit",
     )
     in_memory_max: int = Field(

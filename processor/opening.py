@@ -18,6 +18,7 @@ from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
 from core.routing import topics_of
 from core.topics import check_topics
+from dlq.limits import given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
@@ -175,6 +176,7 @@ def open_stream(
             trying=places.trying,
             anchors=anchors,
             rows_of=partial(_rows_of, places.journal),
+            given_since=partial(given_since, places.journal, wired.rules.control_topic),
             applied_upto=partial(_applied_upto, places.journal),
             republish=_republisher(wired, shared),
             on_rows=metrics.committed,

@@ -221,7 +221,7 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
     run = progress.run if progress is not None else None
-    why = stream.selections.why_two_people(number, run.run) if run is not None else None
+    why = stream.selections.why_two_people(number, run.run, run.actor) if run is not None else None
     return {
         "selection": kept.selection,
         "run": run,

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from core.decision import Decision
+from dlq.limits import given_since
 from dlq.orders import command_entity
 from dlq.selection import runs, store
 from dlq.selection.errors import restored_since
@@ -23,6 +24,7 @@ from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
 from journal.dataset import dataset_of
 from journal.place import Place
 from journal.reader import JournalReader, lineage_of
+from journal.schema import JournalRow
 
 COLUMNS = ("item_seq", "first", "topic", "offset", "decision", "cause_seq", "reason", "entity_key")
 ACCEPTING = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED})
@@ -55,6 +57,7 @@ class Outcomes:
     def __init__(self, file: SelectionFile, journal: Place, control_topic: str) -> None:
         self._file = file
         self._journal = str(journal)
+        self._place = journal
         self._control_topic = control_topic
 
     def last_seq(self) -> int:
@@ -64,6 +67,10 @@ class Outcomes:
     def lineage(self) -> str:
         """The journal's as it is now; empty where none was begun."""
         return lineage_of(self._journal)
+
+    def given_since(self, since: datetime) -> list[JournalRow]:
+        """The rows of commands that were decided since then."""
+        return given_since(self._place, self._control_topic, since)
 
     def follow(self, number: int, now: datetime) -> None:
         """Brings a run up to the journal's end. Whatever part of it is seen, at a commit's end or within one, each row

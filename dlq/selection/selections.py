@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.hands import Hands, in_common, same_person
-from dlq.limits import AloneLimits
+from dlq.limits import DAY, AloneLimits, Closed, closed_alone
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
 from dlq.selection.file import SelectionFile
@@ -39,19 +40,13 @@ PER_S_MIN = 0.01
 NEWEST = 2**62
 
 
-def why_two_people(selection: Selection, run: Run, limits: AloneLimits) -> str | None:
-    """Why another person must approve a run; None: nobody need."""
+def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Closed) -> str | None:
+    """Why another person must approve a run; None: none need. ``before``: what its actor closed alone within a day."""
     if run.action == REPLAY:
         return None
     if run.propose:
         return "it was asked for a second person's approval"
-    if selection.count > limits.items_max:
-        return f"it is {selection.count:,} items, and above {limits.items_max:,} a second person approves"
-    for currency, amount in sorted(selection.amounts.items()):
-        most = limits.amount_minor_max(currency)
-        if most is not None and amount > most:
-            return f"it is {amount:,} minor units of {currency}, and above {most:,} a second person approves"
-    return None
+    return limits.beyond(Closed(selection.count, Counter(selection.amounts)), before)
 
 
 class Selections:
@@ -127,10 +122,16 @@ class Selections:
             store.read(db, number)
             return store.shown(db, number, states, after_place, limit)
 
-    def why_two_people(self, number: int, run: Run) -> str | None:
-        """Why this run would need another person's approval; None: it needn't."""
+    def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
+        """Why this run of a person would need another's approval; None: it needn't."""
+        before = self._closed(run, actor)
         with self._file.reading() as db:
-            return why_two_people(store.read(db, number), run, self._alone)
+            return why_two_people(store.read(db, number), run, self._alone, before)
+
+    def _closed(self, run: Run, actor: str) -> Closed:
+        if run.action == REPLAY:
+            return Closed()
+        return closed_alone(self._outcomes.given_since(self._clock.now() - DAY), actor)
 
     def start(self, number: int, run: Run, actor: str) -> Started:
         """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
@@ -140,6 +141,7 @@ class Selections:
         with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
             _check(number, run)
             upto, lines, lineage = self._outcomes.last_seq(), self._lines(number, run), self._outcomes.lineage()
+            closed = self._closed(run, actor)
             with self._file.writing() as db:
                 selection, before = store.read(db, number), runs.find(db, number)
                 if before is not None:
@@ -148,7 +150,7 @@ class Selections:
                     done(self._name(number), f"it was begun before: {_told(before)}")
                     return Started(before, again=True)
                 check_lineage(selection, lineage)
-                kept = self._new(selection, run, actor)
+                kept = self._new(selection, run, actor, closed)
                 runs.insert(db, kept, upto)
                 runs.line_up(db, number, lines)
                 done(self._name(number), f"{selection.count} items, {kept.state.value}{run.said}")
@@ -164,8 +166,8 @@ class Selections:
         entities = {seq: item.entity_key for seq, item in self._board.look_up(item_seqs).items()}
         return lined_up(item_seqs, entities)
 
-    def _new(self, selection: Selection, run: Run, actor: str) -> RunKept:
-        two_people = why_two_people(selection, run, self._alone) is not None
+    def _new(self, selection: Selection, run: Run, actor: str, closed: Closed) -> RunKept:
+        two_people = why_two_people(selection, run, self._alone, closed) is not None
         return RunKept(
             number=selection.number,
             run=run,

@@ -16,6 +16,7 @@ from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
+from dlq.limits import GivenSince
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused
@@ -77,7 +78,8 @@ class Batches:
 
     After any error it is of no further use: `release` it, and open another one from the journal.
     ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
-    what handlers call. ``rows_of``: committed rows of its journal, ``applied_upto`` which of an entity's were applied.
+    what handlers call. ``rows_of``: committed rows of its journal, ``given_since`` those of commands,
+    ``applied_upto`` which of an entity's were applied.
     ``republish``: see `Rereads`.
     """
 
@@ -97,6 +99,7 @@ class Batches:
         *,
         anchors: Anchors | None = None,
         rows_of: RowsOf = lambda seqs: {},
+        given_since: GivenSince = lambda since: (),
         applied_upto: AppliedUpto = applied_nothing,
         republish: Republish | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
@@ -118,6 +121,7 @@ class Batches:
         self._trying = Trying(trying, clock)
         self._anchors = anchors or Unanchored()
         self._rows_of = rows_of
+        self._given_since = given_since
         self._applied_upto = applied_upto
         self._republish = republish
         self._on_rows = on_rows
@@ -349,7 +353,7 @@ class Batches:
             now,
             Replays(rules.replays, index, self._adapters, self._applied_upto, now, meanwhile),
             Reversals(index, self._rows_of, now),
-            Closings(index, self._adapters, rules.alone, meanwhile),
+            Closings(index, self._adapters, rules.alone, meanwhile, now, self._given_since),
             Entries(index),
             Reprocessing(
                 rules, index, self._adapters, self._rows_of, self._bodies.fetch, self._applied_upto, now, meanwhile

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from core.decision import Decision
 from core.money import Money, MoneyFact
 from dlq.acceptance import Judged, Lookup, Meanwhile, judge_closing
 from dlq.commands import PROPOSE_PURGE, PURGE, Command
-from dlq.limits import AloneLimits
+from dlq.limits import DAY, AloneLimits, Closed, GivenSince, closed_alone
 from journal.open_item import OpenItem, frees_key
+from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.approvals import not_approved
 from processor.decide.intake import Item
@@ -30,12 +32,16 @@ class MoneyReader(Protocol):
 @dataclass(slots=True)
 class Closings:
     """Decides the purges and resolves of one batch. ``rows`` of what was closed come back; ``heads`` are those of
-    them that held back their entity."""
+    them that held back their entity. ``alone`` are the commands of this batch that needed no second person.
+    """
 
     index: Lookup
     adapters: Mapping[str, MoneyReader]
     limits: AloneLimits
     meanwhile: Meanwhile
+    now: datetime
+    given_since: GivenSince
+    alone: list[JournalRow] = field(default_factory=list)
     closed: set[int] = field(default_factory=set)
     heads: dict[str, Item] = field(default_factory=dict)
 
@@ -52,30 +58,28 @@ class Closings:
         """Each target by itself: one that can't be closed doesn't keep the others open."""
         told = judge_closing(command, self.index, self.meanwhile)
         possible = [one.item for one in told if one.refusal is None and one.item is not None]
-        refused = self._not_allowed(command, possible)
+        wanted = Closed(len(possible), self._amounts(possible))
+        refused = self._not_allowed(command, wanted)
         row = control.row
         if refused is not None or not possible:
             row.decision = Decision.IGNORED
             row.reason = told_of("", [refused] if refused else _refusals(told))
             return []
+        if command.proposal is None:
+            row.headers = wanted.to_json()
+            self.alone.append(row)
         row.decision = Decision.PURGED if command.action == PURGE else Decision.RESOLVED
         by = f", as {command.proposal.actor} proposed ({command.proposal.command_id})" if command.proposal else ""
         row.reason = told_of(f"{len(possible)} of {len(told)} {row.decision.value}{by}", _refusals(told))
         return [self._closed(item, control, command) for item in possible]
 
-    def _not_allowed(self, command: Command, items: Sequence[OpenItem]) -> str | None:
+    def _not_allowed(self, command: Command, wanted: Closed) -> str | None:
         """Why this takes a second person, or why what the second one approves doesn't stand."""
         if command.proposal is not None:
             return not_approved(self.index, command)
-        remedy = f"have it proposed (propose_{command.action}) and approved by another person"
-        if len(command.targets) > self.limits.items_max:
-            return f"{len(command.targets)} items, and one person may close {self.limits.items_max} at a time: {remedy}"
-        for currency, amount_minor in sorted(self._amounts(items).items()):
-            most = self.limits.amount_minor_max(currency)
-            if most is not None and amount_minor > most:
-                told = f"{amount_minor} minor units of {currency}, and one person may close {most}"
-                return f"the items are of {told} at a time: {remedy}"
-        return None
+        before = closed_alone([*self.given_since(self.now - DAY), *self.alone], command.actor)
+        why = self.limits.beyond(wanted, before)
+        return None if why is None else f"{why}: have it proposed (propose_{command.action})"
 
     def _amounts(self, items: Sequence[OpenItem]) -> Counter[str]:
         """What the items' events moved, by currency. Those that no adapter can read count as nothing."""

@@ -54,7 +54,7 @@ def test_a_purge_of_many_waits_for_another_administrator_who_lets_it_run(stage: 
     ada.fill("form[action*=purge] [name=reason]", "test payments of our own")
     ada.click(f"text=Purge {ITEMS}")
     expect(ada.locator("main")).to_contain_text("This waits for a second person")
-    expect(ada.locator("main")).to_contain_text(f"it is {ITEMS} items, and above 100 a second person approves")
+    expect(ada.locator("main")).to_contain_text(f"it is {ITEMS} items, and above 100 a day a second person approves")
     expect(ada.locator("main")).to_contain_text("an administrator who isn't you approves it")
     assert ada.locator("form[action*=approve]").count() == 0, "nobody is offered to approve their own"
     refused = ada.evaluate(

@@ -69,7 +69,7 @@ def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: Selecti
     bench.dead(101)
     payhook(bench, "select")
     told = payhook(bench, "purge", "s1", "--reason", "test payments")
-    assert "it is 101 items, and above 100 a second person approves" in told.output
+    assert "it is 101 items, and above 100 a day a second person approves" in told.output
     assert "an administrator who isn't you approves it: /dlq/selections/1 at" in told.output
     assert "s1" in payhook(bench, "proposals").output
     assert "cancelled" in payhook(bench, "cancel", "s1").output

@@ -294,6 +294,9 @@ class Engine:
             self.folder / "trying.json",
             jitter=lambda: 0.0,
             rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
+            given_since=lambda since: [
+                row for row in self.journal.rows if row.topic == CONTROL and row.first and row.decided_at >= since
+            ],
             applied_upto=self._applied_upto,
             republish=self._republish,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dlq.board import Filter
-from dlq.limits import AloneLimits
+from dlq.limits import AloneLimits, Closed
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
 from dlq.selection.model import Selection
 from dlq.selection.selections import why_two_people
@@ -98,15 +99,21 @@ def test_money_above_the_limit_needs_a_second_person_too() -> None:
         "actor": "ada",
     }
 
+    before = Closed()
+
     def why(run: Run = PURGE, **amounts: int) -> str | None:
         selection = Selection(number=1, frozen_at=None, count=3, amounts=amounts, **some)  # type: ignore[arg-type]
-        return why_two_people(selection, run, limits)
+        return why_two_people(selection, run, limits, before)
 
     assert why(EUR=5_000, USD=1_000) is None
     assert "5,001 minor units of EUR" in (why(EUR=5_001) or "")
     assert "of USD" in (why(USD=1_001) or "")
     assert why(Run("replay", "mended"), EUR=10**9) is None
     assert why(Run("purge", "x", propose=True)) is not None
+    before = Closed(2, Counter({"EUR": 1}))
+    assert "5,001 minor units of EUR with the 2 of the last 24 hours" in (why(EUR=5_000) or "")
+    before = Closed(98)
+    assert "it is 3 items with the 98 of the last 24 hours, and above 100 a day" in (why(EUR=1) or "")
 
 
 def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> None:

@@ -239,8 +239,7 @@ def test_more_items_than_one_person_may_close_take_two(engine: Engine, act: str)
     alone = order(engine, act, *keys)
     assert alone.decision is Decision.IGNORED
     assert alone.reason == (
-        f"refused: 3 items, and one person may close 2 at a time: have it proposed (propose_{act}) and approved by "
-        "another person"
+        f"refused: it is 3 items, and above 2 a day a second person approves: have it proposed (propose_{act})"
     )
     assert {engine.decisions(key)[-1] for key in keys} == {"dead"}
     row = approved(engine, act, keys)
@@ -248,6 +247,36 @@ def test_more_items_than_one_person_may_close_take_two(engine: Engine, act: str)
     assert str(row.reason).startswith(f"3 of 3 {ACTS[act]}, as ada proposed (propose_{act}-")
     assert {engine.decisions(key)[-1] for key in keys} == {ACTS[act]}
     assert {last(engine, key).actor for key in keys} == {"bob"}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_limit_counts_over_a_day_however_it_is_split(engine: Engine, restarts: bool, together: bool) -> None:
+    small(engine, items_max=2)
+    one, two, three, four = dead(engine, "evt_1", "evt_2", "evt_3", "evt_4")
+    rows = []
+    for key, act in ((one, "purge"), (two, "resolve"), (three, "purge")):
+        command(engine, act, target(engine, key))
+        if not together:
+            rows.append(decided(engine))
+            if restarts:
+                engine.start(keeps_index=False)
+    rows = rows or [row for row in engine.batch() if row.first]
+    assert [row.decision for row in rows] == [Decision.PURGED, Decision.RESOLVED, Decision.IGNORED]
+    told = "it is 1 items with the 2 of the last 24 hours, and above 2 a day a second person approves"
+    assert told in str(rows[-1].reason)
+    command(engine, "purge", target(engine, four), actor="bob")
+    assert decided(engine).decision is Decision.PURGED, "another person has a day of their own"
+    engine.advance(86_401)
+    assert order(engine, "purge", three).decision is Decision.PURGED
+
+
+def test_what_two_people_closed_does_not_count(engine: Engine) -> None:
+    small(engine, items_max=1)
+    one, two, three = dead(engine, "evt_1", "evt_2", "evt_3")
+    assert approved(engine, "purge", [one, two], by="bob").decision is Decision.PURGED
+    command(engine, "purge", target(engine, three), actor="bob")
+    assert decided(engine).decision is Decision.PURGED
 
 
 def test_a_proposal_alone_closes_nothing(engine: Engine) -> None:
@@ -312,7 +341,9 @@ def test_more_money_than_one_person_may_close_takes_two(engine: Engine) -> None:
         money = Money(amount, "JPY" if amount == 10 else "EUR")
         engine.adapter.facts[body] = MoneyFact(f"f-{amount}", Movement.CAPTURE, "acct", "pay", money)
     row = order(engine, "purge", *keys)
-    assert "1001 minor units of EUR, and one person may close 1000 at a time: have it proposed" in str(row.reason)
+    assert "1,001 minor units of EUR, and above 1,000 a day a second person approves: have it proposed" in str(
+        row.reason
+    )
     assert {engine.decisions(key)[-1] for key in keys} == {"dead"}
     assert order(engine, "purge", keys[0], keys[2]).decision is Decision.PURGED
     assert approved(engine, "purge", keys[1:2]).decision is Decision.PURGED
