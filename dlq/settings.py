@@ -48,7 +48,7 @@ class DlqSettings(BaseModel):
     alone_amounts_minor_max: dict[str, NonNegativeInt] = Field(
         default_factory=lambda: {EVERY_CURRENCY: 1_000_000},
         description="most money, in minor units by currency, whose events one person may purge or resolve within "
-        "command; * stands for currencies that aren't named, none for no limit",
+        "24 hours; * stands for currencies that aren't named, none for no limit",
     )
     in_memory_max: int = Field(
         2_000, ge=1, description="most unpublished dead letters held in memory; more are read again from the journal"

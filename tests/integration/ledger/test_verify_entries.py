@@ -19,7 +19,7 @@ from ledger.verify.journal_checks import Balanced, ItemsCloseOnce, OneEffectPerF
 from ledger.verify.order_check import OrderKept
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, new_row
 
-LINES = booking(capture=False)
+LINES = booking(capture=False) or ""
 
 
 def look(spark: SparkSession, world: World, *invariants: Invariant) -> tuple[Finding, ...]:
