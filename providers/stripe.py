@@ -20,6 +20,11 @@ What books, and why:
 
 Left to a person, because no movement here fits: transfers and application fees of Connect, and top-ups
 (https://docs.stripe.com/api/events/types).
+
+One event may arrive in two API versions: during an upgrade Stripe sends it to an endpoint of each
+(https://docs.stripe.com/webhooks/versioning). Which fields the object has differs between them. So what decides a
+conflict is what every version says: the event's own names, its object's id, and the money. A thin event is the same in
+every version, and all of it counts.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     ContentVersionUnknown,
     an_object,
+    certain,
     content_hash,
     entity_key,
     for_a_person,
@@ -53,9 +59,11 @@ from providers.signature import check_age, matching, secret_error, sha256_mac, t
 
 NAME = "stripe"
 HEADER = b"stripe-signature"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"pending_webhooks"})})
-"""By version of the list; ``pending_webhooks`` counts the endpoints still to be told."""
-CONTENT_VERSION = 1
+LEFT_OUT = frozenset({"pending_webhooks"})
+"""Counts the endpoints that haven't acknowledged it yet. Content version 1 is all but this."""
+NAMED = ("id", "type", "account", "livemode", "created")
+"""What content version 2 has of the event itself."""
+CONTENT_VERSION = 2
 IDENTITY_FIELDS = frozenset({"id", "object_id", "payment_intent", "charge", "account"})
 MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": -2})
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
@@ -87,7 +95,7 @@ class StripeAdapter:
         document = an_object(request.document, "the body")
         event_id, event_type = text(document, "id"), text(document, "type")
         account = optional_text(document, "account") or ""
-        fact = self._fact_if_certain(document, event_type)
+        fact = certain(lambda: self._fact(document, event_type))
         return [
             Event(
                 provider=NAME,
@@ -95,7 +103,7 @@ class StripeAdapter:
                 event_type=event_type,
                 event_key=join_key(NAME, event_id, event_type),
                 entity_key=entity_key(self._settings.entity, NAME, account, _entity(document, event_id)),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+                content_sha256=_content(document, CONTENT_VERSION),
                 content_version=CONTENT_VERSION,
                 body=request.body,
                 mode=_mode(document, mode),
@@ -109,12 +117,6 @@ class StripeAdapter:
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
 
-    def _fact_if_certain(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-        try:
-            return self._fact(document, event_type)
-        except (MoneyInvalid, Unparseable):
-            return None
-
     def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         try:
             return _fact(document, event_type)
@@ -126,9 +128,9 @@ class StripeAdapter:
     def content_sha256(self, body: bytes, version: int) -> str:
         if version == 0:
             return hashlib.sha256(body).hexdigest()
-        if version not in LEFT_OUT:
+        if not 1 <= version <= CONTENT_VERSION:
             raise ContentVersionUnknown(NAME, version)
-        return content_hash(an_object(strict_json.loads(body), "the body"), LEFT_OUT[version])
+        return _content(an_object(strict_json.loads(body), "the body"), version)
 
     def accepted(self) -> Answer:
         return ACCEPTED
@@ -194,6 +196,23 @@ def _id_of(value: object) -> str | None:
     """An id, or that of the object which stands in its place when it was asked to be expanded."""
     found = value.get("id") if isinstance(value, Mapping) else value
     return found if isinstance(found, str) and found else None
+
+
+def _content(document: Mapping[str, Any], version: int) -> str:
+    reported = _object(document)
+    if version == 1 or not reported:
+        return content_hash(document, LEFT_OUT)
+    named = {name: document[name] for name in NAMED if document.get(name) is not None}
+    money = {"amount": reported.get("amount"), "currency": reported.get("currency")}
+    return content_hash({**named, "object": _id_of(reported), **money, "moved": _moved(document, reported)}, ())
+
+
+def _moved(document: Mapping[str, Any], reported: Mapping[str, Any]) -> object:
+    """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
+    if document.get("type") == "charge.refunded":
+        return [_refunded_before(document["data"].get("previous_attributes")), reported.get("amount_refunded")]
+    fact = certain(lambda: _fact(document, text(document, "type")))
+    return fact.sha256 if fact else None
 
 
 class RefundUnlisted(MoneyInvalid):
@@ -266,8 +285,7 @@ def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | No
     if not isinstance(refunds, list) or not refunds:
         _check_unlisted(charge, previous)
         return None
-    before = previous.get("amount_refunded") if isinstance(previous, dict) else None
-    after = charge.get("amount_refunded")
+    before, after = _refunded_before(previous), charge.get("amount_refunded")
     if type(before) is int and type(after) is int:
         refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]
         if not refunds:
@@ -279,12 +297,16 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
     """
     :raises RefundUnlisted: money went back
     """
-    before = previous.get("amount_refunded", 0) if isinstance(previous, dict) else 0
-    if charge.get("amount_refunded") != before:
+    before = _refunded_before(previous)
+    if charge.get("amount_refunded") != (0 if before is None else before):
         raise RefundUnlisted(
             "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
             "providers.stripe.refund_events"
         )
+
+
+def _refunded_before(previous: object) -> object:
+    return previous.get("amount_refunded") if isinstance(previous, dict) else None
 
 
 def _created(value: object) -> int:

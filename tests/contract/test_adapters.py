@@ -128,6 +128,15 @@ def test_a_redelivery_is_the_same_event_whatever_differs_between_deliveries(case
         assert getattr(first, name) == getattr(again, name), name
 
 
+def test_one_event_in_two_versions_of_an_api_is_one_content(case: Case) -> None:
+    for older, newer in case.renderings():
+        first, other = (only(case, case.request(body, case.secrets[0])) for body in (older, newer))
+        assert first.event_key == other.event_key
+        assert first.content_sha256 == other.content_sha256
+        checked(case.adapter(), first)
+        checked(case.adapter(), other)
+
+
 def test_no_header_that_is_not_signed_makes_another_event(case: Case) -> None:
     named_alike(case)
 

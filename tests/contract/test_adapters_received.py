@@ -72,6 +72,14 @@ def test_one_event_with_two_amounts_is_published_as_a_conflict(bench: Bench, cas
     assert bench.publisher.flags == ["claimed", "conflict"]
 
 
+def test_one_event_in_two_versions_of_an_api_is_published_once(bench: Bench, case: Case) -> None:
+    for number, bodies in enumerate(case.renderings(), 1):
+        for body in bodies:
+            request = case.request(body.replace(b"evt_1", b"evt_%d" % number), case.secrets[0])
+            assert post(bench, case, request).is_success
+        assert bench.publisher.flags == ["claimed"] * number
+
+
 def test_a_forged_request_is_refused_with_the_providers_status_and_leaves_nothing(bench: Bench, case: Case) -> None:
     response = post(bench, case, case.forged())
     assert response.status_code == case.adapter().signature_status

@@ -81,6 +81,10 @@ class Case(ABC):
         """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event, or one a movement."""
         return ()
 
+    def renderings(self) -> Sequence[tuple[bytes, bytes]]:
+        """Bodies of one event in two versions of the provider's API, if both may arrive."""
+        return ()
+
     def batch(self, told: Sequence[Told]) -> bytes | None:
         """One body with several events; None where a request is always one event."""
         return None

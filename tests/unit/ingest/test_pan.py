@@ -21,6 +21,7 @@ from core.money import MoneyFact
 from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings
+from load.samples.square import payment_event
 from load.webhooks import stripe_event
 from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
 from providers.port import Fetched, ModeMismatch
@@ -72,8 +73,23 @@ def adyen(reference: str, **changes: Any) -> Event:
     return event
 
 
+def square(note: str) -> Event:
+    """Of a provider whose whole body is content."""
+    fields: dict[str, Any] = {
+        "event_id": "e1",
+        "payment": "p1",
+        "account": "m1",
+        "amount_minor": 500,
+        "currency": "EUR",
+    }
+    document = json.loads(payment_event("payment.updated", created=NOW, **fields))
+    document["data"]["object"]["payment"]["note"] = note
+    [event] = ADAPTERS["square"].events(Request(json.dumps(document).encode(), []), "live")
+    return event
+
+
 def test_a_masked_event_is_the_same_event_with_hashes_of_what_is_stored():
-    event, adapter = stripe(f"paid with {CARD}"), ADAPTERS["stripe"]
+    event, adapter = square(f"paid with {CARD}"), ADAPTERS["square"]
     masked = MASKER.masked(event, adapter)
     assert masked.body == event.body.replace(CARD.encode(), HIDDEN.encode())
     assert masked.original_sha256 == MASKING_KEY.sha256(event.body)
@@ -89,15 +105,15 @@ def test_a_masked_event_is_the_same_event_with_hashes_of_what_is_stored():
 
 def test_no_plain_hash_of_an_original_is_kept_and_the_digits_cant_be_found_by_trying():
     """With six digits and four beside it, a plain hash of the body is a million tries away from the number."""
-    event = stripe(f"paid with {CARD}")
-    masked = MASKER.masked(event, ADAPTERS["stripe"])
+    event = square(f"paid with {CARD}")
+    masked = MASKER.masked(event, ADAPTERS["square"])
     known = repr(replace(masked, body=b""))
     for middle in ("111111", "111112"):
         guessed = masked.body.replace(HIDDEN.encode(), f"411111{middle}1111".encode())
-        content = ADAPTERS["stripe"].content_sha256(guessed, masked.content_version)
+        content = ADAPTERS["square"].content_sha256(guessed, masked.content_version)
         assert sha256(guessed) not in known
         assert content not in known
-    other = CardMasker(PanSettings(), MaskingKey("another key of thirty-two letters")).masked(event, ADAPTERS["stripe"])
+    other = CardMasker(PanSettings(), MaskingKey("another key of thirty-two letters")).masked(event, ADAPTERS["square"])
     assert other.original_sha256 != masked.original_sha256
     assert other.original_content_sha256 != masked.original_content_sha256
     assert other.content_sha256 == masked.content_sha256

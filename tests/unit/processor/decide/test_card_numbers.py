@@ -17,7 +17,7 @@ from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings
 from ingest.protocol import distinct
-from load.webhooks import stripe_event
+from load.samples import square
 from processor.decide.intake import Item, KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.worker import Task, run_groups
@@ -28,21 +28,27 @@ CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-STRIPE = build_adapters(ProvidersSettings())["stripe"]
+SQUARE = build_adapters(ProvidersSettings())["square"]
 OFF = PanSettings(enabled=False)
 KEY = MaskingKey("k" * 32)
-MORE = PanSettings(card_fields=(*PanSettings().card_fields, "order_id"))
+MORE = PanSettings(card_fields=(*PanSettings().card_fields, "voucher_no"))
 """Masks what isn't a card number: all but its last four digits."""
 
 
 def charge(description: str, settings: PanSettings | None = None, **changes: str) -> Event:
-    """A Stripe event as the receiver publishes it."""
-    adapter = STRIPE
-    body = stripe_event(
-        "evt_1", "charge.succeeded", payment="pi_1", account="", amount_minor=500, currency="EUR", created=NOW
+    """An event as the receiver publishes it, of a provider whose whole body is content."""
+    adapter = SQUARE
+    body = square.payment_event(
+        "payment.updated",
+        event_id="evt_1",
+        payment="p1",
+        account="m1",
+        amount_minor=500,
+        currency="EUR",
+        created=NOW,
     )
     document = json.loads(body)
-    document["data"]["object"] |= {"description": description, "order_id": "1234567890123"} | changes
+    document["data"]["object"]["payment"] |= {"note": description, "voucher_no": "1234567890123"} | changes
     [event] = adapter.events(Request(json.dumps(document).encode(), []), "live")
     return CardMasker(settings or PanSettings(), KEY).masked(event, adapter)
 
@@ -113,7 +119,7 @@ SETTINGS = pytest.mark.parametrize(
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(tmp_path)
-    engine.adapters["stripe"] = STRIPE
+    engine.adapters["square"] = SQUARE
     return engine
 
 
