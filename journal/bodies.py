@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.arrow import datasets as ds
+from core.clock import from_micros
 from journal.append import Appender, AppendUnknown, Overtaken
 from journal.dataset import dataset_of
 from journal.demands import TableUnfit
@@ -27,6 +31,44 @@ CONFIGURATION = {
 }
 FILES_PER_READ = 64
 """Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
+
+
+BODIES_PER_READ = 64
+"""Of a file that is read from end to end: a body has up to a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFile:
+    """A file of the table. What is in it never changes: a body is removed by writing the others to a new file."""
+
+    name: str
+    written_at: datetime
+    fragment: ds.ParquetFileFragment
+
+    def bodies(self) -> Iterator[tuple[str, bytes]]:
+        """Every body with its hash, a few in memory at a time.
+
+        :raises OSError, pa.ArrowException: it can't be read, or was removed meanwhile
+        """
+        for batch in self.fragment.to_batches(batch_size=BODIES_PER_READ, batch_readahead=1, fragment_readahead=1):
+            yield from zip(batch["body_sha256"].to_pylist(), batch["body"].to_pylist(), strict=True)
+
+
+def body_files(path: str) -> list[BodyFile]:
+    """The table's files, the newest first; none where there is no table.
+
+    :raises DeltaError, OSError: it can't be read
+    """
+    if not has_table(path):
+        return []
+    table = open_table(path)
+    written_ms = dict(zip(*_columns(table, "path", "modification_time"), strict=True))
+    return [BodyFile(one.path, from_micros(written_ms[one.path] * 1_000), one) for one in _newest_first(table)]
+
+
+def _columns(table: DeltaTable, *names: str) -> list[list[Any]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return [actions[name].to_pylist() for name in names]
 
 
 class BodyStore:

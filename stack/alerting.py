@@ -45,6 +45,7 @@ def places(settings: Settings) -> Places:
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
         backed_up=layout.backed_up,
+        card_scan=layout.card_scan if settings.ingest.pan.enabled else None,
         backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,
     )
 

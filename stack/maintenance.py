@@ -1,7 +1,8 @@
-"""Maintains and backs up the lake of a data folder by schedule: ``python -m stack.maintenance``, beside the processor.
+"""Maintains, scans and backs up the lake of a data folder by schedule: ``python -m stack.maintenance``.
 
-Each round is a process of its own (`stack.maintenance_round`, `stack.backup_round`): what it took of memory is the
-system's again, and one that is ended, at whatever moment, leaves every table whole.
+It runs beside the processor. Each round is a process of its own (`stack.maintenance_round`, `stack.card_scan_round`,
+`stack.backup_round`): what it took of memory is the system's again, and one that is ended, at whatever moment, leaves
+every table whole.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ FIRST_S = 60.0
 BACKUP_AGAIN_S = 900.0
 """After a backup that couldn't be made: the disk may be back, or maintenance done."""
 
+CARD_SCAN_S = 24 * 3_600.0
+"""From one scan for card numbers to the next."""
+
 END_S = 10.0
 
 
@@ -55,6 +59,9 @@ def tasks(settings: Settings) -> list[Task]:
     if maintain.every_s:
         every_s, report = maintain.every_s, settings.layout.maintained
         found.append(Task("a round", "stack.maintenance_round", report, every_s, every_s, every_s))
+        if settings.ingest.pan.enabled:
+            report = settings.layout.card_scan
+            found.append(Task("a card scan", "stack.card_scan_round", report, CARD_SCAN_S, FIRST_S, CARD_SCAN_S))
     if settings.backup.folder:
         every_s, report = settings.backup.every_h * 3_600, settings.layout.backed_up
         again_s = min(every_s, BACKUP_AGAIN_S)

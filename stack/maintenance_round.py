@@ -30,6 +30,7 @@ from ledger.maintain.tables import Kind
 from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect
 from ledger.redactions import Redactions
 from ledger.spark import open_read_session
+from stack.card_scan import forget
 from stack.endpoints import write_whole
 from stack.jars import spark_jars
 from stack.settings import Settings, load_settings, streams_of
@@ -117,7 +118,9 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     if not DeltaTable.is_deltatable(str(tables.journal)):
         raise EventUnknown(order.event_key)
     with sole_maintenance(settings.layout.run, clock.now()):
-        return redact(tables, Redactions(tables.redactions), order, clock)
+        redacted = redact(tables, Redactions(tables.redactions), order, clock)
+    forget(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
+    return redacted
 
 
 def _open(settings: Settings) -> SparkSession:

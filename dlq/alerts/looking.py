@@ -33,7 +33,8 @@ class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
     ``ready_url``: the receiver's readiness; empty where nobody asks. ``backed_up``: what the last backup left;
-    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule.
+    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
+    scan for card numbers left; None where none are made.
     """
 
     ready_url: str
@@ -42,6 +43,7 @@ class Places:
     metrics: Mapping[str, str]
     backed_up: Path | None = None
     backup_every_s: float = 0.0
+    card_scan: Path | None = None
 
 
 class Looking:
@@ -66,6 +68,7 @@ class Looking:
                 for series, value in self._samples(process, url).items()
             },
             backup_age=self._backup_age(now),
+            card_bodies=self._card_bodies(),
         )
 
     def _backup_age(self, now: datetime) -> float | None:
@@ -76,6 +79,14 @@ class Looking:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return (now - since).total_seconds() / self._places.backup_every_s
+
+    def _card_bodies(self) -> int | None:
+        if self._places.card_scan is None:
+            return None
+        try:
+            return len(json.loads(self._places.card_scan.read_text("utf-8"))["found"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _receiver_ready(self) -> bool | None:
         if not self._places.ready_url:

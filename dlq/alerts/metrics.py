@@ -31,6 +31,10 @@ class AlertMetrics:
             "payhook_backup_age_ratio",
             "Age of the newest good backup in times of backup.every_h; 0 where none are made by schedule",
         )
+        self._cards = self._gauge(
+            "payhook_card_data_bodies",
+            "Kept bodies in which the scan of the lake found card data that the masker would hide now",
+        )
         self._looked = Gauge(
             "payhook_alerts_looked_timestamp_seconds", "When the alerts last looked", registry=self.registry
         )
@@ -55,6 +59,9 @@ class AlertMetrics:
     def _read(self, reading: Reading) -> None:
         if reading.rule == "backup":
             self._backup.set(reading.value or 0.0)
+            return
+        if reading.rule == "card_data":
+            self._cards.set(reading.value or 0.0)
             return
         gauge = {"dlq_depth": self._open, "dlq_age": self._oldest}.get(reading.rule)
         if gauge is None:

@@ -29,7 +29,7 @@ _TRIES = ("applied", "ignored", "retry", "dead")
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
     can't be read; ``samples``: of every process whose metrics answered; ``backup_age``: of the newest good backup, in
-    times of what lies between two.
+    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data.
     """
 
     receiver_ready: bool | None = None
@@ -37,6 +37,7 @@ class Seen:
     dead: Mapping[str, Dead | None] = field(default_factory=dict)
     samples: Mapping[Series, float] = field(default_factory=dict)
     backup_age: float | None = None
+    card_bodies: int | None = None
 
 
 class Readings:
@@ -51,7 +52,8 @@ class Readings:
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
         backup = Reading("backup", "", seen.backup_age)
-        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup]
+        cards = Reading("card_data", "", None if seen.card_bodies is None else float(seen.card_bodies))
+        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         for stream, dead in seen.dead.items():

@@ -70,6 +70,7 @@ PROMETHEUS: Mapping[str, str] = {
     "redis_slow": "PayhookRedisSlow",
     "slo_burn": "PayhookSloBurnFast",
     "backup": "PayhookBackupLate",
+    "card_data": "PayhookCardDataKept",
 }
 """What the same condition is called in ops/prometheus."""
 
@@ -138,6 +139,15 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             warning,
             BACKUP_LATE,
             lambda _, times: f"the newest good backup is {times:,.1f} times as old as backup.every_h",
+        ),
+        age(
+            "card_data",
+            critical,
+            0.0,
+            lambda _, n: (
+                f"{n:,.0f} kept bodies hold card data: run/card-scan.json names their events, "
+                "and `payhook ledger redact KEY --reason …` removes a body"
+            ),
         ),
     )
     return {rule.name: rule for rule in every}

@@ -114,6 +114,7 @@ def test_an_own_alert_has_its_place_in_the_runbook_and_its_like_in_prometheus(na
         ("redis_slow", "> 0.01", 0.01),
         ("slo_burn", "> 14.4 * 0.001", 14.4 * 0.001),
         ("backup", "> 1.5", 1.5),
+        ("card_data", "> 0", 0),
     ],
 )
 def test_both_have_the_same_threshold(name: str, expression: str, threshold: float) -> None:

@@ -130,9 +130,10 @@ def backed_up(folder: Path, **backup: object) -> Settings:
 
 
 def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
-    assert [one.module for one in tasks(Settings(data_dir=tmp_path))] == ["stack.maintenance_round"]
-    maintain, backup = tasks(backed_up(tmp_path, every_h=0.5))
+    assert "stack.backup_round" not in [one.module for one in tasks(Settings(data_dir=tmp_path))]
+    maintain, scan, backup = tasks(backed_up(tmp_path, every_h=0.5))
     assert (maintain.first_s, maintain.again_s) == (900, 900)
+    assert (scan.module, scan.every_s, scan.first_s) == ("stack.card_scan_round", 86_400, FIRST_S)
     assert (backup.module, backup.every_s, backup.first_s, backup.again_s) == ("stack.backup_round", 1_800, 60, 900)
     assert wait_s(backup.report, backup.every_s, NOW, backup.first_s) == FIRST_S
 

@@ -60,6 +60,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "redis_slow": (0.01, 0.011),
     "slo_burn": (0.0144, 0.015),
     "backup": (1.5, 1.51),
+    "card_data": (0, 1),
 }
 """Of each rule the last value that is well, and one that isn't."""
 

@@ -217,3 +217,9 @@ def test_a_window_forgets_what_is_older() -> None:
 def test_a_backup_is_as_old_as_it_is_where_some_are_made() -> None:
     assert Looks().of(Seen(backup_age=1.6))["backup", ""] == 1.6
     assert Looks().of(Seen())["backup", ""] is None
+
+
+def test_bodies_with_card_data_count_once_a_scan_was_made() -> None:
+    assert Looks().of(Seen(card_bodies=2))["card_data", ""] == 2.0
+    assert Looks().of(Seen(card_bodies=0))["card_data", ""] == 0.0
+    assert Looks().of(Seen())["card_data", ""] is None

@@ -228,6 +228,8 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
     old.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=31)), "ready": True}))
     backed_up = tmp_path / "backed-up.json"
     backed_up.write_text(json.dumps({"ok": False, "since": to_rfc3339(AT - timedelta(hours=3))}))
+    card_scan = tmp_path / "card-scan.json"
+    card_scan.write_text(json.dumps({"found": [{}, {}]}))
     page = b'# TYPE payhook_decisions_total counter\npayhook_decisions_total{decision="retry",stream="a"} 7\nother 1\n'
     server.replies(status(200, body=page))
     places = Places(
@@ -237,11 +239,12 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
         backed_up=backed_up,
         backup_every_s=3_600,
+        card_scan=card_scan,
     )
     with httpx.Client(trust_env=False) as client:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
-    assert seen.dead == {"a": Dead(0, None)} and seen.backup_age == 3.0
+    assert seen.dead == {"a": Dead(0, None)} and seen.backup_age == 3.0 and seen.card_bodies == 2
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
