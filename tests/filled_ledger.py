@@ -8,9 +8,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from console.pages.ledger_reports import reconciliations
-from core.money import Movement
+from core.money import Money, Movement
+from core.work import Posting
+from dlq.commands import encode, propose_entry
+from dlq.entry import Entry
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
+from tests.unit.processor.harness import CONTROL
 
 
 def fill(letters: DeadLetters) -> None:
@@ -39,6 +43,20 @@ def fill(letters: DeadLetters) -> None:
     letters.batch()
     for _ in range(7):
         letters.advance(30)
+    propose(letters)
+
+
+def propose(letters: DeadLetters) -> None:
+    """An entry by hand that waits for its approval, of a hostile person."""
+    lines = (
+        Posting("merchant:m-1:dispute_losses", "debit", Money(123_450, "EUR")),
+        Posting("merchant:m-1:disputes", "credit", Money(123_450, "EUR")),
+    )
+    at = letters.clock.now()
+    entry = Entry("stripe:acct_1:pi_0", at, "ab" * 32, lines)
+    command = propose_entry(letters.layout.stream, letters.lineage, entry, HOSTILE[0], HOSTILE[1], at)
+    letters.send(CONTROL, encode(command), [])
+    letters.batch()
 
 
 def reconcile(letters: DeadLetters) -> None:

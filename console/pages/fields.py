@@ -78,10 +78,10 @@ class Fields:
         """Every value of a field, however many there are: who asks has a limit of its own."""
         return [value for value in self._given.getlist(name) if isinstance(value, str)]
 
-    def given(self, name: str) -> str:
+    def given(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
         """The field as it came: what the form shows again."""
         value = self._given.get(name)
-        return value[:TEXT_CHARS_MAX] if isinstance(value, str) else ""
+        return value[:chars_max] if isinstance(value, str) else ""
 
     def wrong(self, name: str, problem: str) -> None:
         """Says what is wrong with a field; the first word counts."""

@@ -42,6 +42,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/ledger/reconciliations": ("/ledger/reconciliations",),
     "/ledger/reconciliations/{run_id}": ("/ledger/reconciliations/r1",),
     "/ledger/reversals": ("/ledger/reversals",),
+    "/ledger/entries": ("/ledger/entries",),
     "/ledger/export": ("/ledger/export",),
 }
 """Addresses of every page that is shown with 200."""

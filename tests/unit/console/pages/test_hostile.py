@@ -20,7 +20,7 @@ TAGS = set(
         r"\w+",
         "html head meta title link script body a header nav ul li ol form input span button main h1 h2 h3 p div "
         "section dl dt dd table caption thead tbody tr th td details summary pre code strong b em small label "
-        "select option time svg desc line rect path text figure figcaption br kbd dialog progress noscript",
+        "select option time svg desc line rect path text figure figcaption br kbd dialog progress noscript textarea",
     )
 )
 
@@ -79,7 +79,7 @@ def test_there_is_a_hostile_item_for_each_text(desk: Desk) -> None:
             "/dlq/report",
         ),
         *("/ledger", "/ledger/search?text=hostile", "/ledger/search?decision=dead", "/ledger/reconciliations"),
-        *("/ledger/reversals", "/ledger/export"),
+        *("/ledger/reversals", "/ledger/entries", "/ledger/export"),
     ],
 )
 def test_lists_and_statistics(desk: Desk, path: str) -> None:
