@@ -41,7 +41,6 @@ class Ports:
 
     kafka: int
     kafka_controller: int
-    redis: int
     ingest: int
     ingest_metrics: int
     processor_metrics: int
@@ -52,11 +51,10 @@ class Ports:
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
     """Ports that somebody configured, and free ones for the rest; ``processors``: processes in each mode."""
-    free = iter(free_ports(6))
+    free = iter(free_ports(5))
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
-        redis=next(free),
         ingest=_configured(settings.ingest, "port") or next(free),
         ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
         processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
@@ -71,7 +69,7 @@ def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequ
         ingest=f"http://{LOOPBACK}:{ports.ingest}",
         ops=f"http://{LOOPBACK}:{ports.ops}",
         kafka=f"{LOOPBACK}:{ports.kafka}",
-        redis=redis_url(layout.redis, ports.redis),
+        redis=redis_url(layout.redis),
         journal=str(layout.ledger().journal),
         pids=dict(pids),
         test_journal=str(layout.ledger("test").journal) if "test" in modes else None,
@@ -101,7 +99,7 @@ def children(
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
-        redis_server(layout.redis, ports.redis, layout.logs / "redis.log"),
+        redis_server(layout.redis, layout.logs / "redis.log"),
         *(
             _processor(layout, env, mode, name, streams, alone=len(wanted[mode]) == 1)
             for mode in modes
@@ -190,7 +188,7 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
         "PAYHOOK_DATA_DIR": str(layout.root),
         "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": f"{LOOPBACK}:{ports.kafka}",
         "PAYHOOK_KAFKA__DURABILITY": durability,
-        "PAYHOOK_REDIS__URL": redis_url(layout.redis, ports.redis),
+        "PAYHOOK_REDIS__URL": redis_url(layout.redis),
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
         "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),

@@ -78,6 +78,17 @@ class ServerNotUp(PayhookError):
         super().__init__(f"{name} {problem}; the end of {log}:\n{_tail(log)}")
 
 
+class SocketFolderUnsafe(PayhookError):
+    """The folder for a server's socket isn't this user's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(
+            f"{folder} is another user's, or no folder, and the embedded Redis' socket belongs there: remove it, or "
+            "set XDG_RUNTIME_DIR to a folder of your own with a short path"
+        )
+
+
 def _tail(log: Path, lines_max: int = 15) -> str:
     try:
         lines = log.read_text("utf-8", "replace").splitlines()

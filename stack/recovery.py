@@ -96,11 +96,11 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
         yield Servers(settings.kafka.bootstrap_servers, settings.redis.url)
     else:
         layout = settings.layout
-        port, controller, redis_port = free_ports(3)
+        port, controller = free_ports(2)
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
-        redis = redis_server(layout.redis, redis_port, layout.logs / "redis.log")
+        redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            yield Servers(f"{LOOPBACK}:{port}", redis_url(layout.redis, redis_port))
+            yield Servers(f"{LOOPBACK}:{port}", redis_url(layout.redis))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:

@@ -1,22 +1,30 @@
-"""The embedded Redis, on loopback, with a user of its own: any local user can reach the port."""
+"""The embedded Redis: a Unix socket in a folder that is its owner's alone, no port, and users with passwords."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import secrets
+import stat
+import tempfile
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import quote, unquote, urlparse
 
 import redis
 
 from core.files import create_once
 from notify.files import write_new
-from stack.ports import LOOPBACK
+from stack.errors import SocketFolderUnsafe
 from stack.redis_binary import find_redis
 from stack.server import Server
 
 ASK_TIMEOUT_S = 1.0
 USERS = "users.acl"
+SOCKET = "redis.sock"
+SOCKET_PATH_BYTES_MAX = 100
+"""A socket's address has 104 bytes at least, of which the last is 0 (macOS; Linux has 108)."""
+
 PAYHOOK, ADMIN = "payhook", "admin"
 """The user that payhook is, and a person's who looks into it; each with its password in a file of its name."""
 
@@ -24,34 +32,68 @@ COMMANDS = ("ping", "get", "set", "del", "getrange", "time", "scan", "eval", "ev
 """What payhook calls, its scripts included."""
 
 
-def redis_server(folder: Path, port: int, log: Path) -> Server:
+def redis_server(folder: Path, log: Path) -> Server:
     """A server that keeps its append-only file and its users under ``folder`` and never evicts a key."""
+    socket = socket_of(folder)
     return Server(
         name="redis",
         command=(
             str(find_redis()),
-            *("--bind", LOOPBACK, "--port", str(port), "--dir", str(folder)),
+            *("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "600", "--dir", str(folder)),
             *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
             *("--maxmemory-policy", "noeviction", "--daemonize", "no", "--loglevel", "warning"),
             *("--aclfile", str(folder / USERS)),
         ),
         log=log,
-        prepare=lambda: _write_users(folder),
-        answers=lambda: redis_answers(redis_url(folder, port)),
+        prepare=lambda: _prepare(folder, socket),
+        answers=lambda: redis_answers(redis_url(folder)),
+        clean=lambda: _clean(folder, socket),
         start_s=30.0,
     )
 
 
-def redis_url(folder: Path, port: int, user: str = PAYHOOK) -> str:
+def socket_of(folder: Path) -> Path:
+    """Where the server of ``folder`` listens: there, or in a folder with a short path where that one's is too long."""
+    beside = folder.absolute() / SOCKET
+    if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES_MAX:
+        return beside
+    digest = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"payhook-{digest[:16]}" / SOCKET
+
+
+def redis_url(folder: Path, user: str = PAYHOOK) -> str:
     """With the user's password, which is made if it isn't there yet."""
-    return f"redis://{user}:{_password(folder, user)}@{LOOPBACK}:{port}/0"
+    return _url(folder, socket_of(folder), user)
 
 
 def admin_url(folder: Path, url: str) -> str:
     """The same server's URL for somebody who may do more than payhook; ``folder`` as `redis_server` had it."""
-    port = urlparse(url).port
-    assert port is not None
-    return redis_url(folder, port, ADMIN)
+    return _url(folder, Path(unquote(urlparse(url).path)), ADMIN)
+
+
+def _url(folder: Path, socket: Path, user: str) -> str:
+    return f"unix://{user}:{_password(folder, user)}@{quote(str(socket))}?db=0"
+
+
+def _prepare(folder: Path, socket: Path) -> None:
+    """
+    :raises SocketFolderUnsafe: another user may get at the socket
+    """
+    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # In the folder for temporary files anybody could have put a link.
+    there = socket.parent.stat(follow_symlinks=socket.parent == folder.absolute())
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
+        raise SocketFolderUnsafe(socket.parent)
+    socket.parent.chmod(0o700)
+    _write_users(folder)
+
+
+def _clean(folder: Path, socket: Path) -> None:
+    """Takes away the folder with the short path."""
+    if socket.parent != folder.absolute():
+        socket.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            socket.parent.rmdir()
 
 
 def _write_users(folder: Path) -> None:

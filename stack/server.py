@@ -26,9 +26,9 @@ def _nothing() -> None:
 class Server:
     """How one server is run and how it is told that it answers.
 
-    ``prepare`` makes its folder and files and may be called again; ``answers`` asks it once, without
-    waiting long. ``stop_s`` is how long it may take to end after SIGTERM before it is killed. ``beside``: nobody waits
-    for it, so it waits until the others answer, for some seconds.
+    ``prepare`` makes its folder and files and may be called again; ``clean`` takes away what is not to be left once it
+    is stopped; ``answers`` asks it once, without waiting long. ``stop_s`` is how long it may take to end after SIGTERM
+    before it is killed. ``beside``: nobody waits for it, so it waits until the others answer, for some seconds.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Server:
     log: Path
     answers: Callable[[], bool]
     prepare: Callable[[], None] = _nothing
+    clean: Callable[[], None] = _nothing
     env: Mapping[str, str] = field(default_factory=dict)
     start_s: float = 60.0
     stop_s: float = 20.0
@@ -96,6 +97,7 @@ class Running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(self.server.stop_s)
         self.kill()
+        self.server.clean()
 
     def kill(self) -> None:
         """Ends it and whatever it started, now."""

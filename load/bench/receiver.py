@@ -149,14 +149,14 @@ def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]
 @contextlib.contextmanager
 def brokers(folder: Path) -> Iterator[tuple[str, str]]:
     """A Kafka with payhook's topics and a Redis: bootstrap servers and URL."""
-    kafka, controller, redis_port = free_ports(3)
+    kafka, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{kafka}"
     with (
         running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
-        running(redis_server(folder / "redis", redis_port, folder / "redis.log")),
+        running(redis_server(folder / "redis", folder / "redis.log")),
     ):
         make_topics(bootstrap, topics(TopicsSettings()), 1)
-        url = redis_url(folder / "redis", redis_port)
+        url = redis_url(folder / "redis")
         announce_generation(redis.Redis.from_url(url))
         yield bootstrap, url
 

@@ -13,7 +13,6 @@ from rich.progress import Progress
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
 from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -27,9 +26,8 @@ REDIS_SECONDS = 60.0
 
 def measure_redis(folder: Path, console: Console) -> dict[str, float]:
     """``used_memory`` that a million keys add, claimed and confirmed as the receiver does it."""
-    (port,) = free_ports(1)
-    with running(redis_server(folder / "redis", port, folder / "redis.log")), Progress(console=console) as progress:
-        return {"redis.bytes_per_key": asyncio.run(_bytes_per_key(redis_url(folder / "redis", port, ADMIN), progress))}
+    with running(redis_server(folder / "redis", folder / "redis.log")), Progress(console=console) as progress:
+        return {"redis.bytes_per_key": asyncio.run(_bytes_per_key(redis_url(folder / "redis", ADMIN), progress))}
 
 
 async def _bytes_per_key(url: str, progress: Progress) -> float:

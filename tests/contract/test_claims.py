@@ -19,7 +19,6 @@ from core.routing import MODES
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryClaims
 from ingest.gate import RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -92,9 +91,8 @@ async def _await(step: Awaitable[Answer]) -> Answer:
 @pytest.fixture(scope="module")
 def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    (port,) = free_ports(1)
-    with running(redis_server(folder, port, folder / "redis.log")):
-        yield redis_url(folder, port, ADMIN)
+    with running(redis_server(folder, folder / "redis.log")):
+        yield redis_url(folder, ADMIN)
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

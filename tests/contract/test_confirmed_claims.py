@@ -20,7 +20,6 @@ from ingest.claims import ClaimKey
 from ingest.confirmed import KEYS_AT_ONCE, confirmed_hashes
 from ingest.gate import RedisGate
 from ingest.redis_claims import RedisClaims
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -56,9 +55,8 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
         server = fakeredis.FakeServer()
         yield Ground(fakeredis.FakeRedis(server=server), lambda: fakeredis.FakeAsyncRedis(server=server))
         return
-    (port,) = free_ports(1)
-    with running(redis_server(tmp_path / "redis", port, tmp_path / "redis.log")):
-        url = redis_url(tmp_path / "redis", port, ADMIN)
+    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
+        url = redis_url(tmp_path / "redis", ADMIN)
         with redis.Redis.from_url(url) as sync:
             yield Ground(sync, lambda: redis.asyncio.Redis.from_url(url))
 

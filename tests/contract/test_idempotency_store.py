@@ -18,7 +18,6 @@ from core.clock import ManualClock
 from ingest.claims import ClaimState
 from ingest.gate import RedisGate
 from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -98,9 +97,8 @@ class RedisGround:
 @pytest.fixture(scope="module")
 def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    (port,) = free_ports(1)
-    with running(redis_server(folder, port, folder / "redis.log")):
-        yield redis_url(folder, port, ADMIN)
+    with running(redis_server(folder, folder / "redis.log")):
+        yield redis_url(folder, ADMIN)
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

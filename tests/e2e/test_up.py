@@ -57,8 +57,12 @@ def children_of(one: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-def port_of(url: str) -> int:
-    return int(url.removesuffix("/0").rpartition(":")[2])
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def answers(name: str, address: str) -> bool:
+    return redis_answers(address) if name == "redis" else is_listening(port_of(address))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +108,7 @@ def test_a_killed_process_comes_back_where_it_was(folder: Path, name: str) -> No
     before = endpoints(folder)
     os.kill(before["pids"][name], signal.SIGKILL)
     wait_for(lambda: endpoints(folder)["pids"].get(name) not in (None, before["pids"][name]))
-    wait_for(lambda: is_listening(port_of(before[name])))
+    wait_for(lambda: answers(name, before[name]))
     after = endpoints(folder)
     assert {key: after[key] for key in after if key != "pids"} == {key: before[key] for key in before if key != "pids"}
 

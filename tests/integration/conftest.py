@@ -39,9 +39,8 @@ class Topics:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real Redis, shared by the run. A test that wants it empty asks for ``empty_redis``."""
     folder: Path = tmp_path_factory.mktemp("redis")
-    (port,) = free_ports(1)
-    with running(redis_server_on(folder, port, folder / "redis.log")):
-        yield redis_url(folder, port, ADMIN)
+    with running(redis_server_on(folder, folder / "redis.log")):
+        yield redis_url(folder, ADMIN)
 
 
 @pytest.fixture

@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+import psutil
 import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
+from stack.errors import SocketFolderUnsafe
+from stack.redis import ADMIN, SOCKET_PATH_BYTES_MAX, admin_url, redis_server, redis_url, socket_of
+from stack.server import Running, running
 
 FOLDER = "redis"
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Running]]:
+    """In a folder that was others' to read before."""
     root = tmp_path_factory.mktemp("data")
-    (found,) = free_ports(1)
-    with running(redis_server(root / FOLDER, found, root / "redis.log")):
-        yield root / FOLDER, found
+    (root / FOLDER).mkdir(mode=0o755)
+    with running(redis_server(root / FOLDER, root / "redis.log")) as started:
+        yield root / FOLDER, started
+
+
+@pytest.fixture
+def folder(server: tuple[Path, Running]) -> Path:
+    return server[0]
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A folder whose path is too long for a socket's address."""
+    found = tmp_path / ("x" * SOCKET_PATH_BYTES_MAX) / FOLDER
+    found.mkdir(parents=True)
+    return found
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("user", ["", "default:@", "payhook:guessed@", "admin:@"])
-def test_without_the_password_nothing_is_answered(port: tuple[Path, int], user: str) -> None:
+def test_without_the_password_nothing_is_answered(folder: Path, user: str) -> None:
     with (
-        redis.Redis.from_url(f"redis://{user}{LOOPBACK}:{port[1]}/0") as client,
+        redis.Redis.from_url(f"unix://{user}{quote(str(socket_of(folder)))}?db=0") as client,
         pytest.raises((redis.AuthenticationError, redis.ResponseError)),
     ):
         client.get("1:anything")
@@ -48,20 +69,81 @@ def test_without_the_password_nothing_is_answered(port: tuple[Path, int], user: 
         "SAVE",
     ],
 )
-def test_payhooks_user_may_do_only_what_payhook_does(port: tuple[Path, int], command: str) -> None:
-    with redis.Redis.from_url(redis_url(*port)) as client, pytest.raises(NoPermissionError):
+def test_payhooks_user_may_do_only_what_payhook_does(folder: Path, command: str) -> None:
+    with redis.Redis.from_url(redis_url(folder)) as client, pytest.raises(NoPermissionError):
         client.execute_command(*command.split())
 
 
-def test_a_script_may_do_no_more(port: tuple[Path, int]) -> None:
-    with redis.Redis.from_url(redis_url(*port)) as client, pytest.raises(redis.ResponseError):
+def test_a_script_may_do_no_more(folder: Path) -> None:
+    with redis.Redis.from_url(redis_url(folder)) as client, pytest.raises(redis.ResponseError):
         client.eval("return redis.call('FLUSHALL')", 0)
 
 
-def test_passwords_are_the_owners_alone_and_stay_over_a_restart(port: tuple[Path, int]) -> None:
-    folder, number = port
+def test_passwords_are_the_owners_alone_and_stay_over_a_restart(folder: Path) -> None:
     for path in folder.glob("*.password"):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE((folder / "users.acl").stat().st_mode) == 0o600
-    assert redis_url(folder, number) == redis_url(folder, number)
-    assert redis_url(folder, number) != redis_url(folder, number, ADMIN)
+        assert mode(path) == 0o600
+    assert mode(folder / "users.acl") == 0o600
+    assert redis_url(folder) == redis_url(folder)
+    assert redis_url(folder) != redis_url(folder, ADMIN)
+
+
+def test_it_listens_on_no_port_and_its_socket_is_the_owners_alone(server: tuple[Path, Running]) -> None:
+    folder, started = server
+    processes = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
+    open_sockets = [one for process in processes for one in process.net_connections("all")]
+    assert [one.laddr for one in open_sockets if one.family.name != "AF_UNIX"] == []
+    assert socket_of(folder).is_socket()
+    assert (mode(folder), mode(socket_of(folder))) == (0o700, 0o600)
+
+
+# a path too long for a socket
+
+
+def test_where_the_path_is_too_long_a_short_one_is_taken_and_removed_at_the_end(
+    deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    socket = socket_of(deep)
+    assert socket.parent.parent == tmp_path and len(os.fsencode(socket)) <= SOCKET_PATH_BYTES_MAX
+    for _ in range(2):
+        with running(redis_server(deep, tmp_path / "redis.log")), redis.Redis.from_url(redis_url(deep)) as client:
+            assert client.ping()
+            assert mode(socket.parent) == 0o700
+            url = redis_url(deep)
+            # Another process may have another folder for its sockets: it goes by the URL.
+            monkeypatch.setenv("XDG_RUNTIME_DIR", "/elsewhere")
+            with redis.Redis.from_url(admin_url(deep, url)) as admin:
+                assert admin.dbsize() == 0
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        assert not socket.parent.exists()
+
+
+def test_two_data_folders_have_two_sockets(deep: Path) -> None:
+    assert socket_of(deep) != socket_of(deep.parent)
+
+
+def test_without_a_folder_of_the_session_the_temporary_one_is_taken(
+    deep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    assert socket_of(deep).parent.parent == Path("/tmp")
+
+
+def test_a_link_or_file_in_the_place_of_the_folder_is_refused(
+    deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    server = redis_server(deep, tmp_path / "redis.log")
+    (tmp_path / "another").mkdir(mode=0o777)
+    socket_of(deep).parent.symlink_to(tmp_path / "another")
+    with pytest.raises(SocketFolderUnsafe, match="XDG_RUNTIME_DIR"), running(server):
+        pass
+
+
+def test_a_folder_of_another_user_is_refused(deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    server = redis_server(deep, tmp_path / "redis.log")
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(SocketFolderUnsafe), running(server):
+        pass

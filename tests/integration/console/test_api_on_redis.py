@@ -26,7 +26,6 @@ from dlq.commands import Command, decode
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
-from stack.ports import free_ports
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
 from stack.server import running
@@ -151,12 +150,11 @@ def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(emp
 
 def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Path, journal: Path) -> None:
     async def once() -> httpx.Response:
-        async with listener(redis_url(tmp_path / "redis", port), journal, kafka) as client:
+        async with listener(redis_url(tmp_path / "redis"), journal, kafka) as client:
             return await replay(client)
 
     kafka = Kafka()
-    (port,) = free_ports(1)
-    server = redis_server_on(tmp_path / "redis", port, tmp_path / "redis.log")
+    server = redis_server_on(tmp_path / "redis", tmp_path / "redis.log")
     assert asyncio.run(once()).status_code == 503
     assert kafka.sent == []
     with running(server):

@@ -115,13 +115,13 @@ class Servers:
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     folder: Path = tmp_path_factory.mktemp("ingest")
-    kafka_port, controller, redis_port = free_ports(3)
+    kafka_port, controller = free_ports(2)
     kafka = kafka_server(folder / "kafka", kafka_port, controller, folder / "kafka.log")
-    store = redis_server(folder / "redis", redis_port, folder / "redis.log")
+    store = redis_server(folder / "redis", folder / "redis.log")
     with running(kafka) as broker, running(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
         make_topics(bootstrap, topics(TopicsSettings()), replication=1)
-        url, admin_url = (redis_url(folder / "redis", redis_port, user) for user in (PAYHOOK, ADMIN))
+        url, admin_url = (redis_url(folder / "redis", user) for user in (PAYHOOK, ADMIN))
         announce_generation(Redis.from_url(url))
         made = Servers(folder, broker, claims, bootstrap, url, admin_url)
         (folder / "secrets").mkdir()

@@ -136,7 +136,7 @@ def test_a_redis_that_lost_keys_and_scripts_is_taught_them_again(receiver: Recei
 
 def test_claims_follow_the_generation_that_a_processor_announces(servers: Servers) -> None:
     """Of a Redis database of its own: what this receiver has seen, the others may not."""
-    url = servers.admin_url.removesuffix("/0") + "/1"
+    url = servers.admin_url.removesuffix("db=0") + "db=1"
     client = Redis.from_url(url)
     with receiver_on(servers, PAYHOOK_REDIS__URL=url) as receiver:
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pybreaker
@@ -27,7 +27,6 @@ from journal.reader import JournalReader
 from processor.history.accept import Acceptance, accept
 from processor.history.find import Findings
 from processor.tell.generation import open_generation_writer
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.integration.processor.stored import FileKafka, Stored, event_of
@@ -60,7 +59,6 @@ class Ground:
 
     folder: Path
     stored: Stored
-    port: int = field(default_factory=lambda: free_ports(1)[0])
     seen: int = 0
     """The highest generation that the receiver has read, which it keeps while it runs."""
 
@@ -76,8 +74,8 @@ class Ground:
     @contextlib.contextmanager
     def redis(self, *, announces: bool = True) -> Iterator[Redis]:
         """Redis runs, and the processor has announced the journal's generation."""
-        url = redis_url(self.data, self.port, ADMIN)
-        with running(redis_server(self.data, self.port, self.folder / "redis.log")), Redis.from_url(url) as client:
+        url = redis_url(self.data, ADMIN)
+        with running(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
                 writer = open_generation_writer(url, "live")
                 writer._write(Announced(self.generation))
@@ -89,7 +87,7 @@ class Ground:
         return asyncio.run(self._sends(event_ids, restarted=restarted))
 
     async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
-        client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port, ADMIN))
+        client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
         claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), LEASE_S, CONFIRMED_S)
         generations = RedisGenerations(client, ("live",), SystemClock())
         generations._seen["live"] = 0 if restarted else self.seen
@@ -108,7 +106,7 @@ class Ground:
         """A request that is killed before it published."""
 
         async def inside() -> list[ClaimState]:
-            client = redis.asyncio.Redis.from_url(redis_url(self.data, self.port, ADMIN))
+            client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
             claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), BRIEF_S, CONFIRMED_S)
             event = event_of(event_id)
             try:

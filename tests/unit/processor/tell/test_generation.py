@@ -18,7 +18,6 @@ from processor.tell.generation import GenerationWriter, open_generation_writer
 from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
-from stack.ports import free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -135,9 +134,8 @@ def test_an_address_that_is_none_is_found_at_start() -> None:
 
 
 def test_on_a_real_redis_modes_are_apart(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    url = redis_url(tmp_path / "redis", port, ADMIN)
-    with running(redis_server(tmp_path / "redis", port, tmp_path / "redis.log")), redis.Redis.from_url(url) as client:
+    url = redis_url(tmp_path / "redis", ADMIN)
+    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")), redis.Redis.from_url(url) as client:
         client.set(generation_key("test"), b"7")
         live, test = open_generation_writer(url, "live"), open_generation_writer(url, "test")
         for writer in (live, test):
