@@ -62,6 +62,11 @@ class ClaimKey:
         name = name_prefix(mode, generation) + hash16(event_key)
         return cls(name, bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
+    @classmethod
+    def of_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
+        """Of a delivery whose id stands for one body. No event's: `ingest.confirmed` doesn't read it."""
+        return cls(b"delivery:" + hash16(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES]))
+
 
 @functools.lru_cache(maxsize=16)
 def name_prefix(mode: Mode, generation: int) -> bytes:

@@ -10,6 +10,7 @@ import asyncio
 import copy
 import logging
 from collections import OrderedDict
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -101,6 +102,18 @@ class _Flight:
         self.task: asyncio.Task[_Outcome] | None = None
 
 
+@dataclass(slots=True)
+class _Share:
+    """What one host may have of all places and waiters: half, so that floods to one leave room for the others."""
+
+    places: asyncio.Semaphore
+    waiting: int = 0
+
+
+def _half(whole: int) -> int:
+    return max(1, whole // 2)
+
+
 class HttpFetch:
     """`Fetch` over a client that the caller opened.
 
@@ -119,6 +132,7 @@ class HttpFetch:
         self._loopback = loopback
         self._places = asyncio.Semaphore(settings.at_once_max)
         self._waiting = 0
+        self._shares: dict[str, _Share] = {}
         self._flights: dict[_Key, _Flight] = {}
         self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
         self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
@@ -129,13 +143,16 @@ class HttpFetch:
         key = (wanted.url, wanted.bearers)
         if (known := self._known(key, wanted.kept_s)) is not None:
             return known
-        if self._waiting >= self._settings.waiting_max:
-            raise self._failed(FetchFailed(_bare(url), f"{self._waiting} requests wait for fetches already"))
+        share = self._share(url)
+        if self._waiting >= self._settings.waiting_max or share.waiting >= _half(self._settings.waiting_max):
+            raise self._failed(FetchFailed(_bare(url), f"{share.waiting} requests wait for fetches already"))
         self._waiting += 1
+        share.waiting += 1
         try:
             outcome = await self._landing(self._flight(key, url, wanted), url)
         finally:
             self._waiting -= 1
+            share.waiting -= 1
         if isinstance(outcome, Fetched):
             return outcome
         # A copy for each: an exception that is raised in many places gathers all their traces.
@@ -197,7 +214,7 @@ class HttpFetch:
     async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                await self._turn(flight)
+                await self._turn(flight, url)
         except TimeoutError:
             return FetchFailed(_bare(url), f"no place to fetch was free within {self._settings.timeout_s:g} s")
         try:
@@ -207,16 +224,27 @@ class HttpFetch:
             return failed
         finally:
             self._places.release()
+            self._share(url).places.release()
         if wanted.kept_s > 0 and 200 <= fetched.status <= 299:
             self._keep(flight.key, fetched, asked_at)
         return fetched
 
-    async def _turn(self, flight: _Flight) -> None:
+    async def _turn(self, flight: _Flight, url: httpx.URL) -> None:
         """A place among those who ask; the one before, which asks the same, first."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
-        await self._places.acquire()
+        share = self._share(url)
+        await share.places.acquire()
+        try:
+            await self._places.acquire()
+        except BaseException:
+            share.places.release()
+            raise
+
+    def _share(self, url: httpx.URL) -> _Share:
+        """Of a host. Adapters name a handful of hosts, so these are few."""
+        return self._shares.setdefault(url.host, _Share(asyncio.Semaphore(_half(self._settings.at_once_max))))
 
     async def _guarded(self, url: httpx.URL, bearers: tuple[str, ...]) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""

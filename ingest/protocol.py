@@ -98,7 +98,7 @@ class Protocol:
         what is claimed here is settled before that, so that two requests of the same events don't wait for each other.
         """
         takings = distinct(events)
-        owner = self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
+        owner = self._owner()
         wait = Deadline(self._clock, self._in_flight_wait_s)
         open_takings = takings
         while True:
@@ -108,6 +108,21 @@ class Protocol:
             if not open_takings or wait.passed:
                 return Taken(takings)
             await asyncio.sleep(min(ASK_AGAIN_S, wait.remaining_s))
+
+    async def is_first_body(self, provider: str, delivery_id: str, body_sha256: str) -> bool:
+        """Whether a delivery came with no other body before, as far as Redis remembers: for eight days.
+
+        True while Redis is down.
+        """
+        key = ClaimKey.of_delivery(provider, delivery_id, body_sha256)
+        owner = self._owner()
+        [state] = await self._states([key], owner)
+        if state in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
+            self._claims.settle([key], [], owner)
+        return state is not ClaimState.CONFLICT
+
+    def _owner(self) -> bytes:
+        return self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
 
     async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
         """One round trip for all; a key's second content within the request follows what its first was told."""

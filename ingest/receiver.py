@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,15 @@ from ingest.reading import RawHeaders, ReadDeadline, check_head, read_body
 from ingest.receipts import Receipts
 from ingest.secrets import SecretFiles, SecretsMissing
 from ingest.settings import IngestSettings
-from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, FetchingAdapter, ModeMismatch, SignatureInvalid
+from providers.port import (
+    DEFAULT_ENDPOINT,
+    Adapter,
+    Answer,
+    FetchingAdapter,
+    ModeMismatch,
+    SignatureInvalid,
+    WeaklySigningAdapter,
+)
 from providers.port import Request as Webhook
 
 log = logging.getLogger(__name__)
@@ -75,6 +84,7 @@ class Receiver:
         self._settings = settings
         self._adapters = adapters
         self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
+        self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
@@ -152,6 +162,7 @@ class Receiver:
             webhook = await self._fetched(fetching, webhook, secrets)
         self._verify(adapter, webhook, secrets, received_at)
         self._rates.take(adapter.name)
+        await self._check_delivery(adapter, webhook)
         events = self._events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
@@ -190,6 +201,14 @@ class Receiver:
         except SettingError as wrong:
             raise self._not_configured(adapter, wrong) from None
         self._metrics.verified(adapter.name, index)
+
+    async def _check_delivery(self, adapter: Adapter, webhook: Webhook) -> None:
+        """Where a signature doesn't tell bodies apart, a delivery's first one counts."""
+        weak = self._weakly_signing.get(adapter.name)
+        if weak is not None:
+            body_sha256 = hashlib.sha256(webhook.body).hexdigest()
+            if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
+                raise _not_proven(adapter, SignatureInvalid("reused"))
 
     def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""

@@ -29,7 +29,7 @@ SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
 
-def payhook(*words: str, timeout_s: float = 120.0, told: str = "") -> subprocess.CompletedProcess[str]:
+def payhook(*words: str, timeout_s: float = 600.0, told: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the `payhook` command in this interpreter's environment, with the settings of the samples.
 
     ``told``: its standard input.

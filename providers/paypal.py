@@ -4,8 +4,8 @@ Sources: https://developer.paypal.com/api/rest/webhooks/event-names/ (types) and
 https://developer.paypal.com/docs/api/payments/v2/ (captures, refunds; v1 speaks of sales).
 
 The "secret" is the webhook's id: it is signed with, so a delivery for someone else's webhook doesn't pass here.
-The signed time of transmission decides nothing. PayPal redelivers for three days and doesn't say whether each try
-is signed anew, so an old one may be honest; a replayed one is a duplicate by its event's id.
+A delivery is taken for four days by its signed time: PayPal redelivers for three and doesn't say whether each try is
+signed anew. A replayed one is a duplicate by its event's id.
 
 Which environment sends follows from the certificate's host. The host isn't signed, so it must agree with the endpoint.
 
@@ -89,6 +89,7 @@ class PayPalAdapter:
 
     def __init__(self, settings: ProvidersSettings) -> None:
         self._order_for = settings.entity
+        self._tolerance_s = settings.tolerance_s
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
         """The certificate, for a request that can still be proven; its URL is checked before anybody asks for it.
@@ -106,7 +107,12 @@ class PayPalAdapter:
         if request.fetched is None or not 200 <= request.fetched.status < 300:
             raise SignatureInvalid("untrusted")
         messages = [transmission.signed(secret, request.body) for secret in secrets]
-        return certificates.signed_by(messages, transmission.signature, request.fetched.body, now)
+        index = certificates.signed_by(messages, transmission.signature, request.fetched.body, now)
+        transmission.check_age(now, self._tolerance_s)
+        return index
+
+    def delivery_id(self, request: Request) -> str:
+        return certificates.read_headers(request).transmission_id.decode("ascii")
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         document = an_object(request.document, "the body")

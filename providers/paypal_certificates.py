@@ -2,16 +2,19 @@
 
 Source: https://developer.paypal.com/api/rest/webhooks/rest/#link-verifysignaturefromcertificate
 
-A request names the certificate of the key that signed it. Whoever may choose the certificate may forge anything, so
-all trust rests on where it comes from: https, with a host whose certificate the TLS client checks, and that host
-paypal.com or below it. What is checked beyond that catches mistakes, not forgers, who could write the same into a
-certificate of their own: that it is valid now, that it is for ``messageverificationcerts.….paypal.com``, that it isn't
-self-signed, and that its key is RSA of at least 2048 bits. The chain up to a root isn't checked: PayPal serves the
-certificate without the intermediate ones, and with another authority every now and then.
+A request names the certificate of the key that signed it. Whoever may choose the certificate may forge anything, so all
+trust rests on where it comes from: https, PayPal's API host, whose certificate the TLS client checks, and the path
+under which that API has its certificates. What is checked beyond that catches mistakes, not forgers, who could write
+the same into a certificate of their own: that it is valid now, that it is for
+``messageverificationcerts.….paypal.com``, that it isn't self-signed, and that its key is RSA of at least 2048 bits. The
+chain up to a root isn't checked: PayPal serves the certificate without the intermediate ones, and with another
+authority every now and then.
 
 Of the body only its CRC-32 is signed, which is a check against accidents: bytes with the same CRC-32 are easily made.
-So whoever has seen one signed delivery can sign others with it: deliveries come over TLS, and nothing may log their
-headers.
+So who has seen one signed delivery could send other bodies with its headers. Two things bound that: a delivery is taken
+for as long as PayPal tries (three days) and a day more, by the time that is signed; and of one transmission id one body
+is taken (`Transmission.transmission_id`; the receiver remembers it in Redis). Deliveries come over TLS, and nothing may
+log their headers.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 
 from core.event import Mode
+from providers.fields import time_of
 from providers.port import Request, SignatureInvalid
 
 ID = b"paypal-transmission-id"
@@ -49,13 +53,16 @@ CERTIFICATES_KEPT_MAX = 16
 
 _ID = re.compile(rb"[A-Za-z0-9-]{1,50}")
 _TIME = re.compile(rb"[0-9TZ:.+-]{1,40}")
+TAKEN_S = 4 * 86_400
+"""PayPal tries for three days (https://developer.paypal.com/api/rest/webhooks/rest/#link-eventnotificationretries)."""
 """Neither may hold the ``|`` that joins them: fields could be shifted."""
 _SIGNATURE = re.compile(rb"[A-Za-z0-9+/]{1,1024}={0,2}")
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URL = re.compile(
-    rf"https://(?P<host>(?:{_LABEL}\.){{0,5}}paypal\.com)(?::443)?(?P<path>/[\w./~-]{{0,400}})", re.I | re.A
+    r"https://(?P<host>(?i:api(?:-m)?(?:\.sandbox)?\.paypal\.com))(?::443)?"
+    r"(?P<path>/v1/notifications/certs/[A-Za-z0-9-]{1,100})",
+    re.A,
 )
-"""Letters, digits, dots and hyphens only: no user, no other port, no query, and nothing that two readers of URLs
+"""PayPal's API and the path of its certificates; no user, no other port, no query, and nothing that two readers of URLs
 (ours and the HTTP client's) could take for two different hosts."""
 _SUBJECT = re.compile(r"messageverificationcerts\.(?:[a-z0-9-]+\.){0,3}paypal\.com", re.I | re.A)
 
@@ -71,6 +78,20 @@ class Transmission:
     """With its host in lower case."""
     mode: Mode
     """The environment whose certificate it is."""
+
+    def check_age(self, now: datetime, tolerance_s: int) -> None:
+        """By the signed time: that of the first try, or of this one.
+
+        :raises SignatureInvalid: ``malformed``; ``stale`` once PayPal tries no more; ``future``
+        """
+        sent_at = time_of(self.time.decode("ascii"))
+        if sent_at is None:
+            raise SignatureInvalid("malformed")
+        age_s = (now - sent_at).total_seconds()
+        if age_s > TAKEN_S:
+            raise SignatureInvalid("stale")
+        if age_s < -tolerance_s:
+            raise SignatureInvalid("future")
 
     def signed(self, webhook_id: str, body: bytes) -> bytes:
         """``id|time|webhook id|CRC-32 of the body in decimal``."""
@@ -95,7 +116,7 @@ def read_headers(request: Request) -> Transmission:
 def trusted_url(raw: bytes) -> tuple[str, str]:
     """The URL with its host in lower case, and that host.
 
-    :raises SignatureInvalid: ``untrusted``, unless it is https on paypal.com or below it
+    :raises SignatureInvalid: ``untrusted``, unless it is a certificate of PayPal's API
     """
     found = _URL.fullmatch(raw.decode("latin-1"))
     if found is None:

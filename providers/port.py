@@ -12,7 +12,9 @@ from core.errors import PayhookError
 from core.event import Event, Mode
 from core.money import MoneyFact
 
-SignatureReason: TypeAlias = Literal["missing", "malformed", "mismatch", "stale", "future", "several", "untrusted"]
+SignatureReason: TypeAlias = Literal[
+    "missing", "malformed", "mismatch", "stale", "future", "several", "untrusted", "reused"
+]
 
 DEFAULT_ENDPOINT = "default"
 _READ = "_document"
@@ -24,6 +26,7 @@ _REMEDIES: dict[SignatureReason, str] = {
     "stale": "the timestamp is too old: sign anew, or check the clocks",
     "future": "the timestamp is ahead of time: check the clocks",
     "several": "a signature header comes more than once: send each once",
+    "reused": "this delivery came before with another body: what it signs doesn't tell bodies apart",
     "untrusted": "who signed isn't the provider: its certificate is named on a host that isn't the provider's",
 }
 
@@ -242,6 +245,14 @@ class FetchingAdapter(Adapter, Protocol):
         :raises SignatureInvalid: the request names something that isn't the provider's
         :raises Unparseable: the request doesn't say what it is about
         """
+
+
+@runtime_checkable
+class WeaklySigningAdapter(Adapter, Protocol):
+    """An adapter of a provider whose signature leaves room for another body. A delivery's id is signed beside it."""
+
+    def delivery_id(self, request: Request) -> str:
+        """Of a verified request: the id under which one body comes and no other."""
 
 
 @runtime_checkable

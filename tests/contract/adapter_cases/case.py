@@ -55,6 +55,8 @@ class Case(ABC):
     """Fields of `ProvidersSettings` that the samples need."""
     tolerance_s: ClassVar[int | None] = None
     """For how long a signature holds; None where no time is signed."""
+    taken_s: ClassVar[int | None] = None
+    """For how long an old one holds, where that is longer."""
     books: ClassVar[bool] = True
     """Whether the sample moves money; a provider whose events hold no amounts has none that does."""
 

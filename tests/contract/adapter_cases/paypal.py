@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from core.clock import to_rfc3339
 from load.samples.paypal import capture_event, dispute_event, payout_item_event, refund_event
 from providers import Request
 from tests.contract.adapter_cases.case import NOW, SAMPLE, Case, Told
@@ -23,6 +25,8 @@ class PayPalCase(Case):
         b"paypal-auth-algo",
     )
     fetched_from = LIVE_URL
+    tolerance_s = 300
+    taken_s = 4 * 86_400
 
     def body(self, told: Told) -> bytes:
         return refund_event(
@@ -38,7 +42,8 @@ class PayPalCase(Case):
         )
 
     def request(self, body: bytes, secret: str, told: Told = SAMPLE) -> Request:
-        return delivery(body, secret)
+        transmission_id = hashlib.sha256(body).hexdigest()[:36]
+        return delivery(body, secret, transmission_id=transmission_id, time=to_rfc3339(NOW))
 
     def others(self) -> Sequence[bytes]:
         common: dict[str, Any] = {"event_id": "WH-1", "value": "12.50", "currency": "EUR", "created": NOW}

@@ -6,7 +6,7 @@ import base64
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -143,10 +143,23 @@ def test_fields_cant_be_shifted_into_each_other() -> None:
     assert refusal(Request(BODY, raw, fetched=GOOD.fetched)) == "malformed"
 
 
-def test_the_age_of_a_delivery_decides_nothing() -> None:
-    """PayPal redelivers for days, and whether it signs each try anew it doesn't say."""
-    assert refusal(GOOD, now=NOW + timedelta(days=3)) is None
-    assert refusal(delivery(BODY, WEBHOOK, time="2026-03-01T00:00:00Z")) is None
+@pytest.mark.parametrize(
+    ("time", "reason"),
+    [
+        ("2026-01-28T12:00:00Z", None),
+        ("2026-01-27T12:00:00Z", None),
+        ("2026-01-27T11:59:59Z", "stale"),
+        ("2025-01-31T12:00:00Z", "stale"),
+        ("2026-01-31T12:05:00Z", None),
+        ("2026-01-31T12:05:01Z", "future"),
+        ("2026-01-31T12:05:01.500Z", "future"),
+        ("12:00", "malformed"),
+        ("2026-02-31T12:00:00Z", "malformed"),
+        ("2026-01-31T12:00:00", "malformed"),
+    ],
+)
+def test_a_delivery_is_taken_while_paypal_tries_and_a_day_more(time: str, reason: str | None) -> None:
+    assert refusal(delivery(BODY, WEBHOOK, time=time)) == reason
 
 
 def test_while_a_webhook_is_replaced_both_ids_count_and_which_one_did_is_told() -> None:
@@ -178,9 +191,9 @@ def test_only_paypal_can_sign() -> None:
         (SANDBOX_URL, "test", None),
         (LIVE_URL, "test", "live"),
         (SANDBOX_URL, "live", "test"),
-        ("https://API.SANDBOX.PAYPAL.COM/cert", "live", "test"),
-        ("https://sandbox.paypal.com/cert", "live", "test"),
-        ("https://notsandbox.paypal.com/cert", "test", "live"),
+        ("https://API.SANDBOX.PAYPAL.COM/v1/notifications/certs/CERT-1", "live", "test"),
+        ("https://api-m.sandbox.paypal.com/v1/notifications/certs/CERT-1", "live", "test"),
+        ("https://api-m.paypal.com/v1/notifications/certs/CERT-1", "test", "live"),
     ],
 )
 def test_the_environment_of_the_certificate_must_be_the_endpoints(

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.clock import to_rfc3339
 from core.errors import SettingError
 from providers import ProvidersSettings, Request, SignatureInvalid
 from providers.paypal import PayPalAdapter
@@ -54,12 +55,18 @@ TRUSTED = [
     LIVE_URL,
     SANDBOX_URL,
     "https://api-m.paypal.com/v1/notifications/certs/CERT-1",
-    "https://paypal.com/cert",
-    "https://a.b.c.paypal.com/cert",
-    "https://api.paypal.com:443/cert",
-    "HTTPS://API.PayPal.COM/v1/Certs",
+    "https://api.paypal.com:443/v1/notifications/certs/CERT-1",
+    "https://API.PayPal.COM/v1/notifications/certs/CERT-1",
 ]
 UNTRUSTED = [
+    "https://paypal.com/v1/notifications/certs/CERT-1",
+    "https://www.paypal.com/v1/notifications/certs/CERT-1",
+    "https://files.api.paypal.com/v1/notifications/certs/CERT-1",
+    "https://api.paypal.com/v1/notifications/certs/",
+    "https://api.paypal.com/v1/notifications/certs/../../upload/CERT-1",
+    "https://api.paypal.com/v1/notifications/certs/CERT-1/more",
+    "https://api.paypal.com/v1/uploads/CERT-1",
+    "HTTPS://api.paypal.com/v1/notifications/certs/CERT-1",
     "http://api.paypal.com/cert",
     "ftp://api.paypal.com/cert",
     "//api.paypal.com/cert",
@@ -128,14 +135,19 @@ def test_nothing_is_wanted_from_anywhere_else(url: str) -> None:
 
 @given(st.text(st.sampled_from("aeil.pycom:/@\\#?%-[]0 \u3002"), max_size=60))
 def test_whatever_is_trusted_is_on_paypals_host_by_another_reader_too(text: str) -> None:
-    for url in (f"https://{text}", f"https://{text}paypal.com/{text}", f"https://paypal.com{text}"):
+    path = "/v1/notifications/certs/"
+    for url in (
+        f"https://{text}{path}C",
+        f"https://{text}paypal.com{path}{text}",
+        f"https://api.paypal.com{text}{path}C",
+    ):
         try:
             asked, host = trusted_url(url.encode())
         except SignatureInvalid:
             continue
         read = httpx.URL(asked)
         assert (read.scheme, read.host, read.port, read.userinfo) == ("https", host, None, b"")
-        assert host == "paypal.com" or host.endswith(".paypal.com")
+        assert host in ("api.paypal.com", "api-m.paypal.com", "api.sandbox.paypal.com", "api-m.sandbox.paypal.com")
 
 
 def test_a_request_that_cant_be_proven_makes_nobody_ask_paypal() -> None:
@@ -195,7 +207,8 @@ def test_a_certificate_holds_from_its_first_to_its_last_moment() -> None:
         (VALID_FROM - timedelta(seconds=1), "untrusted"),
         (VALID_UNTIL + timedelta(seconds=1), "untrusted"),
     ):
-        assert refusal(GOOD, now=now) == reason
+        sent = delivery(b"{}", WEBHOOK, time=to_rfc3339(now))
+        assert refusal(sent, now=now) == reason
 
 
 def test_certificates_are_kept_in_bounded_number() -> None:
