@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from ledger.spark import open_read_session
 from ledger.verify.acts_check import ActsChainWhole
 from ledger.verify.anchor_check import AnchorsHold
 from ledger.verify.bodies_check import BodiesWhole
+from ledger.verify.body_check import BodyFacts, BookingsAreInBodies
 from ledger.verify.booking_check import BookingsAreReported
 from ledger.verify.derived_checks import IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.dlq_check import DlqEqualsOpenDead
@@ -48,12 +49,13 @@ from ledger.verify.journal_checks import (
 from ledger.verify.kafka import RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted
 from ledger.verify.order_check import OrderKept
+from ledger.verify.payment_check import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from ledger.verify.receipt_check import ReceiptsHaveDecisions
 from ledger.verify.record_check import RecordsAreThoseDecided
-from ledger.verify.refund_check import RefundsHaveCaptures
 from ledger.verify.report import Report
 from ledger.verify.since import base_before
 from ledger.verify.survey import Tables
+from providers.settings import ProvidersSettings
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
@@ -71,6 +73,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     EntriesHaveTwoPeople(),
     ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
+    UndosHaveMovements(),
+    OneMerchantAPayment(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),
     DlqEqualsOpenDead(),
@@ -89,6 +93,8 @@ OF_THE_LEDGER = frozenset(
         EntriesHaveTwoPeople.name,
         ReprocessedWereIgnored.name,
         RefundsHaveCaptures.name,
+        UndosHaveMovements.name,
+        OneMerchantAPayment.name,
         PostingsEqualJournal.name,
         ActsChainWhole.name,
     }
@@ -118,11 +124,12 @@ class VerifyImpossible(PayhookError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
-    looked at. ``bodies_days``: how long bodies are kept; 0: for ever."""
+    looked at. ``bodies_days``: how long bodies are kept; 0: for ever. ``providers``: how adapters read them."""
 
     deep: bool = False
     since: int | datetime | None = None
     bodies_days: int = 0
+    providers: ProvidersSettings = field(default_factory=ProvidersSettings)
 
 
 class Watch:
@@ -272,7 +279,15 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
     redactions = lake.redactions or lake.bodies.parent / "redactions"
-    return [BodiesWhole(lake.bodies, redactions, options.bodies_days), RecordsAreThoseDecided(every=True)]
+    of_all: list[Invariant] = [
+        BodiesWhole(lake.bodies, redactions, options.bodies_days),
+        RecordsAreThoseDecided(every=True),
+    ]
+    if not lake.is_ledger:
+        return of_all
+    facts = BodyFacts(lake.bodies, options.providers)
+    by_body: list[Invariant] = [RefundsHaveCaptures(facts), UndosHaveMovements(facts), OneMerchantAPayment(facts)]
+    return [*of_all, BookingsAreInBodies(facts), *by_body]
 
 
 def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:

@@ -52,11 +52,6 @@ class Lines:
             pa.array(found, mask=found < 0), pa.array(names, pa.string())
         ).dictionary_decode()
 
-    def refunds(self) -> int:
-        """Lines on accounts of refunds."""
-        accounts = self.account.value_counts()
-        return sum(one["counts"] for one in accounts.to_pylist() if one["values"].endswith(":refunds"))
-
 
 def lines_of(postings: pa.Array) -> Lines | None:
     """The lines of bookings, none of which is NULL; None where one isn't of the kind that `core.work` writes."""

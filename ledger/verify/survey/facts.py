@@ -26,6 +26,9 @@ class Doubt(StrEnum):
     EVENTS = "an event key with other than one holder and one effect"
     FACTS = "a fact with other than one effect"
     ITEMS = "an item with a row before its first one or after its last one"
+    GIVEN_BACK = "a payment of which more was refunded or disputed than captured"
+    UNDONE = "a payment or payout of which more was undone than done"
+    MERCHANTS = "a payment whose bookings name several merchants"
 
 
 @dataclass(slots=True)
@@ -39,7 +42,10 @@ class Facts:
     events: KeyDigest = field(default_factory=KeyDigest)
     facts: KeyDigest = field(default_factory=KeyDigest)
     dead: int = 0
-    refund_lines: int = 0
+    taken_back: int = 0
+    """Lines of merchants' accounts that other movements than captures and payouts booked."""
+    nameless: int = 0
+    """Booking rows whose entity is a merchant account as a whole: they don't name their payment."""
     reversals: list[tuple[int, int]] = field(default_factory=list)
     """Items whose booking was taken back, and the seq of the row that did it."""
     late: int = 0

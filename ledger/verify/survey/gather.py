@@ -10,6 +10,7 @@ import numpy as np
 from ledger.verify.survey.facts import Doubt, Facts, Gathered
 from ledger.verify.survey.items import Items, items
 from ledger.verify.survey.keys import is_doubtful
+from ledger.verify.survey.payments import doubts_of
 from ledger.verify.survey.portion import Kind, Question, Share
 
 
@@ -33,6 +34,7 @@ def _found(kinds: dict[Kind, list[np.ndarray]], question: Question, last_seq: in
         found.doubts.add(Doubt.EVENTS)
     if is_doubtful(kinds[Kind.FACT], whole=whole):
         found.doubts.add(Doubt.FACTS)
+    found.doubts |= doubts_of(kinds[Kind.PAYMENT])
     all_of_them = items(kinds[Kind.ITEM])
     if all_of_them.doubtful:
         found.doubts.add(Doubt.ITEMS)

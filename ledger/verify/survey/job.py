@@ -105,7 +105,8 @@ class Survey:
     reopened_indexed: tuple[int, ...]
     purged: frozenset[str]
     dead_rows: int
-    refund_lines: int
+    taken_back: int
+    nameless: int
     late: int
 
     def clears(self, *doubts: Doubt) -> bool:
@@ -163,6 +164,7 @@ def doubtful() -> Survey:
         (),
         (),
         frozenset(),
+        0,
         0,
         0,
         0,
@@ -258,7 +260,8 @@ def _put_together(found: Sequence[Facts | Gathered], question: Question, lines: 
         reopened_indexed=tuple(item for one in buckets for item in one.reopened_indexed.tolist()),
         purged=frozenset(key for one in facts for key in one.purged),
         dead_rows=sum(one.dead for one in facts),
-        refund_lines=sum(one.refund_lines for one in facts),
+        taken_back=sum(one.taken_back for one in facts),
+        nameless=sum(one.nameless for one in facts),
         late=sum(one.late for one in facts),
     )
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ledger.postings import POSTINGS_SCHEMA
 from ledger.verify.survey import decided, keys
-from ledger.verify.survey.bookings import are_balanced, lines_of
+from ledger.verify.survey.bookings import Lines, are_balanced, lines_of
 from ledger.verify.survey.commits import CommitReader
 from ledger.verify.survey.digests import KeyDigest, key_digest
 from ledger.verify.survey.facts import Doubt, Facts
@@ -21,6 +21,7 @@ from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.items import ITEM
 from ledger.verify.survey.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
 from ledger.verify.survey.offsets import Runs, follow, joined, runs_of, too_many
+from ledger.verify.survey.payments import moved, names_a_payment, taken_back
 from ledger.verify.survey.portions import Portion
 from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
 
@@ -36,6 +37,7 @@ class Kind(StrEnum):
     EVENT = "event"
     FACT = "fact"
     ITEM = "item"
+    PAYMENT = "payment"
 
 
 Share = tuple[int, tuple[Kind, np.ndarray] | Facts]
@@ -257,7 +259,7 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
     if lines is None:
         found.facts.doubts.add(Doubt.POSTINGS)
         return
-    found.facts.refund_lines += lines.refunds()
+    _add_payments(found, booked, lines)
     if table is None:
         return
     if as_booked is not None:
@@ -270,6 +272,14 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
         found.facts.lines += table.num_rows
     else:
         found.facts.doubts.add(Doubt.POSTINGS)
+
+
+def _add_payments(found: _Look, booked: pa.RecordBatch, lines: Lines) -> None:
+    payments = moved(lines, booked)
+    found.facts.taken_back += taken_back(payments)
+    entities = booked["entity_key"].drop_null()
+    found.facts.nameless += int(np.count_nonzero(~names_a_payment(entities)))
+    found.kept[Kind.PAYMENT].append(payments)
 
 
 def _shares(found: _Look) -> Iterator[Share]:

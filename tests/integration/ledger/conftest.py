@@ -271,7 +271,10 @@ def body_of(row: JournalRow) -> bytes:
 def booking(*, capture: bool, amount_minor: int = 1_000) -> str | None:
     money = Money(amount_minor, "EUR")
     clearing, payable = "provider:stripe:clearing", "merchant:m-1:payable"
-    debit, credit = (clearing, payable) if capture else (payable, clearing)
+    return posted(*((clearing, payable) if capture else (payable, clearing)), money)
+
+
+def posted(debit: str, credit: str, money: Money) -> str | None:
     return postings_to_json([Posting(debit, "debit", money), Posting(credit, "credit", money)])
 
 
@@ -325,6 +328,7 @@ def batches() -> list[list[JournalRow]]:
     refused = {"error_message": "other content", "error_kind": ErrorKind.NRE, "handler_version": None}
     conflict: dict[str, Any] = {"error_class": "EventConflict", **refused}
     waits = {"blocking": True, "due_at": AT + timedelta(seconds=60)}
+    payout = posted("merchant:m-1:payouts", "provider:stripe:clearing", Money(1_000, "EUR"))
     first = [
         new_row(1, EVENTS, 0, 100, Decision.APPLIED, "evt_1", postings=booking(capture=True), **fact("ch_1")),
         new_row(2, EVENTS, 0, 101, Decision.DUPLICATE, "evt_1", **fact("ch_1")),
@@ -336,7 +340,7 @@ def batches() -> list[list[JournalRow]]:
     second = [
         new_row(7, CONTROL, 0, 0, Decision.REPLAYED, "cmd_1"),
         new_row(8, EVENTS, 0, 103, Decision.IGNORED, "evt_5"),
-        new_row(9, EVENTS, 1, 3, Decision.APPLIED, "evt_6", postings=booking(capture=False), **fact("re_1")),
+        new_row(9, EVENTS, 1, 3, Decision.APPLIED, "evt_6", postings=payout, **fact("po_1")),
         later_row(first[4], 10, Decision.DEAD, due_at=None, attempt=5),
         later_row(first[5], 11, Decision.APPLIED, blocking=False, postings=booking(capture=True), **fact("ch_4")),
     ]

@@ -34,7 +34,7 @@ def surveys(spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch) 
 
 
 def told(survey: Survey) -> dict[str, Any]:
-    names = ("doubts", "rows", "runs", "events", "facts", "purged", "dead_rows", "refund_lines", "reversed_items")
+    names = ("doubts", "rows", "runs", "events", "facts", "purged", "dead_rows", "taken_back", "reversed_items")
     return {name: getattr(survey, name) for name in names} | {"open": sorted(survey.open)}
 
 

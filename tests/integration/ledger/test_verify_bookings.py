@@ -13,7 +13,7 @@ from core.money import Money, MoneyFact, Movement
 from core.routing import of_tenant
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
-from ledger.accounts import book
+from ledger.accounts import book, holder_of
 from ledger.verify import Finding
 from ledger.verify.booking_check import BookingsAreReported
 from tests.integration.ledger.conftest import EVENTS, Verify, World, new_row
@@ -26,7 +26,8 @@ FACTS = [
 
 
 def booked(seq: int, fact: MoneyFact, tenant: str | None = None, **changes: Any) -> JournalRow:
-    lines = postings_to_json(book(changes.pop("as_if", fact), "stripe/acct_1", "m-1"))
+    holder = changes.pop("holder", holder_of("stripe", fact.account, tenant))
+    lines = postings_to_json(book(changes.pop("as_if", fact), holder, "m-1"))
     about = {"fact_key": of_tenant(tenant, fact.fact_key), "fact_sha256": fact.sha256, "account": fact.account}
     given = {"postings": lines, "tenant": tenant, "handler_version": "ledger-2.0123abcd", **about, **changes}
     return new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}", **given)
@@ -44,14 +45,21 @@ def look(report: Verify, world: World) -> Callable[..., Finding]:
     return found
 
 
+CAPTURE = FACTS[0]
+
+
 def test_bookings_of_every_movement_are_their_facts(look: Callable[..., Finding]) -> None:
     rows = [booked(15 + at, fact) for at, fact in enumerate(FACTS)]
     rows.append(booked(15 + len(rows), FACTS[0], "shop-a"))
+    odd = replace(CAPTURE, account="a:b%ä/~")
+    rows.append(booked(15 + len(rows), odd))
+    rows.append(booked(15 + len(rows), replace(odd, account="a:b%/~")))
+    rows.append(booked(15 + len(rows), CAPTURE, holder="stripe", handler_version="ledger-1.0123abcd"))
+    rows.append(booked(15 + len(rows), CAPTURE, "shop-a", holder="shop-a~adyen/Shop", provider="adyenplatform"))
     found = look(*rows)
     assert found.ok, found.offenders
 
 
-CAPTURE = FACTS[0]
 OTHERS: dict[str, dict[str, Any]] = {
     "another amount": {"as_if": replace(CAPTURE, money=Money(501, "EUR"))},
     "another currency": {"as_if": replace(CAPTURE, money=Money(500, "USD"))},
@@ -73,7 +81,28 @@ def test_what_was_not_reported_so_is_named(look: Callable[..., Finding]) -> None
 def test_a_booking_that_no_movement_makes_is_named(look: Callable[..., Finding]) -> None:
     odd = postings_to_json([replace(ODD_LINES[0], account="merchant:m-1:payouts"), ODD_LINES[1]])
     thrice = postings_to_json([*book(CAPTURE, "stripe", "m-1"), *book(CAPTURE, "stripe", "m-1")])
-    found = look(booked(15, CAPTURE, postings=odd), booked(16, CAPTURE, postings=thrice))
+    ours = booked(17, CAPTURE).postings or ""
+    lost = booked(18, FACTS[6]).postings or ""
+    assert "dispute_losses" in lost
+    wrong = [odd, thrice, ours.replace("merchant:", "provider:"), lost.replace("m-1:disputes", "m-2:disputes")]
+    facts = [CAPTURE, CAPTURE, CAPTURE, FACTS[6]]
+    found = look(*(booked(15 + at, facts[at], postings=lines) for at, lines in enumerate(wrong)))
     assert [(one["seq"], one["problem"]) for one in found.offenders] == [
-        (seq, "a booking that the chart of accounts does not know") for seq in (15, 16)
+        (seq, "a booking that the chart of accounts does not know") for seq in (15, 16, 17, 18)
+    ]
+
+
+BALANCES: dict[str, dict[str, Any]] = {
+    "another account's": {"holder": "stripe/acct_2"},
+    "the provider's as a whole": {"holder": "stripe"},
+    "a tenant's": {"holder": "shop-a~stripe/acct_1"},
+    "another tenant's": {"holder": "shop-b~stripe/acct_1", "tenant": "shop-a"},
+    "an account's under the first chart": {"handler_version": "ledger-1.0123abcd"},
+}
+
+
+def test_a_booking_on_another_balance_is_named(look: Callable[..., Finding]) -> None:
+    found = look(*(booked(15 + at, CAPTURE, **change) for at, change in enumerate(BALANCES.values())))
+    assert [(one["seq"], one["problem"]) for one in found.offenders] == [
+        (15 + at, "a booking on another balance than that of its account") for at in range(len(BALANCES))
     ]

@@ -20,7 +20,7 @@ from core.work import Posting, postings_to_json
 from ledger.postings import PostingsWriter
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
-from ledger.verify.refund_check import RefundsHaveCaptures
+from ledger.verify.payment_check import RefundsHaveCaptures
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, new_row, world_in
 
 CLEARING, PAYABLE, REFUNDS = "provider:stripe:clearing", "merchant:m-1:payable", "merchant:m-1:refunds"

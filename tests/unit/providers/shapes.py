@@ -62,6 +62,7 @@ def money(adapter: Adapter, body: bytes) -> MoneyFact | None:
         assert (event.fact_key, event.fact_sha256) == (None, None)
         raise
     assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
+    assert fact is None or fact.fact_key.endswith(fact.movement.value)
     return fact
 
 

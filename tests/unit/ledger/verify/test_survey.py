@@ -187,7 +187,7 @@ def test_bookings_are_read_alike_with_and_without_their_lines(tmp_path: Path) ->
     rows = [applied(seq, postings=booking(seq, merchant="ä" if seq % 2 else "m-1")) for seq in range(1, 9)]
     whole = Ledger(tmp_path, rows)
     found = whole.survey()
-    assert (found.doubts, found.refund_lines) == (frozenset(), 0)
+    assert (found.doubts, found.taken_back) == (frozenset(), 0)
     whole.rows[3].postings = (whole.rows[3].postings or "").replace(":4,", ":5,")
     assert Doubt.BALANCE not in whole.survey().doubts
     assert Doubt.POSTINGS in whole.survey().doubts

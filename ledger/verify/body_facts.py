@@ -1,0 +1,107 @@
+"""What adapters read in kept bodies today, beside what was booked of them then. Runs in Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from core.keys import key_part
+from core.money import MoneyFact
+from core.routing import of_tenant
+from core.work import postings_to_json
+from ledger.accounts import book, holder_of
+from providers.port import Adapter
+from providers.reconciled import reader_of
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+
+COLUMNS = (
+    *("seq", "event_key", "entity_key", "provider", "event_type", "tenant", "fact_key", "fact_sha256"),
+    *("handler_version", "postings", "body"),
+)
+"""Of an applied row, and its body: NULL where it isn't kept."""
+
+FACTS = "seq bigint, event_key string, entity_key string, is_read boolean, payment string, problem string, reads string"
+"""One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``problem``: what is wrong,
+NULL if nothing is. ``reads``: what the adapter reads, where something is wrong."""
+
+TEXT_CHARS_MAX = 300
+_MERCHANT = "any"
+_FIRST_CHART = "ledger-1."
+"""Begins the version of the handler that had one clearing account for all accounts and tenants of a provider."""
+
+
+class BodyFact(NamedTuple):
+    """As `FACTS` has it."""
+
+    payment: str | None
+    problem: str | None = None
+    reads: str | None = None
+
+
+def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) -> Iterator[pa.RecordBatch]:
+    """Rows of `COLUMNS` to rows of `FACTS`."""
+    adapters = build_adapters(settings)
+    for batch in batches:
+        rows = batch.to_pylist()
+        facts = [body_fact(row, adapters) if row["body"] is not None else BodyFact(None) for row in rows]
+        columns: list[list[Any]] = [
+            *([row[name] for row in rows] for name in ("seq", "event_key", "entity_key")),
+            [row["body"] is not None for row in rows],
+            *([getattr(fact, name) for fact in facts] for name in BodyFact._fields),
+        ]
+        text = pa.string()
+        types = (pa.int64(), text, text, pa.bool_(), text, text, text)
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, [field.split()[0] for field in FACTS.split(", ")])
+
+
+def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFact:
+    """What is read in the body of an applied row, and whether the row booked just that."""
+    adapter = adapters.get(row["provider"])
+    if adapter is None:
+        return BodyFact(None, f"there is no adapter for {row['provider']} any more")
+    try:
+        fact = reader_of(adapter, row["event_type"]).money(row["body"], row["event_type"])
+    except Exception as failed:
+        # Whatever fails in reading one body is said of that event; the others are read all the same.
+        told = f"{type(failed).__name__}: {failed}"
+        return BodyFact(None, "its adapter can't read the body that was booked", told[:TEXT_CHARS_MAX])
+    if fact is None:
+        return BodyFact(None, "its adapter reads no money in the body that was booked")
+    payment = None if fact.payment is None else key_part(fact.payment)
+    problem = _problem(row, fact)
+    return BodyFact(payment, problem, None if problem is None else _text_of(fact))
+
+
+def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
+    if of_tenant(row["tenant"], fact.fact_key) != row["fact_key"] or fact.sha256 != row["fact_sha256"]:
+        return "its adapter reads another fact in the body than was reported"
+    if row["postings"] is None:
+        return None if fact.pair is not None else "what the body reports was applied and isn't booked"
+    provider, account = fact.holder or (row["provider"], fact.account)
+    is_first = row["handler_version"].startswith(_FIRST_CHART)
+    holder = row["provider"] if is_first else holder_of(provider, account, row["tenant"])
+    expected = _shapes(orjson.loads(postings_to_json(book(fact, holder, _MERCHANT)) or "[]"))
+    booked = _shapes(orjson.loads(row["postings"]))
+    return None if booked == expected else "the booking isn't what the body reports"
+
+
+def _shapes(lines: list[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
+    """Lines without the merchant, which the directory named and no body does."""
+    return [
+        (_without_merchant(line["account"]), line["side"], line["amount_minor"], line["currency"]) for line in lines
+    ]
+
+
+def _without_merchant(account: str) -> str:
+    kind, _, rest = account.partition(":")
+    return f"merchant:{rest.rpartition(':')[2]}" if kind == "merchant" else account
+
+
+def _text_of(fact: MoneyFact) -> str:
+    money = fact.money
+    return f"{fact.fact_key}: {fact.movement.value} of {money.amount_minor} {money.currency}, account {fact.account!r}"

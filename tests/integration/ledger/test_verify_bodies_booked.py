@@ -1,0 +1,160 @@
+"""Under ``--deep`` every booking is held against what its adapter reads in the kept body."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import ManualClock
+from core.decision import Decision
+from core.work import postings_to_json
+from journal.bodies import BodyStore
+from journal.schema import JournalRow
+from ledger.accounts import book, holder_of
+from ledger.postings import PostingsWriter
+from ledger.settings import VerifySettings
+from ledger.verify import Finding, Options, verify
+from ledger.verify.payment_check import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from providers import ProvidersSettings, build_adapters
+from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World, new_row
+
+STRIPE = build_adapters(ProvidersSettings())["stripe"]
+Findings = dict[str, Finding]
+
+
+def stripe_body(number: int, event_type: str, reported: dict[str, Any]) -> bytes:
+    document = {"id": f"evt_{number}", "type": event_type, "account": "acct_1", "data": {"object": reported}}
+    return json.dumps(document).encode()
+
+
+def charge(payment: str, minor: int = 1_000) -> tuple[str, dict[str, Any]]:
+    money = {"captured": True, "amount": minor, "amount_captured": minor, "currency": "eur"}
+    return "charge.succeeded", {"id": f"ch_{payment}", "payment_intent": payment, **money}
+
+
+def refund(payment: str, minor: int) -> tuple[str, dict[str, Any]]:
+    money = {"amount": minor, "currency": "eur", "status": "succeeded"}
+    return "refund.created", {"id": f"re_{payment}_{minor}", "payment_intent": payment, **money}
+
+
+class Booked:
+    """Rows that the ledger's handler would have written, and their bodies."""
+
+    def __init__(self) -> None:
+        self.rows: list[JournalRow] = []
+        self.bodies: dict[str, bytes] = {}
+
+    def add(self, event: tuple[str, dict[str, Any]], merchant: str = "m-1", **more: Any) -> JournalRow:
+        seq, (event_type, reported) = 15 + len(self.rows), event
+        body = stripe_body(seq, event_type, reported)
+        fact = STRIPE.money(body, event_type)
+        assert fact is not None and fact.payment is not None
+        row = new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}")
+        booking = book(fact, holder_of("stripe", fact.account), merchant)
+        row = replace(
+            row,
+            **{
+                "event_type": event_type,
+                "entity_key": f"stripe:acct_1:{fact.payment}",
+                "fact_key": fact.fact_key,
+                "fact_sha256": fact.sha256,
+                "handler_version": "ledger-2.0123abcd",
+                "postings": postings_to_json(booking),
+                "body_sha256": hashlib.sha256(body).hexdigest(),
+                **more,
+            },
+        )
+        self.rows.append(row)
+        self.bodies[row.body_sha256 or ""] = body
+        return row
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
+    def found(booked: Booked) -> Findings:
+        BodyStore(str(world.lake.bodies)).append(list(booked.bodies.items()))
+        world.rows += booked.rows
+        world.state = replace(world.state, next_seq=world.rows[-1].seq + 1)
+        world.kafka.decided = world.rows
+        world.kafka.bodies.update(booked.bodies)
+        world.rewrite()
+        PostingsWriter.open(str(world.lake.postings)).follow(world.rows)
+        return looked()
+
+    def looked() -> Findings:
+        clock = ManualClock(AT + timedelta(minutes=5))
+        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [], Options(deep=True))
+        return {one.name: one for one in report.findings}
+
+    return found
+
+
+def test_bookings_are_held_against_their_bodies(look: Callable[[Booked], Findings], world: World) -> None:
+    booked = Booked()
+    booked.add(charge("pi_1"))
+    right = booked.add(refund("pi_1", 400))
+    gone = booked.add(charge("pi_2"))
+    amount = booked.add(charge("pi_3"))
+    amount.postings = (amount.postings or "").replace(":1000,", ":1001,")
+    renamed = booked.add(charge("pi_4"), event_type="charge.paid")
+    left = booked.add(charge("pi_5"), event_type="transfer.created")
+    del booked.bodies[gone.body_sha256 or ""]
+    findings = look(booked)
+    found = findings["bookings_are_in_bodies"]
+    assert {one["seq"]: one["problem"] for one in found.offenders} == {
+        amount.seq: "the booking isn't what the body reports",
+        renamed.seq: "its adapter reads no money in the body that was booked",
+        left.seq: "its adapter can't read the body that was booked",
+    }
+    [offender] = [one for one in found.offenders if one["seq"] == amount.seq]
+    assert (offender["event_key"], offender["handler_version"]) == (amount.event_key, "ledger-2.0123abcd")
+    assert "capture of 1000 EUR" in offender["reads"]
+    assert {name: found.figures[name] for name in ("compared", "without_body", "wrong")} == {
+        "compared": 5,
+        "without_body": 1,
+        "wrong": 3,
+    }
+    assert found.unknown == "1 bookings whose bodies were redacted or dropped"
+    assert right.seq not in {one["seq"] for one in found.offenders}
+
+
+def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(
+    look: Callable[[Booked], Findings], world: World
+) -> None:
+    """As a whole the account gave back no more than it captured, and its two payments are two merchants'."""
+    of_merchant = {"entity_key": "stripe:acct_1"}
+    booked = Booked()
+    booked.add(charge("pi_1"), **of_merchant)
+    booked.add(charge("pi_2"), **of_merchant, merchant="m-2")
+    booked.add(refund("pi_1", 600), **of_merchant)
+    booked.add(refund("pi_1", 401), **of_merchant)
+    booked.add(refund("pi_2", 100), **of_merchant)
+    unread = {"entity_key": "stripe:acct_2"}
+    half = booked.add(charge("pi_3"), **unread)
+    booked.add(refund("pi_3", 100), **unread)
+    del booked.bodies[half.body_sha256 or ""]
+    findings = look(booked)
+    [more] = findings[RefundsHaveCaptures.name].offenders
+    assert (more["entity_key"], more["refunded"], more["captured"]) == ("stripe:acct_1:pi_1", 1_001, 1_000)
+    [several] = findings[OneMerchantAPayment.name].offenders
+    assert (several["entity_key"], several["merchants"]) == ("stripe:acct_1:pi_2", ["m-1", "m-2"])
+    assert findings[UndosHaveMovements.name].ok
+    assert "bodies that are kept name it" in str(findings[RefundsHaveCaptures.name].unknown)
+
+
+def test_bodies_that_are_gone_as_a_whole_are_not_passed(look: Callable[[Booked], Findings], world: World) -> None:
+    booked = Booked()
+    booked.add(charge("pi_1"))
+    DeltaTable(str(world.lake.bodies)).delete()
+    booked.bodies = {"0" * 64: b"another"}
+    found = look(booked)["bookings_are_in_bodies"]
+    assert (found.figures["compared"], found.figures["without_body"]) == (0, 1)
+    assert found.unknown is not None
