@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
 from core.routing import topics_of
 from core.topics import check_topics
-from dlq.limits import given_since
+from dlq.closed_alone import given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from core.decision import Decision
-from dlq.limits import given_since
+from dlq.closed_alone import given_since
 from dlq.orders import command_entity
 from dlq.selection import runs, store
 from dlq.selection.errors import restored_since

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
+from dlq.closed_alone import DAY, closed_alone
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.hands import Hands, in_common, same_person
-from dlq.limits import DAY, AloneLimits, Closed, closed_alone
+from dlq.limits import AloneLimits, Closed
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
 from dlq.selection.file import SelectionFile

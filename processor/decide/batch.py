@@ -16,7 +16,7 @@ from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
-from dlq.limits import GivenSince
+from dlq.closed_alone import GivenSince
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused

@@ -11,8 +11,9 @@ from typing import Protocol
 from core.decision import Decision
 from core.money import Money, MoneyFact
 from dlq.acceptance import Judged, Lookup, Meanwhile, judge_closing
+from dlq.closed_alone import DAY, GivenSince, closed_alone
 from dlq.commands import PROPOSE_PURGE, PURGE, Command
-from dlq.limits import DAY, AloneLimits, Closed, GivenSince, closed_alone
+from dlq.limits import AloneLimits, Closed
 from journal.open_item import OpenItem, frees_key
 from journal.schema import JournalRow
 from processor.decide.admission import again
