@@ -21,7 +21,8 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   gives back what was booked of the transaction, and nothing where nothing was (`MoneyFact.pair`). A refund that was
   declined before it was settled moved nothing.
 - A dispute takes the money when it is opened, unless it is only a retrieval; won, what was won comes back, if it was
-  taken; lost, accepted or expired, the loss is final.
+  taken; lost, accepted or expired, the loss is final. A loss makes two events of the same bytes, one of them for the
+  money that was taken before it (`providers.fields.types_of`).
 - A disbursement is a payout to the merchant's bank; of type ``debit`` it takes from there.
 
 **Left to a person**: `LEFT_TO_A_PERSON`, a disbursement that the bank sent back and a local payment reversed. The
@@ -51,7 +52,7 @@ from core.money import MoneyFact, MoneyInvalid
 from providers import braintree_money as books
 from providers import braintree_xml as xml
 from providers.braintree_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
-from providers.fields import ContentVersionUnknown, entity_key, time_of
+from providers.fields import ContentVersionUnknown, entity_key, time_of, types_of
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
 from providers.signature import SIGNATURES_MAX, matching, secret_error
@@ -115,16 +116,18 @@ class BraintreeAdapter:
         subject = books.subject_of(root)
         content, account = xml.sha256(root), books.account_of(root)
         event_id = _event_id(root, subject) or content
-        fact = _fact_if_certain(root, kind)
         # Not every notification about a payment names the merchant account, and ids are unique without.
         entity_account = account if self._order_for == "merchant" else ""
+        entity = entity_key(self._order_for, NAME, entity_account, books.payment_of(root) or event_id)
+        types = types_of(kind, is_loss=books.is_loss(root, kind))
+        facts = [_fact_if_certain(root, one) for one in types]
         return [
             Event(
                 provider=NAME,
                 event_id=event_id,
-                event_type=kind,
-                event_key=join_key(NAME, event_id, kind),
-                entity_key=entity_key(self._order_for, NAME, entity_account, books.payment_of(root) or event_id),
+                event_type=one,
+                event_key=join_key(NAME, event_id, one),
+                entity_key=entity,
                 content_sha256=content,
                 content_version=CONTENT_VERSION,
                 body=body,
@@ -134,6 +137,7 @@ class BraintreeAdapter:
                 fact_key=fact.fact_key if fact else None,
                 fact_sha256=fact.sha256 if fact else None,
             )
+            for one, fact in zip(types, facts, strict=True)
         ]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:

@@ -11,7 +11,7 @@ from core.clock import from_rfc3339
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.braintree_xml import child, children, inner, name_of, text_of
-from providers.fields import decimal_money_of, for_a_person, paired
+from providers.fields import decimal_money_of, for_a_person, paired, withheld
 
 NAME = "braintree"
 
@@ -80,11 +80,20 @@ def account_of(root: Element) -> str:
     )
 
 
+def is_loss(root: Element, kind: str) -> bool:
+    """Whether a dispute of which money was taken is lost."""
+    return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(subject_of(root), "kind") != "retrieval"
+
+
 def fact_of(root: Element, kind: str) -> MoneyFact | None:
     """
     :raises MoneyInvalid: it moved money, and how much can't be told for sure
     :raises Unparseable: a field comes several times
     """
+    return withheld(kind, lambda one: _reported(root, one))
+
+
+def _reported(root: Element, kind: str) -> MoneyFact | None:
     if kind in LEFT_TO_A_PERSON:
         raise for_a_person(kind, "in Braintree's control panel")
     read = _READERS.get(kind)

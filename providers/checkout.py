@@ -18,7 +18,7 @@ https://www.checkout.com/docs/risk-management/disputes/disputes-api, https://www
   an event takes nothing back (`MoneyFact.pair`).
 - ``dispute_lost``, ``dispute_expired``, ``dispute_accepted`` and ``dispute_arbitration_lost`` make one loss final. That
   the account was debited is certain then, whether or not ``dispute_evidence_required`` was sent. A notification has one
-  fact, so each of them makes two events of the same bytes: one with `WITHHELD` after its type, which books the debit
+  fact, so each of them makes two events of the same bytes: one with `.withheld` after its type, which books the debit
   under the name that ``dispute_evidence_required`` gives it, and its own. Fees of an arbitration aren't booked.
 
 **Left to a person**: `LEFT_TO_A_PERSON`. ``dispute_arbitration_won`` gives back what was lost already.
@@ -53,7 +53,9 @@ from providers.fields import (
     paired,
     text,
     time_of,
+    types_of,
     versioned_content,
+    withheld,
 )
 from providers.pointer import parse_pointer, resolve
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
@@ -100,8 +102,6 @@ _MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
     }
 )
 """By type: how money moved, and which field of ``data`` is the movement's own id."""
-WITHHELD = ".withheld"
-"""After a type of a lost dispute: the same notification once more, for the debit that came before the loss."""
 LEFT_TO_A_PERSON = frozenset({"dispute_arbitration_won", "payment_paid", "payment_returned"})
 """Types that move money and aren't booked."""
 
@@ -129,7 +129,7 @@ class CheckoutAdapter:
         document = an_object(request.document, "the body")
         event_id, event_type = text(document, "id"), text(document, "type")
         _check_mode(document, mode)
-        types = [event_type + WITHHELD, event_type] if _is_loss(event_type) else [event_type]
+        types = types_of(event_type, is_loss=_is_loss(event_type))
         return [self._event(document, request.body, event_id, one, mode) for one in types]
 
     def _event(self, document: Mapping[str, Any], body: bytes, event_id: str, event_type: str, mode: Mode) -> Event:
@@ -182,9 +182,12 @@ class CheckoutAdapter:
         return found if isinstance(found, str) else ""
 
     def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        return withheld(event_type, lambda one: self._reported(document, one))
+
+    def _reported(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         if event_type in LEFT_TO_A_PERSON:
             raise for_a_person(event_type, _WHERE)
-        booking = _booking(event_type)
+        booking = _MOVEMENTS.get(event_type)
         if booking is None:
             return None
         movement, own_id = booking
@@ -205,12 +208,6 @@ class CheckoutAdapter:
 def _is_loss(event_type: str) -> bool:
     booking = _MOVEMENTS.get(event_type)
     return booking is not None and booking[0] is Movement.DISPUTE_LOST
-
-
-def _booking(event_type: str) -> tuple[Movement, str] | None:
-    if event_type.endswith(WITHHELD) and _is_loss(event_type.removesuffix(WITHHELD)):
-        return _MOVEMENTS["dispute_evidence_required"]
-    return _MOVEMENTS.get(event_type)
 
 
 def _check_resolved(dispute: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,8 @@ _UNDONE_BY = {
     Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
     Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED,
 }
+WITHHELD = ".withheld"
+"""After the type of a lost dispute: the same notification once more, for the debit that came before the loss."""
 _PAIRS = _UNDONE_BY | {undo: done for done, undo in _UNDONE_BY.items()}
 
 
@@ -155,6 +158,29 @@ def paired(movement: Movement, key: Callable[[Movement], str]) -> str | None:
     """
     other = _PAIRS.get(movement)
     return None if other is None else key(other)
+
+
+def types_of(event_type: str, *, is_loss: bool) -> tuple[str, ...]:
+    """The types of the events that one notification makes: of a lost dispute also the debit that came before it.
+
+    That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
+    the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
+    """
+    return (event_type + WITHHELD, event_type) if is_loss else (event_type,)
+
+
+def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
+    """What ``read`` gives for a type; for one of `WITHHELD` the debit that came before the loss, under the fact key
+    that the dispute's opening has: whichever of the two comes second books nothing.
+    """
+    fact = read(event_type.removesuffix(WITHHELD))
+    if fact is None or not event_type.endswith(WITHHELD):
+        return fact
+    if fact.movement is not Movement.DISPUTE_LOST:
+        return None
+    name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
+    opened = replace(fact, fact_key=name + Movement.DISPUTE_OPENED, movement=Movement.DISPUTE_OPENED)
+    return replace(opened, pair=name + Movement.DISPUTE_WON)
 
 
 def for_a_person(event_type: str, where: str) -> MoneyInvalid:

@@ -17,7 +17,8 @@ type about the same things in the same second are one, and a conflict if they sa
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
 - A dispute's amount is deducted at the outset, is given back when it is won, and is lost for good with
   ``payment.dispute.lost`` (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
-  ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own.
+  ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own. A
+  loss makes two events of the same bytes, one of them for that deduction (`providers.fields.types_of`).
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
 - A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
   is reversed or failed (https://razorpay.com/docs/webhooks/payouts,
@@ -55,7 +56,9 @@ from providers.fields import (
     paired,
     text,
     time_of,
+    types_of,
     versioned_content,
+    withheld,
 )
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
@@ -76,6 +79,7 @@ LEFT_TO_A_PERSON = frozenset({"settlement.vpa_completed", "transfer.processed"})
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
 _PHASES = ("chargeback", "pre_arbitration", "arbitration")
+_LOST = "payment.dispute.lost"
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _Payload = Mapping[str, Mapping[str, Any]]
 
@@ -100,28 +104,30 @@ class RazorpayAdapter:
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         document = an_object(request.document, "the body")
-        event_type, account = text(document, "event"), optional_text(document, "account_id") or ""
+        event_type = text(document, "event")
+        types = types_of(event_type, is_loss=event_type == _LOST and not _is_inquiry(_entities(document)))
+        return [self._event(document, request, one, mode) for one in types]
+
+    def _event(self, document: Mapping[str, Any], request: Request, event_type: str, mode: Mode) -> Event:
+        account = optional_text(document, "account_id") or ""
         payload = _entities(document)
-        content = content_hash(document, LEFT_OUT[CONTENT_VERSION])
         identity = _identity(document, payload, account)
         fact = certain(lambda: self._fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=_header_id(request) or identity[-1],
-                event_type=event_type,
-                event_key=join_key(NAME, *identity, event_type),
-                entity_key=entity_key(self._order_for, NAME, account, _payment(payload, event_type) or identity[-1]),
-                content_sha256=content,
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=account,
-                occurred_at=time_of(document.get("created_at")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        return Event(
+            provider=NAME,
+            event_id=_header_id(request) or identity[-1],
+            event_type=event_type,
+            event_key=join_key(NAME, *identity, event_type),
+            entity_key=entity_key(self._order_for, NAME, account, _payment(payload, event_type) or identity[-1]),
+            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+            content_version=CONTENT_VERSION,
+            body=request.body,
+            mode=mode,
+            account=account,
+            occurred_at=time_of(document.get("created_at")),
+            fact_key=fact.fact_key if fact else None,
+            fact_sha256=fact.sha256 if fact else None,
+        )
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
@@ -154,6 +160,9 @@ class RazorpayAdapter:
         return random_secrets.token_urlsafe(24)
 
     def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+        return withheld(event_type, lambda one: self._reported(document, one))
+
+    def _reported(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         if event_type in LEFT_TO_A_PERSON:
             raise for_a_person(event_type, "in Razorpay's Dashboard")
         read = _READERS.get(event_type)
@@ -242,6 +251,10 @@ def _id(entity: Mapping[str, Any], name: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
+def _is_inquiry(payload: _Payload) -> bool:
+    return payload.get("dispute", {}).get("phase") in _INQUIRIES
+
+
 _Moved = tuple[Movement, Mapping[str, Any], str]
 """How money moved, what moved (its id names the fact), and what the fact's name begins with."""
 
@@ -309,7 +322,7 @@ _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
         "refund.failed": _refund_failed,
         "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
         "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
-        "payment.dispute.lost": _disputed(Movement.DISPUTE_LOST),
+        _LOST: _disputed(Movement.DISPUTE_LOST),
         "payment.dispute.closed": _dispute_closed,
         "settlement.processed": _settled,
         "payout.initiated": _paid_out,

@@ -20,7 +20,8 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 - A dispute's amount is held when it is opened, unless it is only an inquiry; ``WON`` gives it back, ``LOST`` and
   ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137). In older versions of the API, whose
   event is called ``dispute.state.changed``, the dispute's id is its ``dispute_id``
-  (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added).
+  (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added). A loss makes two events of the same
+  bytes, one of them for the hold that came before it (`providers.fields.types_of`).
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
@@ -54,7 +55,9 @@ from providers.fields import (
     paired,
     text,
     time_of,
+    types_of,
     versioned_content,
+    withheld,
 )
 from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
 from providers.settings import ProvidersSettings
@@ -107,25 +110,27 @@ class SquareAdapter:
         _check_mode(request, mode)
         document = an_object(request.document, "the body")
         event_id, event_type = text(document, "event_id"), text(document, "type")
+        types = types_of(event_type, is_loss=_is_loss(document, event_type))
+        return [self._event(document, request.body, event_id, one, mode) for one in types]
+
+    def _event(self, document: Mapping[str, Any], body: bytes, event_id: str, event_type: str, mode: Mode) -> Event:
         account = optional_text(document, "merchant_id") or ""
         fact = certain(lambda: _fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, account, _entity(document) or event_id),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=account,
-                occurred_at=time_of(document.get("created_at")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        return Event(
+            provider=NAME,
+            event_id=event_id,
+            event_type=event_type,
+            event_key=join_key(NAME, event_id, event_type),
+            entity_key=entity_key(self._order_for, NAME, account, _entity(document) or event_id),
+            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
+            content_version=CONTENT_VERSION,
+            body=body,
+            mode=mode,
+            account=account,
+            occurred_at=time_of(document.get("created_at")),
+            fact_key=fact.fact_key if fact else None,
+            fact_sha256=fact.sha256 if fact else None,
+        )
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return _fact(an_object(strict_json.loads(body), "the body"), event_type)
@@ -189,16 +194,19 @@ def _object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _entity(document: Mapping[str, Any]) -> str | None:
     """The payment that a payment, refund or dispute belongs to; of anything else its own id."""
-    data = document.get("data")
-    data = data if isinstance(data, dict) else {}
-    reported = data.get("object")
-    reported = reported if isinstance(reported, dict) else {}
+    reported = _reported_object(document)
     return (
         _id(reported.get("payment"), "id")
         or _id(reported.get("refund"), "payment_id")
         or _disputed_payment(reported.get("dispute"))
-        or _id(data, "id")
+        or _id(document.get("data"), "id")
     )
+
+
+def _reported_object(document: Mapping[str, Any]) -> dict[str, Any]:
+    data = document.get("data")
+    found = data.get("object") if isinstance(data, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _id(value: object, name: str) -> str | None:
@@ -210,7 +218,16 @@ def _disputed_payment(dispute: object) -> str | None:
     return _id(dispute.get("disputed_payment"), "payment_id") if isinstance(dispute, dict) else None
 
 
+def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
+    state = _id(_reported_object(document).get("dispute"), "state") if event_type in _DISPUTE_ENDS else None
+    return state is not None and _ENDS.get(state) is Movement.DISPUTE_LOST
+
+
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    return withheld(event_type, lambda one: _reported(document, one))
+
+
+def _reported(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     found = _READERS.get(event_type)
     if found is None:
         return None
@@ -293,6 +310,7 @@ def _payout_failed(_: Mapping[str, Any]) -> Movement:
 _ENDS: Mapping[str, Movement] = MappingProxyType(
     {"WON": Movement.DISPUTE_WON, "LOST": Movement.DISPUTE_LOST, "ACCEPTED": Movement.DISPUTE_LOST}
 )
+_DISPUTE_ENDS = ("dispute.state.updated", "dispute.state.changed")
 _READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = MappingProxyType(
     {
         "payment.created": ("payment", _paid),

@@ -12,6 +12,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid
 from providers import Adapter, Request, SignatureInvalid
+from providers.fields import WITHHELD
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NOW_S = 1_769_860_800
@@ -49,7 +50,9 @@ def refusal(adapter: Adapter, request: Request, *secrets: str, now: datetime = N
 
 
 def only(adapter: Adapter, body: bytes, *headers: tuple[bytes, bytes], mode: Mode = "live") -> Event:
-    (event,) = adapter.events(Request(body, headers), mode)
+    """The event of a body. One of a lost dispute comes with an event of its own for the debit before the loss."""
+    *before, event = adapter.events(Request(body, headers), mode)
+    assert [one.event_type for one in before] in ([], [event.event_type + WITHHELD])
     return event
 
 
