@@ -181,8 +181,12 @@ def _captured_and_refunded(lines: list[Line], keys: Sequence[str]) -> Answer:
 
 
 def refunds_without_capture(_: SmallLedger, lines: list[Line]) -> Answer:
-    found = _captured_and_refunded(of_merchants(lines), ("entity_key", "currency"))
-    return [one for one in found if one[3] > one[2]]
+    keys, mine = ("entity_key", "currency"), of_merchants(lines)
+    disputed = sums(
+        mine, keys, lambda line: signed(line, "debit") if of_role(line, "disputes", "dispute_losses") else 0
+    )
+    found = [(*one, disputed[one[:2]]) for one in _captured_and_refunded(mine, keys)]
+    return [one for one in found if max(one[2], 0) < one[3] + one[4]]
 
 
 def open_disputes(_: SmallLedger, lines: list[Line]) -> Answer:

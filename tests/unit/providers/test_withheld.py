@@ -26,7 +26,12 @@ def of_square(end: str) -> bytes:
         "account": "m1",
         "amount_minor": 1_250,
     }
-    named = {"event_id": f"e-{end}", "created": NOW, "currency": "EUR", "state": state.get(end, "INQUIRY_CLOSED")}
+    named: dict[str, Any] = {
+        "event_id": f"e-{end}",
+        "created": NOW,
+        "currency": "EUR",
+        "state": state.get(end, "INQUIRY_CLOSED"),
+    }
     return square.dispute_event("dispute.state.updated", **about, **named)
 
 
@@ -44,7 +49,7 @@ def of_razorpay(end: str) -> bytes:
 
 def of_braintree(end: str) -> bytes:
     about: dict[str, Any] = {"dispute": "d1", "transaction": "p1", "merchant_account": "m1", "currency": "EUR"}
-    named = {"triggered": NOW, "amount": "12.50", "amount_won": "12.50" if end == "won" else "0.00"}
+    named: dict[str, Any] = {"triggered": NOW, "amount": "12.50", "amount_won": "12.50" if end == "won" else "0.00"}
     kind = "lost" if end == "asked" else end
     return braintree.dispute_event(
         f"dispute_{kind}", **about, **named, about="retrieval" if end == "asked" else "chargeback"
