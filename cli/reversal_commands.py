@@ -1,4 +1,4 @@
-"""``payhook ledger reverse``, ``approve`` and ``proposals``: bookings taken back by two people."""
+"""``payhook ledger reverse`` and ``proposals``: what two people book, proposed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Column, Table
 
 from cli.acting import on_record, this_account
 from cli.control import APPROVED_WHERE, add_lines, send_command, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
-from cli.tables import row
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq.commands import REVERSALS_MAX, propose_reversal
+from core.visible import visible_lines
+from dlq.commands import REVERSALS_MAX, Command, propose_reversal
+from dlq.entry import entry_to_tree
 from journal.reader import lineage_of
 from ledger.reversals import Booking, Proposed, bookings_of
 from ledger.reversals import proposals as read_proposals
 
-ID_CHARS = 32
-"""Of a proposal: it is copied from the table, so it is never cut or broken."""
+LINE_CHARS_MAX = 2_000
 
 
 @click.command("reverse")
@@ -57,7 +56,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
-    """List the reversals that wait for another person, newest first."""
+    """List the reversals and entries that wait for another person, newest first."""
     found = [one for one in read_proposals(*_journal(place)) if every or one.waits]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1, default=str))
@@ -79,12 +78,28 @@ def _print_bookings(bookings: list[Booking]) -> None:
 
 
 def _print_proposals(found: list[Proposed]) -> None:
-    table = Table(Column("proposal", no_wrap=True, min_width=ID_CHARS), "when", "who", "items", "why", "")
+    """One below the other: ids and account names are copied from here, so no column cuts them."""
     for one in found:
-        items = ", ".join(str(target.item_seq) for target in one.command.targets)
-        when = one.command.at.isoformat(" ", "seconds")
-        row(table, one.command.command_id, when, one.command.actor, items, one.command.reason, one.state)
-    Console(soft_wrap=True).print(table)
+        command = one.command
+        when = command.at.isoformat(" ", "seconds").removesuffix("+00:00")
+        for line in (
+            f"{command.command_id}  {one.state}",
+            f"  {when} UTC, {command.actor}: {command.reason}",
+            *_what(command),
+        ):
+            click.echo(visible_lines(line, LINE_CHARS_MAX))
+
+
+def _what(command: Command) -> list[str]:
+    """What would be booked."""
+    if command.entry is None:
+        return ["  reversal of items " + ", ".join(str(target.item_seq) for target in command.targets)]
+    lines = [
+        f"    {line.side:<6}  {line.account}  {line.money.amount_minor:,} {line.money.currency}"
+        for line in command.entry.postings
+    ]
+    document = f"    document  {command.entry.evidence_sha256}"
+    return [f"  entry for {command.entry.entity_key}, in minor units", *lines, document]
 
 
 def _as_dict(one: Proposed) -> dict[str, Any]:
@@ -94,6 +109,7 @@ def _as_dict(one: Proposed) -> dict[str, Any]:
         "actor": one.command.actor,
         "reason": one.command.reason,
         "items": [target.item_seq for target in one.command.targets],
+        "entry": None if one.command.entry is None else entry_to_tree(one.command.entry),
         "approved": one.approved,
         "outdated": one.outdated,
     }
