@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
+from tests.dead_letters import DeadLetters
+from tests.filled_ledger import propose
 
 LOST, OPEN = "merchant:m1:dispute_losses", "merchant:m1:disputes"
 
@@ -54,3 +57,22 @@ def test_an_entry_needs_its_document(letter: Path) -> None:
     letter.unlink()
     said = enter(letter, "--debit", LOST, "1", "EUR", "--credit", OPEN, "1", "EUR")
     assert said.exit_code == 2 and "does not exist" in said.output
+
+
+def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    letters = DeadLetters(tmp_path / "data")
+    propose(letters)
+    command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
+    said = CliRunner(env={"COLUMNS": "80"}).invoke(main, command)
+    assert said.exit_code == 0, said.output
+    first, _, *lines = said.output.splitlines()
+    assert first.endswith("  waits") and len(first.split()[0]) == 32
+    assert lines == [
+        "  entry for stripe:acct_1:pi_0, in minor units",
+        "    debit   merchant:m-1:dispute_losses  123,450 EUR",
+        "    credit  merchant:m-1:disputes  123,450 EUR",
+        f"    document  {'ab' * 32}",
+    ]
+    (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (told["proposal"], told["entry"]["entity_key"]) == (first.split()[0], "stripe:acct_1:pi_0")
