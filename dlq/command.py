@@ -28,7 +28,7 @@ APPROVES = {REVERSE: PROPOSE_REVERSAL, PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RE
 """By an act: the proposal of it that a second person approves by giving it."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
-"""Acts that nobody may give alone."""
+"""Acts that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
 REPROCESS_ACTIONS = frozenset({REPROCESS})
