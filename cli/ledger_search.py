@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import moments
-from cli.acting import on_record
+from cli.acting import put_on_record
 from cli.place import Place, with_place_of_mode
 from core.decision import Decision
+from core.moments import span
 from dlq.witness import EXPORT
 
 if TYPE_CHECKING:
@@ -107,6 +109,9 @@ def export(
     from ledger.queries import export as write
 
     places = {"postings": place.ledger.postings, "journal": place.ledger.journal}
-    with on_record(place, EXPORT, f"{place.mode} {source} into {out}"), ledger_tables.writing(out) as told:
-        done = write(str(places[source]), source, out, form, since=since, until=until, overwrite=overwrite, told=told)
+    bounds = {"since": since, "until": until}
+    what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
+    record = functools.partial(put_on_record, place, EXPORT, what)
+    with ledger_tables.writing(out) as told:
+        done = write(str(places[source]), source, out, form, **bounds, overwrite=overwrite, told=told, record=record)
     click.echo(f"{done.rows:,} rows of the {source} (version {done.version}) are in {done.path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from core.clock import from_rfc3339
+from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -43,6 +43,11 @@ def as_of(text: str) -> datetime:
     :raises MomentInvalid: neither a day nor a time
     """
     return _moment(text, _ONE_DAY, _LEAST)
+
+
+def span(since: datetime | None, until: datetime | None) -> str:
+    """Both ends in words, as far as there are any: ``from … to …``."""
+    return " ".join(f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None)
 
 
 def _moment(text: str, day_adds: timedelta, time_adds: timedelta) -> datetime:

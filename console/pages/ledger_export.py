@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from console.pages.asking import Asking
 from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
-from core.clock import to_rfc3339
 from core.errors import PayhookError
 from dlq.witness import EXPORT, Reading
 from ledger.queries import Form, Source, export
@@ -58,11 +57,15 @@ def add_export(router: APIRouter, place: Place, reading: Reading) -> None:
             return place.show(request, "ledger/export.html", 422, fields=fields)
         ledger = place.ledger(request)
         table = ledger.postings if source == "postings" else ledger.journal
+        name = f"payhook-{place.mode(request)}-{source}.{form}"
+        what = f"{name} {moments.span(since, until)}".rstrip()
+        record = functools.partial(reading.record, signed_in(request).name, EXPORT, what)
         folder = tempfile.TemporaryDirectory(prefix="payhook-export-", ignore_cleanup_errors=True)
         try:
             out = Path(folder.name) / f"{source}.{form}"
-            written = exporting.ask(write, str(table), cast(Source, source), out, cast(Form, form), since, until)
-            await written
+            await exporting.ask(
+                write, str(table), cast(Source, source), out, cast(Form, form), since, until, record=record
+            )
         except ExportTooLarge as too_large:
             folder.cleanup()
             fields.wrong("from", str(too_large))
@@ -70,19 +73,7 @@ def add_export(router: APIRouter, place: Place, reading: Reading) -> None:
         except BaseException:
             folder.cleanup()
             raise
-        name = f"payhook-{place.mode(request)}-{source}.{form}"
-        try:
-            await asyncio.to_thread(reading.record, signed_in(request).name, EXPORT, _said(name, since, until))
-        except BaseException:
-            folder.cleanup()
-            raise
         return FileResponse(out, media_type=FORMS[form], filename=name, background=BackgroundTask(folder.cleanup))
-
-
-def _said(name: str, since: datetime | None, until: datetime | None) -> str:
-    """What was exported, for the record."""
-    bounds = [f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None]
-    return " ".join([name, *bounds])
 
 
 def write(
@@ -94,12 +85,13 @@ def write(
     until: datetime | None,
     rows_max: int = EXPORT_ROWS_MAX,
     seconds_max: float = EXPORT_S_MAX,
+    record: Callable[[], None] = lambda: None,
 ) -> None:
     """
     :raises ExportTooLarge: more rows, or more time, than a page gives
     :raises NothingBooked: there is no such table yet
     """
-    export(table, source, out, form, since=since, until=until, told=_limits(rows_max, seconds_max))
+    export(table, source, out, form, since=since, until=until, told=_limits(rows_max, seconds_max), record=record)
 
 
 def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:

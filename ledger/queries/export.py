@@ -55,11 +55,13 @@ def export(
     until: datetime | None = None,
     overwrite: bool = False,
     told: Callable[[int, int], None] = lambda done, rows: None,
+    record: Callable[[], None] = lambda: None,
 ) -> Exported:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, ``told`` hears how many rows of how many are written. Beside ``amount_minor``
-    stands ``amount``, the same as decimal text.
+    ``table`` is the path of the table, ``told`` hears how many rows of how many are written. ``record`` is called
+    before the file appears; where it raises, there is none. Beside ``amount_minor`` stands ``amount``, the same as
+    decimal text.
 
     :raises NothingBooked: there is no such table yet
     :raises OutExists: a file is there, and it isn't to be replaced
@@ -74,6 +76,7 @@ def export(
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
         rows = _write(lake, source, staged, form, _of_time(since, until), told)
+        record()
         _publish(staged, out, overwrite=overwrite)
     except OSError as failed:
         raise OutUnwritable(out, failed.strerror or str(failed)) from failed

@@ -11,8 +11,9 @@ from cli.acting import this_account
 from cli.main import main
 from dlq.acts import Acts
 from stack.layout import Layout
-from tests.unit.console.listening import ADA, EVE, FAY
+from tests.unit.console.listening import ADA, BOB, EVE, FAY
 from tests.unit.console.pages.conftest import Desk, made
+from tests.unit.console.test_api_selections import Api
 
 
 @pytest.fixture
@@ -24,6 +25,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def newest(desk: Desk) -> tuple[str, str, str, str]:
     act = Acts(Layout(desk.data).acts).read(1)[0]
     return act.actor, act.channel, act.action, act.what
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def payhook(desk: Desk, *words: str) -> Result:
@@ -42,6 +47,18 @@ def test_the_command_line_with_a_payload(desk: Desk) -> None:
     assert newest(desk) == (this_account(), "cli", "read_payload", "ledger item 1")
 
 
+def test_the_api_with_a_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(tmp_path)
+    api.bench.dead(1)
+    assert api.get("/items").status_code == 200 and api.acts() == [], "a list holds no payload"
+    assert api.get("/items/1").json()["body_base64"] is not None
+    assert api.acts() == [(BOB, "read_payload", "done", "ledger item 1")]
+    monkeypatch.setattr("dlq.acts.Appender.append", full)
+    answer = api.get("/items/1")
+    assert (answer.status_code, answer.json()["type"]) == (503, "/openapi.json#record-unavailable")
+    assert "body_base64" not in answer.text
+
+
 def test_an_export_of_a_page(desk: Desk) -> None:
     answer = desk.browser(FAY).get("/ledger/export/file?table=journal&format=csv&from=2026-01-01")
     assert answer.status_code == 200
@@ -54,14 +71,28 @@ def test_an_export_of_the_command_line(desk: Desk, tmp_path: Path) -> None:
     assert newest(desk) == (this_account(), "cli", "export", f"live postings into {out}")
 
 
-def test_nothing_is_read_that_cant_be_put_on_record(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    browsers = desk.browser(ADA)
+def test_an_export_of_a_part_says_which(desk: Desk, tmp_path: Path) -> None:
+    bounds, out = ("--from", "2026-01-01", "--to", "2026-01-31"), tmp_path / "journal.csv"
+    said = payhook(desk, "ledger", "export", "--format", "csv", "--table", "journal", "--out", str(out), *bounds)
+    assert said.exit_code == 0
+    assert newest(desk)[3] == (
+        f"live journal into {out} from 2026-01-01T00:00:00.000000Z to 2026-02-01T00:00:00.000000Z"
+    )
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+
+def test_nothing_is_read_that_cant_be_put_on_record(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    browsers = desk.browser(ADA)
 
     monkeypatch.setattr("dlq.acts.Appender.append", full)
     for path in ("/dlq/items/1", "/dlq/items/1/payload", "/ledger/export/file?table=postings&format=csv"):
         answer = browsers.get(path)
         assert (answer.status_code, "put on record" in answer.text) == (503, True), path
-    assert payhook(desk, "dlq", "show", "1").exit_code == 1
+    said = payhook(desk, "dlq", "show", "1")
+    assert (said.exit_code, "put on record" in said.output, "evt_" in said.output) == (1, True, False)
+    out = tmp_path / "files" / "postings.csv"
+    out.parent.mkdir()
+    said = payhook(desk, "ledger", "export", "--format", "csv", "--out", str(out))
+    assert (said.exit_code, "put on record" in said.output) == (1, True)
+    assert list(out.parent.iterdir()) == []
