@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import datetime
 
 import click
 from rich.console import Console
@@ -14,8 +15,8 @@ from cli.acting import put_on_record
 from cli.place import Place, with_place
 from cli.tables import row
 from console.access import Role, Users, accounts
-from console.access.users import TOKEN_DAYS
-from core.clock import SystemClock
+from console.access.users import TOKEN_DAYS, Token
+from core.clock import SystemClock, from_rfc3339
 from core.errors import PayhookError
 from dlq.acts import ActsUnwritable, Outcome
 
@@ -42,7 +43,7 @@ def users() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
 def list_command(place: Place, as_json: bool) -> None:
-    """List users with their roles and the names of their tokens."""
+    """List users with their roles, and their tokens with the day on which each ends."""
     known = _users(place).all()
     if as_json:
         told = [
@@ -59,9 +60,10 @@ def list_command(place: Place, as_json: bool) -> None:
     elif not known:
         click.echo("there are no users; `payhook users add NAME --role admin` makes one")
     else:
-        table = Table("user", "roles", "tokens")
+        table, now = Table("user", "roles", "tokens"), SystemClock().now()
         for name, account in sorted(known.items()):
-            row(table, name, ", ".join(sorted(account.roles)), ", ".join(sorted(one.name for one in account.tokens)))
+            tokens = (_token(one, now) for one in sorted(account.tokens, key=lambda one: one.name))
+            row(table, name, ", ".join(sorted(account.roles)), "\n".join(tokens))
         Console(soft_wrap=True).print(table)
 
 
@@ -142,6 +144,10 @@ def revoke(place: Place, name: str, label: str) -> None:
     """Revoke a bearer token."""
     _recorded(place, "token_revoke", name, lambda to: accounts.revoke_token(_users(place), name, label, to))
     click.echo(f"the token {label} of {name} is revoked")
+
+
+def _token(token: Token, now: datetime) -> str:
+    return f"{token.name} ({'ended' if token.is_over(now) else 'ends'} {from_rfc3339(token.ends_at):%Y-%m-%d})"
 
 
 def _users(place: Place) -> Users:

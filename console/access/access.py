@@ -16,7 +16,7 @@ from console.access.sessions import Sessions
 from console.access.throttle import SignInThrottle
 from console.access.tokens import token_sha256
 from console.access.users import Users
-from core.clock import Clock, from_rfc3339
+from core.clock import Clock
 from core.errors import PayhookError
 from dlq.acts import Act, Acts, Outcome
 
@@ -85,7 +85,7 @@ class Access:
         return await self._in_turn(self._sign_in, name, password, address)
 
     async def change_password(self, user: User, current: str, new: str, address: str) -> None:
-        """A user's own, who shows that they know it. Ends their sessions.
+        """A user's own, who shows that they know it. Ends their sessions and tokens.
 
         :raises SignInRefused, SignInTooSoon, SignInBusy: it isn't theirs, or is guessed too often
         :raises PasswordUnfit: the new one isn't taken
@@ -113,7 +113,7 @@ class Access:
         if found is None:
             return None
         account, token = found
-        if self._clock.now() >= from_rfc3339(token.ends_at):
+        if token.is_over(self._clock.now()):
             raise TokenOver(account.name, token.name, token.ends_at)
         return account.user
 

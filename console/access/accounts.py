@@ -88,7 +88,8 @@ def remove_user(users: Users, name: str, record: Recording) -> None:
 
 
 def make_token(users: Users, name: str, label: str, at: datetime, record: Recording, days: int = TOKEN_DAYS) -> str:
-    """A new bearer token of a user, to be shown once. It ends after so many days, and with the user's password.
+    """A new bearer token of a user, to be shown once. It ends after so many days, and with the user's password. Those
+    of the user's that are over are forgotten with it: it may have the name of one.
 
     :raises UserUnknown, UserUnfit: nothing was changed
     """
@@ -96,11 +97,12 @@ def make_token(users: Users, name: str, label: str, at: datetime, record: Record
     made = Token(checked_name(label), token_sha256(secret), to_rfc3339(at), to_rfc3339(at + timedelta(days=days)))
 
     def add(account: Account) -> Account:
-        if any(token.name == label for token in account.tokens):
+        live = tuple(token for token in account.tokens if not token.is_over(at))
+        if any(token.name == label for token in live):
             raise UserUnfit(f"{name} has a token {label!r} already; revoke it, or take another name")
-        if len(account.tokens) >= TOKENS_MAX:
+        if len(live) >= TOKENS_MAX:
             raise UserUnfit(f"{name} has {TOKENS_MAX} tokens, which is the most; revoke one")
-        return replace(account, tokens=(*account.tokens, made))
+        return replace(account, tokens=(*live, made))
 
     _alter(users, name, add, record)
     return secret

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,6 +57,9 @@ class Token:
     sha256: str
     made_at: str
     ends_at: str
+
+    def is_over(self, now: datetime) -> bool:
+        return now >= from_rfc3339(self.ends_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +207,12 @@ def _account(name: str, told: Any) -> Account:
 
 
 def _token(label: str, told: Any) -> Token:
-    made_at = str(told["made_at"])
-    ends_at = told.get("ends_at") or to_rfc3339(from_rfc3339(made_at) + timedelta(days=TOKEN_DAYS))
-    return Token(label, str(told["sha256"]), made_at, str(ends_at))
+    """
+    :raises ValueError: no such times
+    """
+    made_at = from_rfc3339(str(told["made_at"]))
+    ends_at = from_rfc3339(str(told["ends_at"])) if "ends_at" in told else made_at + timedelta(days=TOKEN_DAYS)
+    return Token(label, str(told["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from cli.acting import this_account
 from cli.main import main
-from console.access import Role, Users, passwords
+from console.access import Role, Users, accounts, passwords
 from console.access.tokens import token_sha256
 from stack.endpoints import Endpoints
 from stack.layout import Layout
@@ -168,3 +169,14 @@ def test_a_stack_without_users_says_how_one_is_made(monkeypatch: pytest.MonkeyPa
     assert "payhook users add NAME --role admin" in payhook("up", "--detach").stderr
     add()
     assert payhook("up", "--detach").stderr.strip() == ""
+
+
+def test_a_list_says_when_each_token_ends_in_80_columns(users: Users) -> None:
+    add("ada", "replayer", "finance")
+    now = datetime.now(UTC)
+    for label, days_ago in (("ci", 0), ("old", 200)):
+        accounts.make_token(users, "ada", label, now - timedelta(days=days_ago), lambda *_: None, days=30)
+    lines = payhook("users", "list", columns=80).stdout.splitlines()
+    ends, ended = (f"{now + timedelta(days=days):%Y-%m-%d}" for days in (30, -170))
+    assert any(f"ci (ends {ends})" in line for line in lines) and any(f"old (ended {ended})" in line for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,8 @@ def test_a_users_tokens_have_names_of_their_own_and_are_not_endless(users: Users
         accounts.revoke_token(users, "ada", "other", record)
 
     def fill(known: dict[str, Account]) -> None:
-        at = to_rfc3339(AT)
-        tokens = tuple(Token(f"t{number}", str(number), at, at) for number in range(TOKENS_MAX))
+        at, later = to_rfc3339(AT), to_rfc3339(AT + timedelta(days=1))
+        tokens = tuple(Token(f"t{number}", str(number), at, later) for number in range(TOKENS_MAX))
         known["ada"] = Account("ada", ADMIN, known["ada"].password, "stamp", tokens)
 
     users.change(fill, lambda *_: None)
