@@ -38,7 +38,12 @@ def key_of(secret: str) -> bytes:
 
 
 def signed_headers(message_id: str, body: bytes, keys: Sequence[bytes], now: datetime) -> dict[str, str]:
-    """The three headers; ``keys`` newest first, each signs, so that a receiver may know any of them."""
+    """The three headers; ``keys`` newest first, each signs, so that a receiver may know any of them.
+
+    :raises ValueError: the id holds a dot, which ends it in what is signed
+    """
+    if "." in message_id:
+        raise ValueError(f"an id without a dot is wanted, not {message_id!r}")
     sent_at = str(int(now.timestamp()))
     message = b"%b.%b.%b" % (message_id.encode("ascii"), sent_at.encode("ascii"), body)
     macs = (hmac.digest(key, message, hashlib.sha256) for key in keys)

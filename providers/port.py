@@ -13,7 +13,7 @@ from core.event import Event, Mode
 from core.money import MoneyFact
 
 SignatureReason: TypeAlias = Literal[
-    "missing", "malformed", "mismatch", "stale", "future", "several", "untrusted", "reused"
+    "missing", "malformed", "ambiguous", "mismatch", "stale", "future", "several", "untrusted", "reused"
 ]
 
 DEFAULT_ENDPOINT = "default"
@@ -22,6 +22,7 @@ _READ = "_document"
 _REMEDIES: dict[SignatureReason, str] = {
     "missing": "there is no signature: check that this is the provider's signed delivery",
     "malformed": "the signature can't be read",
+    "ambiguous": "the id holds a dot, which ends it in what is signed: the provider's ids must have none",
     "mismatch": "no secret gives this signature: check that this endpoint's secret is the provider's",
     "stale": "the timestamp is too old: sign anew, or check the clocks",
     "future": "the timestamp is ahead of time: check the clocks",

@@ -13,6 +13,8 @@ from console.access import Everybody, Role, accounts, require
 from console.access.passwords import PasswordUnfit
 from console.access.users import TOKEN_DAYS, UserUnfit
 from core.clock import ManualClock
+from notify.facts import message_id, reversal_id
+from notify.signature import signed_headers
 from providers.port import Request, SignatureInvalid
 from providers.settings import ProvidersSettings
 from providers.standardwebhooks import StandardWebhooksAdapter
@@ -154,5 +156,24 @@ def test_a_part_of_a_signed_body_does_not_pass_for_the_timestamp() -> None:
     old = signed.headers["webhook-timestamp"]
     moved = {**signed.headers, "webhook-id": f"msg_1.{old}", "webhook-timestamp": str(inner)}
     headers = [(name.lower().encode(), value.encode()) for name, value in moved.items()]
-    with pytest.raises(SignatureInvalid, match="can't be read"):
+    with pytest.raises(SignatureInvalid, match="holds a dot"):
         adapter.verify(Request(b'{"type": "paid"}', headers), [secret], AT)
+
+
+@pytest.mark.parametrize("family", ["webhook", "svix"])
+@pytest.mark.parametrize("parts", [("msg", "1"), ("", "msg_1"), ("msg_1", ""), (".", "."), ("1", "2", "3")])
+def test_no_family_of_headers_takes_an_id_with_a_dot(family: str, parts: tuple[str, ...]) -> None:
+    """Also one that its provider signed so."""
+    adapter, secret = StandardWebhooksAdapter(ProvidersSettings()), "whsec_" + "c2VjcmV0" * 4
+    signed = adapter.sign(b"{}", secret, AT, ".".join(parts))
+    headers = [(name.lower().replace("webhook", family).encode(), v.encode()) for name, v in signed.headers.items()]
+    with pytest.raises(SignatureInvalid, match="holds a dot"):
+        adapter.verify(Request(b"{}", headers), [secret], AT)
+
+
+def test_what_notify_sends_has_no_dot_in_its_id() -> None:
+    for key in ("stripe:evt.1:charge.captured", "standardwebhooks:a.b.c:x", "..."):
+        for made in (message_id("live", key), reversal_id("live", key)):
+            assert "." not in made
+    with pytest.raises(ValueError, match="dot"):
+        signed_headers("msg.1", b"{}", [b"k" * 32], AT)
