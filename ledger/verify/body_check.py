@@ -59,7 +59,7 @@ class BodyFacts:
 @dataclass
 class BookingsAreInBodies:
     """Compares everything but the merchant, which the directory named then and no body does. A body that its adapter
-    reads otherwise today is an offence too: nobody can derive that booking again.
+    reads otherwise today is an offence too: that booking can't be derived again.
     """
 
     facts: BodyFacts

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
+from core.errors import PayhookError
 from core.keys import key_part
 from core.money import MoneyFact
 from core.routing import of_tenant
@@ -28,6 +29,7 @@ FACTS = "seq bigint, event_key string, entity_key string, is_read boolean, payme
 """One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``problem``: what is wrong,
 NULL if nothing is. ``reads``: what the adapter reads, where something is wrong."""
 
+UNREADABLE = "its adapter can't read the body that was booked"
 TEXT_CHARS_MAX = 300
 _MERCHANT = "any"
 _FIRST_CHART = "ledger-1."
@@ -66,10 +68,11 @@ def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFa
         return BodyFact(None, f"there is no adapter for {row['provider']} any more")
     try:
         fact = reader_of(adapter, row["event_type"]).money(row["body"], row["event_type"])
-    except Exception as failed:
-        # Whatever fails in reading one body is said of that event; the others are read all the same.
-        told = f"{type(failed).__name__}: {failed}"
-        return BodyFact(None, "its adapter can't read the body that was booked", told[:TEXT_CHARS_MAX])
+    except PayhookError as refused:
+        return BodyFact(None, UNREADABLE, str(refused)[:TEXT_CHARS_MAX])
+    except Exception as bug:
+        # One body that its adapter fails on must not hide the others. Its text may quote the body.
+        return BodyFact(None, UNREADABLE, type(bug).__name__)
     if fact is None:
         return BodyFact(None, "its adapter reads no money in the body that was booked")
     payment = None if fact.payment is None else key_part(fact.payment)

@@ -28,12 +28,14 @@ _NAMED = """
                AS entity_key
     FROM ({lines}) LEFT JOIN (
         SELECT event_key AS of_event, max(payment) AS payment
-        FROM body_facts LEFT ANTI JOIN (SELECT entity_key FROM body_facts WHERE NOT is_read) USING (entity_key)
+        FROM body_facts LEFT ANTI JOIN (
+            SELECT entity_key FROM body_facts WHERE NOT is_read OR (payment IS NULL AND problem IS NOT NULL))
+            USING (entity_key)
         WHERE payment IS NOT NULL GROUP BY event_key)
     ON event_key = of_event
 """
 """Where the entity is a merchant account as a whole, the payment that the body names is put after it. An account of
-which one body is gone stays whole: a refund without its capture would be wrong by that alone."""
+which one body is gone or can't be read stays whole: a refund would lack its capture by that alone."""
 
 _MOVED = """
     SELECT seq, entity_key, fact_key, account, currency, decided_at,
@@ -127,7 +129,9 @@ class _OfPayments:
         return survey.clears(self.doubt) and not self._names_by_body(evidence)
 
     def _names_by_body(self, evidence: Evidence) -> bool:
-        return self.bodies is not None and evidence.is_whole and evidence.survey().nameless > 0
+        survey = evidence.survey()
+        may_be = survey.nameless > 0 or not survey.clears(Doubt.READ, Doubt.BALANCE)
+        return self.bodies is not None and evidence.is_whole and may_be
 
     def _sql(self, evidence: Evidence, sql: str) -> str:
         lines = FROM_JOURNAL if evidence.postings_mark is None else FROM_POSTINGS

@@ -36,7 +36,7 @@ HERE_ROWS_MAX = 50_000
 """Fewer than this aren't worth the start of Python workers."""
 
 ROWS_PER_BUCKET = 1_000_000
-"""Some 60 MB of keys and items, sorted in one worker at a time."""
+"""Some 100 MB of keys, items and lines, sorted in one worker at a time."""
 
 POLL_S = 0.3
 JOB_GROUP = "payhook-survey"

@@ -141,7 +141,11 @@ def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(
     half = booked.add(charge("pi_3"), **unread)
     booked.add(refund("pi_3", 100), **unread)
     del booked.bodies[half.body_sha256 or ""]
+    unreadable = {"entity_key": "stripe:acct_3"}
+    booked.add(charge("pi_4"), **unreadable, event_type="transfer.created")
+    booked.add(refund("pi_4", 100), **unreadable)
     findings = look(booked)
+    assert findings[RefundsHaveCaptures.name].figures["awaiting"] == 0
     [more] = findings[RefundsHaveCaptures.name].offenders
     assert (more["entity_key"], more["refunded"], more["captured"]) == ("stripe:acct_1:pi_1", 1_001, 1_000)
     [several] = findings[OneMerchantAPayment.name].offenders

@@ -13,7 +13,7 @@ from core.routing import scoped
 from core.work import Applied, WorkItem, postings_from_json, postings_to_json
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from ledger.verify.body_facts import COLUMNS, FACTS, body_fact, read_bodies
+from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, body_fact, read_bodies
 from providers import Adapter, ProvidersSettings
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
@@ -112,6 +112,15 @@ def test_what_was_not_booked_as_the_body_says_is_named(changed: Row, problem: st
 def test_what_is_read_is_said_beside_the_problem() -> None:
     found = body_fact(WRONG["another amount"][0], adapters_of(STRIPE))
     assert found.reads is not None and "refund of 1250 EUR" in found.reads
+
+
+def test_of_an_adapter_that_fails_on_a_body_its_error_is_named_and_no_more() -> None:
+    class Failing:
+        def money(self, body: bytes, event_type: str) -> None:
+            raise KeyError(body.decode())
+
+    found = body_fact(REFUND, {"stripe": Failing()})  # type: ignore[dict-item]
+    assert (found.problem, found.reads) == (UNREADABLE, "KeyError")
 
 
 def test_the_first_chart_had_one_clearing_account_for_a_provider() -> None:
