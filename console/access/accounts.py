@@ -150,5 +150,6 @@ def _told(account: Account | None) -> str | None:
     """What may be read for ever: neither hashes nor stamps, which only say that they changed."""
     if account is None:
         return None
-    told = {"roles": sorted(account.roles), "tokens": sorted(token.name for token in account.tokens)}
+    tokens = sorted(f"{token.name} until {token.ends_at[:10]}" for token in account.tokens)
+    told = {"roles": sorted(account.roles), "tokens": tokens}
     return json.dumps(told)

@@ -77,8 +77,12 @@ def test_the_token_that_takes_the_place_of_one_that_is_over_may_have_its_name(li
     accounts.make_token(listener.users, BOB, "ci", AT, lambda *_: None, days=1)
     with pytest.raises(UserUnfit, match="already"):
         accounts.make_token(listener.users, BOB, "ci", AT + timedelta(hours=23), lambda *_: None)
-    accounts.make_token(listener.users, BOB, "ci", AT + timedelta(days=1), lambda *_: None)
+    seen: list[str | None] = []
+    later = AT + timedelta(days=1)
+    accounts.make_token(listener.users, BOB, "ci", later, lambda _, before, after: seen.extend((before, after)), 9)
     assert [token.name for token in listener.users.all()[BOB].tokens] == ["test", "ci"]
+    # What is on record says that it is another one, and how long it lasts.
+    assert ["ci until 2026-02-01" in str(seen[0]), "ci until 2026-02-10" in str(seen[1])] == [True, True]
 
 
 @pytest.mark.parametrize("ends_at", ["never", "", "2026-05-01", 5, ["2026-05-01T12:00:00Z"]])

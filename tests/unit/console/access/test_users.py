@@ -69,7 +69,7 @@ def test_a_change_is_told_with_before_and_after_and_without_hashes(users: Users,
     accounts.make_token(users, "ada", "ci", AT, record)
     accounts.remove_user(users, "ada", record)
     roles = ['{"roles": ["admin"], "tokens": []}', '{"roles": ["finance", "viewer"], "tokens": []}']
-    tokens = '{"roles": ["finance", "viewer"], "tokens": ["ci"]}'
+    tokens = '{"roles": ["finance", "viewer"], "tokens": ["ci until 2026-05-01"]}'
     assert record.told == [
         ("ada", None, roles[0]),
         ("ada", roles[0], roles[1]),
