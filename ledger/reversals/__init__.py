@@ -1,4 +1,4 @@
-"""Bookings that somebody wants taken back: what there is to reverse, and the proposals that wait for another person."""
+"""What two people book: bookings taken back, entries by hand, and the proposals that wait for another person."""
 
 from ledger.reversals.bookings import Booking, NotReversible, bookings_of
 from ledger.reversals.proposals import ProposalUnknown, Proposed, proposal, proposals
