@@ -55,10 +55,12 @@ def redis_server(folder: Path, log: Path) -> Server:
 def socket_of(folder: Path) -> Path:
     """Where the server of ``folder`` listens: there, or in a folder with a short path where that one's is too long."""
     beside = folder.absolute() / SOCKET
-    if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES_MAX:
-        return beside
-    digest = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"payhook-{digest[:16]}" / SOCKET
+    name = f"payhook-{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]}"
+    in_temporary = Path(tempfile.gettempdir()) / name / SOCKET
+    of_session = os.environ.get("XDG_RUNTIME_DIR")
+    in_session = Path(of_session) / name / SOCKET if of_session else in_temporary
+    fits = (one for one in (beside, in_session) if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX)
+    return next(fits, in_temporary)
 
 
 def redis_url(folder: Path, user: str = PAYHOOK) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -99,14 +100,21 @@ def test_it_listens_on_no_port_and_its_socket_is_the_owners_alone(server: tuple[
 # a path too long for a socket
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path is short wherever the tests' own folders are."""
+    with tempfile.TemporaryDirectory(prefix="payhook-") as folder:
+        yield Path(folder)
+
+
 def test_where_the_path_is_too_long_a_short_one_is_taken_and_removed_at_the_end(
-    deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    deep: Path, monkeypatch: pytest.MonkeyPatch, short: Path
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     socket = socket_of(deep)
-    assert socket.parent.parent == tmp_path and len(os.fsencode(socket)) <= SOCKET_PATH_BYTES_MAX
+    assert socket.parent.parent == short and len(os.fsencode(socket)) <= SOCKET_PATH_BYTES_MAX
     for _ in range(2):
-        with running(redis_server(deep, tmp_path / "redis.log")), redis.Redis.from_url(redis_url(deep)) as client:
+        with running(redis_server(deep, short / "redis.log")), redis.Redis.from_url(redis_url(deep)) as client:
             assert client.ping()
             assert mode(socket.parent) == 0o700
             url = redis_url(deep)
@@ -114,8 +122,15 @@ def test_where_the_path_is_too_long_a_short_one_is_taken_and_removed_at_the_end(
             monkeypatch.setenv("XDG_RUNTIME_DIR", "/elsewhere")
             with redis.Redis.from_url(admin_url(deep, url)) as admin:
                 assert admin.dbsize() == 0
-            monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
         assert not socket.parent.exists()
+
+
+def test_where_the_sessions_folder_is_too_long_as_well_the_temporary_one_is_taken(
+    deep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    assert socket_of(deep).parent.parent == Path(tempfile.gettempdir())
 
 
 def test_two_data_folders_have_two_sockets(deep: Path) -> None:
@@ -131,19 +146,19 @@ def test_without_a_folder_of_the_session_the_temporary_one_is_taken(
 
 
 def test_a_link_or_file_in_the_place_of_the_folder_is_refused(
-    deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    deep: Path, monkeypatch: pytest.MonkeyPatch, short: Path
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    server = redis_server(deep, tmp_path / "redis.log")
-    (tmp_path / "another").mkdir(mode=0o777)
-    socket_of(deep).parent.symlink_to(tmp_path / "another")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    server = redis_server(deep, short / "redis.log")
+    (short / "another").mkdir(mode=0o777)
+    socket_of(deep).parent.symlink_to(short / "another")
     with pytest.raises(SocketFolderUnsafe, match="XDG_RUNTIME_DIR"), running(server):
         pass
 
 
-def test_a_folder_of_another_user_is_refused(deep: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    server = redis_server(deep, tmp_path / "redis.log")
+def test_a_folder_of_another_user_is_refused(deep: Path, monkeypatch: pytest.MonkeyPatch, short: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    server = redis_server(deep, short / "redis.log")
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SocketFolderUnsafe), running(server):
         pass
