@@ -45,6 +45,7 @@ from ingest.secrets import SecretFiles
 from ingest.serving import SERVING
 from ingest.settings import IngestSettings
 from ingest.workers import LOOK_FOR_PARENT_S, Workers, listening
+from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.private import own
 from stack.settings import Settings, load_settings
@@ -98,6 +99,14 @@ def check(settings: Settings) -> None:
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
+    for name in (name for name, adapter in adapters.items() if isinstance(adapter, WeaklySigningAdapter)):
+        for missing in secrets.without_credentials(name):
+            log.warning(
+                "%s: money isn't asked for again at its API before it is published, though its signature doesn't tell "
+                "bodies apart; write the API's credentials to secrets/%s",
+                name,
+                missing,
+            )
 
 
 def check_kafka(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""What an adapter wants from its provider before it can judge a request, fetched within limits.
+"""What an adapter wants from its provider before it can judge a request, or trust it, fetched within limits.
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
 happens at once and who waits, one circuit breaker a host, and one request for all who want the same.
@@ -7,15 +7,18 @@ happens at once and who waits, one circuit breaker a host, and one request for a
 from __future__ import annotations
 
 import asyncio
+import base64
 import copy
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import httpx
 import pybreaker
+from pydantic import BaseModel, Field, ValidationError
 
 from core.clock import Clock
 from core.errors import PayhookError
@@ -28,6 +31,9 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 REFUSED = frozenset({401, 403})
 GONE = frozenset({404, 410})
 TOO_MANY = 429
+TOKEN_GIVEN = 200
+CLIENT_REFUSED = frozenset({400, 401, 403})
+TOKEN_MARGIN_S = 60
 
 
 class FetchFailed(PayhookError):
@@ -59,6 +65,13 @@ class CredentialsRefused(PayhookError):
 
     def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
         return CredentialsRefused, (self.url, self.refused)
+
+
+class _TokenAnswer(BaseModel):
+    """RFC 6749, section 5.1."""
+
+    access_token: str = Field(pattern=r"^[\x21-\x7e]{1,4096}$")
+    expires_in: int = Field(ge=1)
 
 
 class Fetch(Protocol):
@@ -102,16 +115,27 @@ class _Flight:
         self.task: asyncio.Task[_Outcome] | None = None
 
 
+SHARES = 3
+"""Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
+requests that were proven before."""
+
+
 @dataclass(slots=True)
 class _Share:
-    """What one host may have of all places and waiters: half, so that floods to one leave room for the others."""
+    """What one domain may have of all places and waiters, so that floods to one leave room for the others."""
 
     places: asyncio.Semaphore
     waiting: int = 0
 
 
-def _half(whole: int) -> int:
-    return max(1, whole // 2)
+def _part(whole: int) -> int:
+    return max(1, whole // SHARES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    ends_at: float
 
 
 class HttpFetch:
@@ -132,7 +156,8 @@ class HttpFetch:
         self._loopback = loopback
         self._places = asyncio.Semaphore(settings.at_once_max)
         self._waiting = 0
-        self._shares: dict[str, _Share] = {}
+        self._shares: dict[tuple[str, bool], _Share] = {}
+        self._tokens: dict[tuple[str, str], _Token] = {}
         self._flights: dict[_Key, _Flight] = {}
         self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
         self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
@@ -140,11 +165,13 @@ class HttpFetch:
 
     async def fetch(self, wanted: Wanted) -> Fetched:
         url = self._checked(wanted.url)
+        if wanted.token_url is not None:
+            self._checked(wanted.token_url)
         key = (wanted.url, wanted.bearers)
         if (known := self._known(key, wanted.kept_s)) is not None:
             return known
-        share = self._share(url)
-        if self._waiting >= self._settings.waiting_max or share.waiting >= _half(self._settings.waiting_max):
+        share = self._share(url, wanted)
+        if self._waiting >= self._settings.waiting_max or share.waiting >= _part(self._settings.waiting_max):
             raise self._failed(FetchFailed(_bare(url), f"{share.waiting} requests wait for fetches already"))
         self._waiting += 1
         share.waiting += 1
@@ -214,27 +241,26 @@ class HttpFetch:
     async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                await self._turn(flight, url)
+                await self._turn(flight, self._share(url, wanted))
         except TimeoutError:
             return FetchFailed(_bare(url), f"no place to fetch was free within {self._settings.timeout_s:g} s")
         try:
             flight.asking, asked_at = True, self._clock.monotonic()
-            fetched = await self._guarded(url, wanted.bearers)
+            fetched = await self._guarded(url, wanted)
         except (FetchFailed, CredentialsRefused) as failed:
             return failed
         finally:
             self._places.release()
-            self._share(url).places.release()
+            self._share(url, wanted).places.release()
         if wanted.kept_s > 0 and 200 <= fetched.status <= 299:
             self._keep(flight.key, fetched, asked_at)
         return fetched
 
-    async def _turn(self, flight: _Flight, url: httpx.URL) -> None:
+    async def _turn(self, flight: _Flight, share: _Share) -> None:
         """A place among those who ask; the one before, which asks the same, first."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
-        share = self._share(url)
         await share.places.acquire()
         try:
             await self._places.acquire()
@@ -242,16 +268,18 @@ class HttpFetch:
             share.places.release()
             raise
 
-    def _share(self, url: httpx.URL) -> _Share:
-        """Of a host. Adapters name a handful of hosts, so these are few."""
-        return self._shares.setdefault(url.host, _Share(asyncio.Semaphore(_half(self._settings.at_once_max))))
+    def _share(self, url: httpx.URL, wanted: Wanted) -> _Share:
+        """Of a domain, as a provider has several hosts. Adapters name a handful, so these are few."""
+        domain = ".".join(url.host.split(".")[-2:])
+        places = asyncio.Semaphore(_part(self._settings.at_once_max))
+        return self._shares.setdefault((domain, wanted.verified), _Share(places))
 
-    async def _guarded(self, url: httpx.URL, bearers: tuple[str, ...]) -> Fetched:
+    async def _guarded(self, url: httpx.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
         try:
             with self._breaker(url).calling():
                 async with asyncio.timeout(self._settings.timeout_s):
-                    return await self._ask(url, bearers)
+                    return await self._ask(url, wanted)
         except pybreaker.CircuitBreakerError:
             problem = "the host failed too often and isn't asked for now"
         except TimeoutError:
@@ -260,12 +288,12 @@ class HttpFetch:
             problem = str(failed)
         raise FetchFailed(_bare(url), problem) from None
 
-    async def _ask(self, url: httpx.URL, bearers: tuple[str, ...]) -> Fetched:
+    async def _ask(self, url: httpx.URL, wanted: Wanted) -> Fetched:
         """Each credential in its turn, until one is answered with what is wanted."""
         refused: list[int] = []
         gone: Fetched | None = None
-        for index, bearer in enumerate(bearers or ("",)):
-            answer = await self._get(url, bearer)
+        for index, bearer in enumerate(wanted.bearers or ("",)):
+            answer = await self._get(url, bearer, wanted.token_url)
             if 200 <= answer.status <= 299:
                 return Fetched(answer.status, answer.body, index)
             if bearer and answer.status in REFUSED:
@@ -278,12 +306,45 @@ class HttpFetch:
             raise CredentialsRefused(_bare(url), tuple(refused))
         return gone
 
-    async def _get(self, url: httpx.URL, bearer: str) -> _Answer:
-        headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+    async def _get(self, url: httpx.URL, bearer: str, token_url: str | None) -> _Answer:
+        if token_url is None:
+            return await self._send("GET", url, {"authorization": f"Bearer {bearer}"} if bearer else {})
+        for _ in range(2):
+            token = await self._token(token_url, bearer)
+            if token is None:
+                break
+            answer = await self._send("GET", url, {"authorization": f"Bearer {token}"})
+            if answer.status not in REFUSED:
+                return answer
+            # It may have ended before its time.
+            self._tokens.pop((token_url, bearer), None)
+        return _Answer(min(REFUSED), b"")
+
+    async def _token(self, token_url: str, client: str) -> str | None:
+        """A client's token, kept until a minute before its end; None where the client is refused."""
+        known = self._tokens.get((token_url, client))
+        if known is not None and self._clock.monotonic() < known.ends_at:
+            return known.text
+        url, asked_at = httpx.URL(token_url), self._clock.monotonic()
+        basic = base64.b64encode(client.encode()).decode()
+        headers = {"authorization": f"Basic {basic}", "content-type": "application/x-www-form-urlencoded"}
+        answer = await self._send("POST", url, headers, b"grant_type=client_credentials")
+        if answer.status in CLIENT_REFUSED:
+            return None
+        if answer.status != TOKEN_GIVEN:
+            raise _unexpected(url, answer.status)
+        try:
+            given = _TokenAnswer.model_validate_json(answer.body)
+        except ValidationError:
+            raise FetchFailed(_bare(url), "what it answers holds no access_token with expires_in") from None
+        self._tokens[token_url, client] = _Token(given.access_token, asked_at + given.expires_in - TOKEN_MARGIN_S)
+        return given.access_token
+
+    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
         timeout = httpx.Timeout(self._settings.timeout_s)
         try:
             async with self._client.stream(
-                "GET", url, headers=headers, timeout=timeout, follow_redirects=False
+                method, url, headers=headers, content=body or None, timeout=timeout, follow_redirects=False
             ) as response:
                 broken = response.status_code >= 500
                 return _Answer(response.status_code, b"" if broken else await self._read(url, response))

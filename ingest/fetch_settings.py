@@ -1,4 +1,4 @@
-"""Settings of what the receiver fetches from providers: PayPal's certificates, Mollie's payments."""
+"""Settings of what the receiver fetches from providers: PayPal's certificates and events, Mollie's payments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ class FetchSettings(BaseModel):
     """A fetch happens while a provider waits for its answer: everything about it has a limit.
 
     A request waits for its turn and for the provider's answer, each up to ``timeout_s``: together that is less than
-    the 15 s that Mollie gives, and than the receiver's ``lease_s``, which begins afterwards.
+    the 15 s that Mollie gives, and than the receiver's ``lease_s``, which begins afterwards. A request of PayPal's that
+    moves money may wait twice: for a certificate, which is kept for a day, and for what the API says of the event.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -45,9 +45,11 @@ from providers.port import (
     DEFAULT_ENDPOINT,
     Adapter,
     Answer,
+    Fetched,
     FetchingAdapter,
     ModeMismatch,
     SignatureInvalid,
+    Wanted,
     WeaklySigningAdapter,
 )
 from providers.port import Request as Webhook
@@ -162,7 +164,7 @@ class Receiver:
             webhook = await self._fetched(fetching, webhook, secrets)
         self._verify(adapter, webhook, secrets, received_at)
         self._rates.take(adapter.name)
-        await self._check_delivery(adapter, webhook)
+        await self._check_delivery(adapter, webhook, endpoint)
         events = self._events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
@@ -181,12 +183,19 @@ class Receiver:
         """The request with what the adapter wants of its provider."""
         try:
             wanted = adapter.wants(webhook, secrets)
-            return webhook if wanted is None else replace(webhook, fetched=await self._fetch.fetch(wanted))
         except SignatureInvalid as invalid:
             raise _not_proven(adapter, invalid) from None
         except Unparseable as unreadable:
             raise Refused(400, "unreadable", str(unreadable)) from None
-        except (SettingError, CredentialsRefused) as wrong:
+        except SettingError as wrong:
+            raise self._not_configured(adapter, wrong) from None
+        return webhook if wanted is None else replace(webhook, fetched=await self._asked(adapter, wanted))
+
+    async def _asked(self, adapter: Adapter, wanted: Wanted) -> Fetched:
+        """What the provider answers."""
+        try:
+            return await self._fetch.fetch(wanted)
+        except CredentialsRefused as wrong:
             raise self._not_configured(adapter, wrong) from None
         except FetchFailed as failed:
             log.warning("%s can't be asked: %s", adapter.name, failed)
@@ -202,13 +211,32 @@ class Receiver:
             raise self._not_configured(adapter, wrong) from None
         self._metrics.verified(adapter.name, index)
 
-    async def _check_delivery(self, adapter: Adapter, webhook: Webhook) -> None:
-        """Where a signature doesn't tell bodies apart, a delivery's first one counts."""
+    async def _check_delivery(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
+        """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
+
+        What the API confirmed claims no delivery and asks for no claim: another body may have come first.
+        """
         weak = self._weakly_signing.get(adapter.name)
-        if weak is not None:
-            body_sha256 = hashlib.sha256(webhook.body).hexdigest()
-            if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
-                raise _not_proven(adapter, SignatureInvalid("reused"))
+        if weak is None or await self._confirmed(weak, webhook, endpoint):
+            return
+        body_sha256 = hashlib.sha256(webhook.body).hexdigest()
+        if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
+            raise _not_proven(adapter, SignatureInvalid("reused"))
+
+    async def _confirmed(self, weak: WeaklySigningAdapter, webhook: Webhook, endpoint: str | None) -> bool:
+        """Whether the provider's API tells the same; False where it needn't be asked, or there are no credentials."""
+        try:
+            credentials = self._secrets.credentials(weak.name, endpoint)
+            wanted = weak.original(webhook, credentials) if credentials else None
+        except (SecretsMissing, SettingError) as wrong:
+            raise self._not_configured(weak, wrong) from None
+        if wanted is None:
+            return False
+        try:
+            weak.check_original(webhook, await self._asked(weak, wanted))
+        except SignatureInvalid as invalid:
+            raise _not_proven(weak, invalid) from None
+        return True
 
     def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""

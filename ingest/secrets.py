@@ -9,8 +9,9 @@ from pathlib import Path
 from core.clock import Clock
 from core.errors import PayhookError
 from core.secret_lines import secret_lines
-from providers.port import Adapter
+from providers.port import Adapter, WeaklySigningAdapter
 
+API = "-api"
 LOOK_AGAIN_S = 1.0
 SECRETS_MAX = 8
 
@@ -48,6 +49,20 @@ class SecretFiles:
         """
         return self._secrets(provider if endpoint is None else f"{provider}.{endpoint}")
 
+    def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+        """What the provider's API is asked with, from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
+
+        :raises SecretsMissing: it can't be read, or was there before
+        """
+        name = api_file(provider, endpoint)
+        return self._secrets(name) if name in self._read or (self._folder / name).exists() else ()
+
+    def without_credentials(self, provider: str) -> list[str]:
+        """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
+        endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]
+        wanted = [api_file(provider, endpoint or None) for endpoint in endpoints]
+        return sorted(name for name in wanted if not (self._folder / name).exists())
+
     def check(self, adapters: Mapping[str, Adapter]) -> None:
         """For the start: every file that is there must hold secrets of its provider's form.
 
@@ -58,6 +73,10 @@ class SecretFiles:
             provider = name.partition(".")[0]
             for secret in self._secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
+            asked = adapters.get(provider.removesuffix(API))
+            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter):
+                for credential in self._secrets(name):
+                    asked.check_credential(credential)
 
     def _secrets(self, name: str) -> tuple[str, ...]:
         known = self._read.get(name)
@@ -79,6 +98,11 @@ class SecretFiles:
         if len(secrets) > SECRETS_MAX:
             raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
         return _Read(secrets, stamp, now)
+
+
+def api_file(provider: str, endpoint: str | None) -> str:
+    """The name of the file that holds a provider's API credentials."""
+    return f"{provider}{API}" if endpoint is None else f"{provider}{API}.{endpoint}"
 
 
 def _names(folder: Path) -> list[str]:

@@ -5,7 +5,11 @@ https://developer.paypal.com/docs/api/payments/v2/ (captures, refunds; v1 speaks
 
 The "secret" is the webhook's id: it is signed with, so a delivery for someone else's webhook doesn't pass here.
 A delivery is taken for four days by its signed time: PayPal redelivers for three and doesn't say whether each try is
-signed anew. A replayed one is a duplicate by its event's id.
+signed again. A replayed one is a duplicate by its event's id.
+
+Where there are credentials of its API (``secrets/paypal-api``), an event whose type moves money is asked for there
+before it is published (https://developer.paypal.com/api/webhooks/v1/, "Show event notification details"): its names and
+its money must be what PayPal says. Without them one body a transmission id is what stops another body.
 
 Which environment sends follows from the certificate's host. The host isn't signed, so it must agree with the endpoint.
 
@@ -16,13 +20,17 @@ Which types move money, which of those book and why, which merchant and which en
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets as random_secrets
 import string
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
 
 from core import strict_json
+from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact
@@ -37,12 +45,13 @@ from providers.fields import (
     time_of,
 )
 from providers.paypal_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
-from providers.paypal_money import NAME, account_of, fact_of, payment_of
+from providers.paypal_money import MONEY, NAME, account_of, fact_of, payment_of
 from providers.port import (
     ACCEPTED,
     DEFAULT_ENDPOINT,
     Answer,
     CannotSign,
+    Fetched,
     ModeMismatch,
     Request,
     SignatureInvalid,
@@ -75,6 +84,10 @@ IDENTITY_FIELDS = frozenset(
         "href",
     }
 )
+API_URLS: Mapping[Mode, str] = MappingProxyType(
+    {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
+)
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{16,200}:[A-Za-z0-9_-]{16,200}")
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
 
@@ -113,6 +126,34 @@ class PayPalAdapter:
 
     def delivery_id(self, request: Request) -> str:
         return certificates.read_headers(request).transmission_id.decode("ascii")
+
+    def original(self, request: Request, credentials: Sequence[str]) -> Wanted | None:
+        for credential in credentials:
+            self.check_credential(credential)
+        try:
+            document = an_object(request.document, "the body")
+            event_id, event_type = text(document, "id"), text(document, "event_type")
+        except Unparseable:
+            return None
+        if event_type not in MONEY:
+            return None
+        api = API_URLS[certificates.read_headers(request).mode]
+        url = f"{api}/v1/notifications/webhooks-events/{quote(event_id, safe='')}"
+        return Wanted(url, bearers=tuple(credentials), token_url=f"{api}/v1/oauth2/token", verified=True)
+
+    def check_original(self, request: Request, original: Fetched) -> None:
+        try:
+            if not 200 <= original.status < 300:
+                raise SignatureInvalid("unconfirmed")
+            sent = an_object(strict_json.loads(original.body), "PayPal's answer")
+            if _facts(sent) != _facts(an_object(request.document, "the body")):
+                raise SignatureInvalid("unconfirmed")
+        except Unparseable:
+            raise SignatureInvalid("unconfirmed") from None
+
+    def check_credential(self, credential: str) -> None:
+        if not _CREDENTIAL.fullmatch(credential):
+            raise secret_error(f"{NAME}-api", "a line is CLIENT_ID:CLIENT_SECRET of the app that has the webhook")
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         document = an_object(request.document, "the body")
@@ -170,6 +211,13 @@ class PayPalAdapter:
     def new_secret(self) -> str:
         letters = string.ascii_uppercase + string.digits
         return "".join(random_secrets.choice(letters) for _ in range(17))
+
+
+def _facts(document: Mapping[str, Any]) -> tuple[object, ...]:
+    """What must be the same in a delivery and in what PayPal's API tells of it: names and money."""
+    event_type = text(document, "event_type")
+    fact = certain(lambda: fact_of(document, event_type))
+    return text(document, "id"), event_type, account_of(document), payment_of(document), fact
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:

@@ -59,6 +59,8 @@ _CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
 _GIVEN_BACK = frozenset(
     {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
 )
+MONEY = _CAPTURED | _GIVEN_BACK | LEFT_TO_A_PERSON
+"""Every event type that moves money, or may."""
 _TAKEN = frozenset({"completed", "partially_refunded", "refunded"})
 """States of a capture or sale that was completed: an event can tell of a later one than its own."""
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})

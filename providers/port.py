@@ -13,7 +13,7 @@ from core.event import Event, Mode
 from core.money import MoneyFact
 
 SignatureReason: TypeAlias = Literal[
-    "missing", "malformed", "ambiguous", "mismatch", "stale", "future", "several", "untrusted", "reused"
+    "missing", "malformed", "ambiguous", "mismatch", "stale", "future", "several", "untrusted", "reused", "unconfirmed"
 ]
 
 DEFAULT_ENDPOINT = "default"
@@ -28,6 +28,8 @@ _REMEDIES: dict[SignatureReason, str] = {
     "future": "the timestamp is ahead of time: check the clocks",
     "several": "a signature header comes more than once: send each once",
     "reused": "this delivery came before with another body: what it signs doesn't tell bodies apart",
+    "unconfirmed": "the provider's API knows no such event, or knows it with other money: check that the API's "
+    "credentials are of the app in which this webhook is set up",
     "untrusted": "who signed isn't the provider: its certificate is named on a host that isn't the provider's",
 }
 
@@ -76,11 +78,15 @@ class Wanted:
 
     ``url``: https, on a host that the adapter has checked against its own list. ``kept_s``: for how long an answer
     may be used again, 0 for never. ``bearers``: the credentials to ask with, one after the other until one is taken.
+    ``token_url``: where each of them, a client's ``id:secret``, is exchanged for a token first (OAuth 2.0, RFC 6749
+    section 4.4); None where they are tokens themselves. ``verified``: the request that asks was proven before.
     """
 
     url: str
     kept_s: float = 0.0
     bearers: tuple[str, ...] = field(default=(), repr=False)
+    token_url: str | None = None
+    verified: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,6 +260,23 @@ class WeaklySigningAdapter(Adapter, Protocol):
 
     def delivery_id(self, request: Request) -> str:
         """Of a verified request: the id under which one body comes and no other."""
+
+    def original(self, request: Request, credentials: Sequence[str]) -> Wanted | None:
+        """Of a verified request: where the provider's API tells what it sent. None where it moves no money.
+
+        :param credentials: of the API, newest first; at least one
+        :raises SettingError: one of them isn't of the provider's form
+        """
+
+    def check_original(self, request: Request, original: Fetched) -> None:
+        """
+        :raises SignatureInvalid: ``unconfirmed``, the API's answer doesn't have the request's names and money
+        """
+
+    def check_credential(self, credential: str) -> None:
+        """
+        :raises SettingError: empty, or not of the form that the provider's API takes
+        """
 
 
 @runtime_checkable

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import pytest
 
 from core.clock import ManualClock
 from ingest.fetch import CredentialsRefused, HttpFetch
 from providers.port import Fetched, Wanted
-from tests.unit.ingest.provider_server import SECRET, Provider, running, until
+from tests.unit.ingest.provider_server import SECRET, Provider, failing, running, until
 
 
 def test_what_is_wanted_comes_as_it_was_sent(provider: Provider, clock: ManualClock) -> None:
@@ -19,6 +20,64 @@ def test_what_is_wanted_comes_as_it_was_sent(provider: Provider, clock: ManualCl
 
     running(scene, clock)
     assert provider.asked == [("/v2/payments/tr_1?embed=refunds", SECRET)]
+
+
+def test_a_clients_id_and_secret_are_exchanged_for_a_token(provider: Provider, clock: ManualClock) -> None:
+    provider.body, provider.counting = b'{"access_token":"t-1","expires_in":600}', False
+    wanted = Wanted(f"{provider.base}/event", bearers=("id:secret",), token_url=f"{provider.base}/token")
+
+    async def scene(fetching: HttpFetch) -> None:
+        await fetching.fetch(wanted)
+        clock.advance(539)
+        await fetching.fetch(wanted)
+        clock.advance(1)
+        await fetching.fetch(wanted)
+
+    running(scene, clock)
+    basic = f"Basic {base64.b64encode(b'id:secret').decode()}"
+    assert provider.asked == [
+        *[("/token", basic), ("/event", "t-1"), ("/event", "t-1")],
+        *[("/token", basic), ("/event", "t-1")],
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}", b'{"access_token":"two words","expires_in":600}', b'{"access_token":"t"}']
+)
+def test_what_is_no_token_is_asked_for_again_later(provider: Provider, clock: ManualClock, answer: bytes) -> None:
+    provider.body, provider.counting = answer, False
+
+    async def scene(fetching: HttpFetch) -> None:
+        wanted = Wanted(f"{provider.base}/e", bearers=("id:secret",), token_url=f"{provider.base}/token")
+        assert "access_token" in (await failing(fetching, wanted)).problem
+
+    running(scene, clock)
+    assert [path for path, _ in provider.asked] == ["/token"]
+
+
+def test_a_client_that_is_refused_is_named_and_a_broken_token_server_isnt_its_fault(
+    provider: Provider, clock: ManualClock
+) -> None:
+    wanted = Wanted(f"{provider.base}/e", bearers=("id:secret",), token_url=f"{provider.base}/token")
+
+    async def scene(fetching: HttpFetch) -> None:
+        provider.status["*"] = 401
+        with pytest.raises(CredentialsRefused) as refused:
+            await fetching.fetch(wanted)
+        assert "secret" not in str(refused.value)
+        provider.status["*"] = 500
+        assert (await failing(fetching, wanted)).problem == "answered 500"
+
+    running(scene, clock)
+
+
+def test_a_token_is_asked_for_by_https_alone(provider: Provider, clock: ManualClock) -> None:
+    async def scene(fetching: HttpFetch) -> None:
+        wanted = Wanted(f"{provider.base}/e", bearers=("id:secret",), token_url="http://api.example/token")
+        assert "https" in (await failing(fetching, wanted)).problem
+
+    running(scene, clock)
+    assert provider.asked == []
 
 
 def test_without_credentials_none_are_sent(provider: Provider, clock: ManualClock) -> None:

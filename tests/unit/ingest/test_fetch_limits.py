@@ -118,8 +118,8 @@ def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: Ma
         await asyncio.gather(*waiting)
         assert (await fetching.fetch(Wanted(f"{provider.base}/x"))).status == 200
 
-    # Half of each is one host's.
-    running(scene, clock, waiting_max=6, at_once_max=4)
+    # A third of each is one domain's.
+    running(scene, clock, waiting_max=9, at_once_max=6)
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
