@@ -1,4 +1,4 @@
-"""The conditions: what each is called, when it holds, and what it says; ops/ has the same ones for Prometheus."""
+"""The conditions: what each is called, when it holds, and what it says; deploy/ has the same ones for Prometheus."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ PROMETHEUS: Mapping[str, str] = {
     "backup": "PayhookBackupLate",
     "card_data": "PayhookCardDataKept",
 }
-"""What the same condition is called in ops/prometheus."""
+"""What the same condition is called in deploy/prometheus."""
 
 
 def rules(settings: AlertsSettings) -> Mapping[str, Rule]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.ops.promql import selectors
-from tests.unit.ops.test_rules import RECORDED, unknown
+from tests.unit.deploy.promql import selectors
+from tests.unit.deploy.test_rules import RECORDED, unknown
 
-OPS = Path(__file__).parents[3] / "ops"
-BOARD: dict[str, Any] = json.loads((OPS / "grafana" / "dashboards" / "payhook.json").read_text("utf-8"))
+DEPLOY = Path(__file__).parents[3] / "deploy"
+BOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "dashboards" / "payhook.json").read_text("utf-8"))
 PANELS: list[dict[str, Any]] = BOARD["panels"]
 
 MUST_SHOW = {
@@ -68,5 +68,5 @@ def test_it_can_be_imported_anywhere() -> None:
 
 def test_every_recorded_rule_is_used() -> None:
     used = {one.metric for panel in PANELS for target in panel["targets"] for one in selectors(target["expr"])}
-    rules = "".join(path.read_text("utf-8") for path in (OPS / "prometheus" / "rules").glob("*.yml"))
+    rules = "".join(path.read_text("utf-8") for path in (DEPLOY / "prometheus" / "rules").glob("*.yml"))
     assert [name for name in RECORDED if name not in used and rules.count(name) < 2] == []

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks rules, their tests and routes with the tools that run them. Uses promtool and amtool where they are; else, with
 # --fetch, unpacks Debian's packages below .payhook (nothing is installed, no service is started). What can't be had is
-# said and passed over: tests/unit/ops checks rules, dashboard and metric names everywhere.
+# said and passed over: tests/unit/deploy checks rules, dashboard and metric names everywhere.
 set -eu
 cd "$(dirname "$0")/.."
 tools=.payhook/tools/prometheus
@@ -24,18 +24,18 @@ fi
 
 promtool=$(tool promtool)
 if [ -n "$promtool" ]; then
-    "$promtool" check config ops/prometheus/prometheus.yml
-    "$promtool" test rules ops/prometheus/tests/*.yml
+    "$promtool" check config deploy/prometheus/prometheus.yml deploy/prometheus/compose.yml
+    "$promtool" test rules deploy/prometheus/tests/*.yml
 else
     echo "passed over: Prometheus's rules aren't run, there is no promtool (Debian: apt-get install prometheus)"
 fi
 
 amtool=$(tool amtool)
 if [ -n "$amtool" ]; then
-    "$amtool" check-config ops/alertmanager/alertmanager.yml
-    grep -v '^#' ops/alertmanager/routes.txt | while IFS=: read -r receivers labels; do
+    "$amtool" check-config deploy/alertmanager/alertmanager.yml
+    grep -v '^#' deploy/alertmanager/routes.txt | while IFS=: read -r receivers labels; do
         # shellcheck disable=SC2086 # each label is a word of its own
-        "$amtool" config routes test --config.file ops/alertmanager/alertmanager.yml --verify.receivers="$receivers" $labels
+        "$amtool" config routes test --config.file deploy/alertmanager/alertmanager.yml --verify.receivers="$receivers" $labels
     done
 else
     echo "passed over: Alertmanager's routes aren't run, there is no amtool (Debian: apt-get install prometheus-alertmanager)"

@@ -15,8 +15,8 @@ SERVICES: dict[str, Any] = yaml.safe_load((CHECKOUT / "docker-compose.yml").read
 
 def test_the_containers_prometheus_differs_in_addresses_alone() -> None:
     here, there = (
-        yaml.safe_load((CHECKOUT / folder / "prometheus.yml").read_text("utf-8"))
-        for folder in ("ops/prometheus", "deploy")
+        yaml.safe_load((CHECKOUT / "deploy/prometheus" / name).read_text("utf-8"))
+        for name in ("prometheus.yml", "compose.yml")
     )
     for config in (here, there):
         (scraped,), (told,) = config.pop("scrape_configs"), config.pop("alerting")["alertmanagers"]

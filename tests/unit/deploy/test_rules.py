@@ -13,14 +13,14 @@ import yaml
 
 from dlq.alerts.rules import PROMETHEUS, SECONDS_AN_HOUR, rules
 from dlq.alerts.settings import AlertsSettings
-from tests.unit.ops.exposed import samples
-from tests.unit.ops.promql import Matcher, Selector, selectors
+from tests.unit.deploy.exposed import samples
+from tests.unit.deploy.promql import Matcher, Selector, selectors
 
 CHECKOUT = Path(__file__).parents[3]
-OPS = CHECKOUT / "ops"
+DEPLOY = CHECKOUT / "deploy"
 RULES = [
     rule
-    for file in sorted((OPS / "prometheus" / "rules").glob("*.yml"))
+    for file in sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
     for group in yaml.safe_load(file.read_text("utf-8"))["groups"]
     for rule in group["rules"]
 ]
@@ -132,7 +132,7 @@ def test_slow_claims_are_as_many_and_last_as_long_in_both() -> None:
 def test_every_alert_fires_in_a_test() -> None:
     firing = {
         case["alertname"]
-        for file in (OPS / "prometheus" / "tests").glob("*.yml")
+        for file in (DEPLOY / "prometheus" / "tests").glob("*.yml")
         for test in yaml.safe_load(file.read_text("utf-8"))["tests"]
         for case in test.get("alert_rule_test", [])
         if case["exp_alerts"]
@@ -141,7 +141,7 @@ def test_every_alert_fires_in_a_test() -> None:
 
 
 def test_the_escalation_goes_first_and_on() -> None:
-    config = yaml.safe_load((OPS / "alertmanager" / "alertmanager.yml").read_text("utf-8"))
+    config = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text("utf-8"))
     first, *others = config["route"]["routes"]
     assert first["matchers"] == ['escalation = "true"'] and first["continue"] is True
     assert not any(route.get("continue") for route in others)
@@ -151,7 +151,9 @@ def test_the_escalation_goes_first_and_on() -> None:
     assert escalating == ["PayhookDlqEscalation"]
 
 
-@pytest.mark.skipif(not (shutil.which("promtool") and shutil.which("amtool")), reason="ops/check.sh --fetch gets them")
+@pytest.mark.skipif(
+    not (shutil.which("promtool") and shutil.which("amtool")), reason="deploy/check.sh --fetch gets them"
+)
 def test_prometheus_and_alertmanager_find_the_same() -> None:
-    checked = subprocess.run([str(OPS / "check.sh")], capture_output=True, text=True, timeout=120, check=False)
+    checked = subprocess.run([str(DEPLOY / "check.sh")], capture_output=True, text=True, timeout=120, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
