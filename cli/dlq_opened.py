@@ -7,10 +7,11 @@ import re
 import click
 
 from cli.place import Place
-from console.dead_letters import DeadLetters, open_dead_letters
+from console.dead_letters import DeadLetters
 from core.clock import SystemClock
 from core.event import Mode
 from core.routing import mode_of
+from stack.services.dead_letters import open_dead_letters
 
 _NAME = re.compile(r"[sS]([1-9][0-9]{0,17})")
 

@@ -15,6 +15,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from dlq.report import Week, WeeklyReport, weekly
 from dlq.report.markdown import markdown
+from ledger.provider_bugs import bugs_of
 
 
 class ReportUnwritten(PayhookError):
@@ -38,7 +39,8 @@ def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> N
     """
     now = SystemClock().now()
     wanted = Week.named(week) if week is not None else Week.of(now).before()
-    made = weekly(place.looked_at.stream, str(place.looked_at.journal), wanted, now)
+    stream, journal = place.looked_at.stream, str(place.looked_at.journal)
+    made = weekly(stream, journal, wanted, now, bugs_of(stream, journal))
     text = _json(made) if as_json else markdown(made)
     if out is None:
         click.echo(text, nl=False)

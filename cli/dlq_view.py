@@ -27,7 +27,7 @@ from dlq.board import (
     story_told,
 )
 from dlq.witness import READ_PAYLOAD
-from stack.boards import open_board
+from stack.services.dead_letters import open_board
 
 _SORTS = [sort.value for sort in Sort]
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

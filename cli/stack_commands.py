@@ -134,7 +134,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
 )
 def demo(data: Path) -> None:
     """Run the story: 500 signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
-    from demo.story import run
+    from load.demo.story import run
 
     sys.exit(run(data.absolute()))
 

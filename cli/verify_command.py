@@ -15,10 +15,10 @@ from rich.table import Table
 from cli import moments
 from cli.place import Place, with_place_of_mode
 from core.errors import PayhookError
+from core.layout import LEDGER
 from core.routing import stream_of
 from journal.lake import has_table
 from stack.jars import spark_jars
-from stack.layout import LEDGER
 from stack.settings import streams_of
 
 if TYPE_CHECKING:

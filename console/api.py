@@ -25,13 +25,13 @@ from console.strict_route import StrictRoute
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
+from core.layout import LEDGER
 from core.routing import stream_of
 from dlq.acts import ActsBroken, ActsUnwritable
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import Given, Order, OrderDesk, OrderRefused
 from dlq.witness import Recorder, witnessed
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
-from stack.layout import LEDGER
 
 PREFIX = "/api"
 DOCS_URL = "/openapi.json"

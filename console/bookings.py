@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from console.access.users import Users, hands_of
 from core.clock import Clock
 from core.errors import PayhookError
+from core.layout import StreamLayout
 from dlq.commands import Command, Producer, approve, propose_entry, send
 from dlq.entry import Entry
 from dlq.hands import in_common, same_person
 from dlq.witness import Recorder, witnessed
 from journal.reader import lineage_of
 from ledger.reversals import Proposed, proposal, proposals
-from stack.layout import StreamLayout
 
 
 class AnotherPersonWanted(PayhookError):

@@ -17,13 +17,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from core.place import Place, make_folder
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
 from journal.chain import GENESIS
 from journal.dataset import dataset_of
 from journal.demands import TableError
 from journal.entries import last_number
-from journal.place import Place, make_folder
 from journal.stores import open_storage
 
 __all__ = ["Act", "Acts", "ActsBroken", "ActsUnwritable", "Head", "Outcome", "RecordedAct"]

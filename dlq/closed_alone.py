@@ -11,10 +11,10 @@ from typing import TypeAlias
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from core.place import Place
 from dlq.hands import same_person
 from dlq.limits import Closed
 from journal.dataset import dataset_of
-from journal.place import Place
 from journal.schema import JournalRow, from_arrow
 
 DAY = timedelta(days=1)

@@ -14,10 +14,10 @@ from core.clock import Clock
 from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
+from core.place import Place
 from dlq.commands import ACTIONS, Command, Producer, Sent, Target, send
 from dlq.refusals import restored
 from journal.dataset import dataset_of
-from journal.place import Place
 from journal.reader import lineage_of
 from journal.schema import JournalRow, from_arrow
 

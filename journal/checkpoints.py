@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
+from core.place import is_url, place_of
 from journal.lake import open_table
-from journal.place import is_url, place_of
 
 log = logging.getLogger(__name__)
 

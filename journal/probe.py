@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal.place import Place, make_folder
+from core.place import Place, make_folder
 from journal.stores import open_storage
 
 WRITERS = 4

@@ -19,11 +19,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
+from core.place import Place
 from journal.append import COMMIT_S_MAX, AppTransaction
 from journal.demands import demands_of
 from journal.entries import place
 from journal.files import since_boot_s
-from journal.place import Place
 from journal.statistics import file_statistics
 from journal.storage import Storage
 from journal.stores import open_storage

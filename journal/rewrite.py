@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import PayhookError
+from core.place import Place
 from journal.append import COMMIT_S_MAX
 from journal.demands import TableUnfit, demands_of
 from journal.entries import last_checkpoint, place
 from journal.files import since_boot_s
 from journal.lake import open_table
-from journal.place import Place
 from journal.statistics import file_statistics
 from journal.storage import Storage
 from journal.stores import open_storage

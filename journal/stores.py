@@ -7,9 +7,9 @@ from pathlib import Path
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
+from core.place import Place, is_url
 from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
-from journal.place import Place, is_url
 from journal.storage import Storage
 
 

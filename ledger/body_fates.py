@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
+from core.place import Place
 from journal.bodies import BodyStore
-from journal.place import Place
 from journal.schema import JournalRow
 from ledger.redactions import Redactions
 

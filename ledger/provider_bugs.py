@@ -19,7 +19,11 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.errors import Unparseable
+from core.layout import LEDGER
 from core.money import MoneyFact, MoneyInvalid
+from core.routing import base_of
+from dlq.report.build import BugsOf
+from dlq.report.model import BugCount
 from journal.bodies import BodyStore
 from journal.dataset import dataset_of
 from journal.schema import JournalRow, from_arrow
@@ -235,3 +239,21 @@ class _Told:
                 event_type = row.event_type or ""
                 return reader_of(adapter, event_type).money(body, event_type)
         return None
+
+
+def bug_counts(journal: str, since: datetime, until: datetime) -> list[BugCount]:
+    """How many cases each provider has of each kind, the most first. ``until``: before that."""
+    groups: dict[tuple[str, Kind], list[ProviderBug]] = {}
+    for bug in counted_bugs(journal, since=since):
+        if bug.again.received_at is not None and bug.again.received_at < until:
+            groups.setdefault((bug.provider, bug.kind), []).append(bug)
+    counts = [
+        BugCount(provider, kind, EXPLAINED[kind], len(found), found[-1].again.event_key)
+        for (provider, kind), found in groups.items()
+    ]
+    return sorted(counts, key=lambda count: (-count.cases, count.provider, count.kind))
+
+
+def bugs_of(stream: str, journal: str) -> BugsOf | None:
+    """What `dlq.report` asks of a stream's journal; None where it isn't the ledger's."""
+    return functools.partial(bug_counts, journal) if base_of(stream) == LEDGER else None

@@ -19,10 +19,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from core.place import Place, place_of
 from journal.append import Appender
 from journal.dataset import dataset_of
 from journal.lake import create_table, has_table
-from journal.place import Place, place_of
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from journal.place import Place
+from core.place import Place
 
 MAINTAIN, REBUILD = "_maintain", "_rebuild"
 """In a table's folder, one for each kind of work; a name with this beginning is no part of a table."""

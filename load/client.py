@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
+from core.place import Place, place_of
 from journal.dataset import dataset_of
-from journal.place import Place, place_of
 
 POLL_S = 0.2
 

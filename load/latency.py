@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from core.place import Place
 from journal.dataset import dataset_of
 from journal.entries import LOG
-from journal.place import Place
 from journal.stores import open_storage
 
 COLUMNS = ["batch_seq", "decision", "event_key", "entity_key", "received_at"]

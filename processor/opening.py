@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
+from core.place import Place
 from core.routing import topics_of
 from core.topics import check_topics
 from dlq.closed_alone import given_since
@@ -29,7 +30,6 @@ from journal.errors import Refused
 from journal.index import Index
 from journal.kafka_log import Held, Log
 from journal.lake import has_table
-from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState, read_state

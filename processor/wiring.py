@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from core.event import Mode
+from core.place import Place
 from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
-from journal.place import Place
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
 from processor.factories import bound, named
@@ -28,7 +28,7 @@ from processor.streams import StreamConfig
 
 
 class Places(Protocol):
-    """Where one stream keeps what it writes (`stack.layout.StreamLayout`). ``trying`` is disposable."""
+    """Where one stream keeps what it writes (`core.layout.StreamLayout`). ``trying`` is disposable."""
 
     @property
     def stream(self) -> str: ...

@@ -13,10 +13,10 @@ from typing import Any
 
 from core.durability import Durability
 from core.event import Mode
+from core.layout import Layout
 from core.routing import stream_of
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
-from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports, free_row
 from stack.processors import processes
 from stack.redis import redis_server, redis_url
@@ -105,8 +105,8 @@ def children(
             for mode in modes
             for name, streams in wanted[mode].items()
         ),
-        _service("ingest", "ingest", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
-        _service("ops", "console", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
+        _service("ingest", "stack.services.receiver", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
+        _service("ops", "stack.services.listener", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
         *([_beside("maintenance", "stack.maintenance", layout, env)] if maintained else []),
         *([_beside("alerts", "stack.alerting", layout, env)] if alerting else []),
     ]
@@ -156,7 +156,7 @@ def _processor(
 
     return Server(
         name=name,
-        command=(sys.executable, "-m", "processor", "--mode", mode, *chosen),
+        command=(sys.executable, "-m", "stack.services.processor", "--mode", mode, *chosen),
         log=layout.logs / f"{name}.log",
         env=env,
         prepare=forget,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from core.errors import PayhookError
-from journal.place import LakeUrl, Place
+from core.place import LakeUrl, Place
 from stack import paths
 from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing
 from stack.java import find_java

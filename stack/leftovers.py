@@ -13,8 +13,8 @@ from typing import TypedDict
 
 import psutil
 
+from core.layout import Layout
 from stack.errors import RestoreUnfinished
-from stack.layout import Layout
 
 END_WAIT_S = 10.0
 SAME_START_S = 0.5

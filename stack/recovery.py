@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
 from core.keys import hash16
+from core.layout import LEDGER, StreamLayout
 from core.routing import is_sparse, stream_of, topics_of
 from ingest.confirmed import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
@@ -36,7 +37,6 @@ from processor.source.journal_log import JournalLog
 from processor.streams import StreamConfig
 from stack.endpoints import read_endpoints
 from stack.kafka import kafka_server
-from stack.layout import LEDGER, StreamLayout
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.event import Mode
+from core.layout import Layout
 from stack import leftovers
 from stack.children import SERVERS, Ports, endpoints
 from stack.endpoints import remove_endpoints, write_endpoints, write_whole
 from stack.errors import AlreadyUp, ServerNotUp
-from stack.layout import Layout
 from stack.server import Running, Server
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,12 @@ from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import topics_of
+from core.settings import TopicsSettings
 from core.topics import ONE_BROKER, check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
 from processor.streams import StreamConfig, load_streams, taking
-from stack.settings import TopicsSettings, load_settings, streams_of
+from stack.settings import load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 LOOK_S = 0.05

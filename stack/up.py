@@ -22,7 +22,9 @@ from types import FrameType
 import psutil
 
 from core.errors import PayhookError
+from core.layout import Layout
 from core.log import configure_logging
+from core.storage import part_with_keys
 from ingest.context import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
@@ -31,9 +33,7 @@ from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints, remove_endpoints
 from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
-from stack.layout import Layout
 from stack.maintenance import tasks
-from stack.object_store import part_with_keys
 from stack.private import own
 from stack.processors import processes
 from stack.settings import Settings, load_settings, streams_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.layout import Layout
 from ledger.receipts import ReceiptsTable, Record, collect
-from stack.layout import Layout
 
 
 def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) -> str:

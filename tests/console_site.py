@@ -19,10 +19,10 @@ from console.cookies import Cookies
 from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
+from core.layout import Layout
 from dlq.acts import Acts
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
-from stack.layout import Layout
 from tests.dead_letters import DeadLetters
 from tests.unit.console.places import dead_letters, pages
 from tests.unit.dlq.selection.bench import EngineKafka, Told

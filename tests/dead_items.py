@@ -12,12 +12,12 @@ from typing import Any
 import dlq.board.follow
 from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
+from core.layout import Layout, StreamLayout
 from core.money import Movement
 from dlq.board import Amounts, Board, BoardSettings, Filter
 from dlq.board.payload import Fates, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
-from stack.layout import Layout, StreamLayout
 from tests.small_ledger import START, SmallLedger
 
 STACK = (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core.decision import ErrorKind
 from core.event import Dedupe, Event, to_headers
+from core.layout import Layout, StreamLayout
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Outcome, WorkItem
 from journal.bodies import BodyStore
@@ -20,7 +21,6 @@ from journal.schema import JournalRow
 from journal.writer import Committed, JournalWriter
 from ledger.accounts import book
 from ledger.postings import PostingsWriter
-from stack.layout import Layout, StreamLayout
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListBodies, ListJournal
 
 HOSTILE = (

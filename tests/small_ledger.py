@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.decision import Decision
+from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
 from core.work import postings_to_json
 from journal.bodies import BodyStore
@@ -17,7 +18,6 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book
 from ledger.postings import PostingsWriter
-from stack.layout import Layout
 
 TOPIC = "payments.events"
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)

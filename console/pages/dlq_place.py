@@ -16,10 +16,10 @@ from console.pages.place import MODE
 from console.web import render
 from core.clock import Clock
 from core.event import Mode
+from core.layout import StreamLayout
 from core.routing import mode_of
 from dlq.board import Board
 from dlq.selection import Selections
-from stack.layout import StreamLayout
 
 STREAM = "stream"
 

@@ -10,6 +10,7 @@ from console.pages.dlq_place import DlqPlace
 from console.pages.fields import Fields
 from console.plots import Steps, bars_plot, steps_plot
 from dlq.report import Week, WeeklyReport, steps, weekly
+from ledger.provider_bugs import bugs_of
 
 CAUSES_PLOTTED = 8
 NAMED_MAX = 20
@@ -24,7 +25,8 @@ def add_report(router: APIRouter, place: DlqPlace) -> None:
         if fields.problems:
             return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
         stream = place.stream(request)
-        told = await place.asking.ask(weekly, stream.name, str(stream.files.journal), week, now)
+        journal = str(stream.files.journal)
+        told = await place.asking.ask(weekly, stream.name, journal, week, now, bugs_of(stream.name, journal))
         context = {"report": told, "steps": steps(told), "plots": plots(told), "week": week, "named_max": NAMED_MAX}
         return place.show(request, "dlq/report.html", fields=fields, **context)
 

@@ -18,6 +18,7 @@ from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
+from core.layout import StreamLayout
 from core.money import Money
 from core.work import Posting
 from dlq.commands import CommandInvalid
@@ -25,7 +26,6 @@ from dlq.entry import ENTRY_LINES_MAX, Entry
 from ledger.queries import Hit, Wanted, search
 from ledger.reversals import ProposalUnknown, Proposed
 from ledger.reversals.entries import EntryUnfit, entry_of
-from stack.layout import StreamLayout
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 
 from console.pages.fields import Fields
 from console.pages.place import Place
+from core.layout import StreamLayout
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
-from stack.layout import StreamLayout
 
 RUNS_PER_PAGE = 50
 DIFFERENCES_MAX = 50

@@ -8,8 +8,8 @@ from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
 from core.decision import Decision
+from core.layout import StreamLayout
 from ledger.queries import AmountInvalid, Hit, Wanted, minor_units, search
-from stack.layout import StreamLayout
 
 SHOWN_MAX = 100
 DECISIONS = tuple(decision.value for decision in Decision)

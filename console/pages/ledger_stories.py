@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request, Response
 
 from console.links import segment
 from console.pages.place import Place
+from core.layout import StreamLayout
 from journal.schema import JournalRow
 from ledger.body_fates import BodyFate, fates
 from ledger.queries import Delivery, EventStory, entity_story, event_story
-from stack.layout import StreamLayout
 
 ENTITY_EVENTS_MAX = 100
 ROWS_SHOWN_MAX = 100

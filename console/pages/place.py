@@ -14,7 +14,7 @@ from console.pages.asking import Asking
 from console.web import render
 from core.clock import Clock
 from core.event import Mode
-from stack.layout import Layout, StreamLayout
+from core.layout import Layout, StreamLayout
 
 MODE = "mode"
 

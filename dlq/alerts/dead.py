@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, from_micros
 from core.decision import OPEN_DECISIONS, Decision
-from journal.place import Place
+from core.place import Place
 from journal.reader import JournalReader
 
 READ_S_MAX = 5.0

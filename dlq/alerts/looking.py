@@ -15,11 +15,11 @@ from deltalake.exceptions import DeltaError
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.clock import Clock, from_rfc3339
+from core.place import Place
 from dlq.alerts.dead import Dead, DeadItems
 from dlq.alerts.readings import WANTED, Seen
 from dlq.alerts.window import Series
 from journal.errors import JournalBroken
-from journal.place import Place
 
 log = logging.getLogger(__name__)
 

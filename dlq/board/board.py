@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from core.clock import Clock
+from core.place import Place
 from dlq.board.context import Context
 from dlq.board.file import BoardFile
 from dlq.board.filter import Filter, Sort
@@ -19,7 +20,6 @@ from dlq.board.prices import Amounts, Prices
 from dlq.board.stats import Stats, read_stats
 from dlq.board.story import ItemStory
 from dlq.settings import BoardSettings
-from journal.place import Place
 
 PAGE_SIZE = 50
 
@@ -43,7 +43,7 @@ class Board:
         amounts: Amounts | None = None,
     ) -> None:
         """
-        :param folder: the board's own (`stack.layout.StreamLayout.board`)
+        :param folder: the board's own (`core.layout.StreamLayout.board`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
         :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from core.decision import Decision
-from core.routing import base_of
 from dlq.board.fingerprint import Cause, cause_of
 from dlq.report.advice import advice
 from dlq.report.history import History, Life, deaths, history
 from dlq.report.model import Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, WeeklyReport
 from dlq.report.week import DAYS, Week
 from journal.schema import JournalRow
-from ledger.provider_bugs import EXPLAINED, ProviderBug, counted_bugs
 
-LEDGER = "ledger"
+BugsOf: TypeAlias = Callable[[datetime, datetime], list[BugCount]]
+"""What providers reported twice from one time until before another."""
+
 CAUSES_MAX = 50
 NAMED_MAX = 10
 """Providers and types of one cause that are named, the most frequent first."""
@@ -26,8 +27,11 @@ NAMED_MAX = 10
 SLA, ESCALATION = timedelta(hours=24), timedelta(hours=48)
 
 
-def weekly(stream: str, journal: str, week: Week, now: datetime) -> WeeklyReport:
-    """One stream's week, up to ``now`` where it isn't over. What providers told twice is a ledger's to know."""
+def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | None = None) -> WeeklyReport:
+    """One stream's week, up to ``now`` where it isn't over.
+
+    :param bugs: what providers reported twice; None where the stream's journal isn't the ledger's
+    """
     until = min(week.end, max(week.start, now))
     past = history(journal, until)
     lives = list(past.lives.values())
@@ -44,7 +48,7 @@ def weekly(stream: str, journal: str, week: Week, now: datetime) -> WeeklyReport
         resolution=_resolution(closed),
         replays=_replays(lives, week),
         breaches=_breaches(lives, week, until),
-        bugs=_bugs(counted_bugs(journal, since=week.start), until) if base_of(stream) == LEDGER else None,
+        bugs=bugs(week.start, until) if bugs is not None else None,
     )
 
 
@@ -150,15 +154,3 @@ def _breaches(lives: Sequence[Life], week: Week, until: datetime) -> Breaches:
 def _over(lives: Iterable[Life], age: timedelta, week: Week, until: datetime) -> list[int]:
     passed = [(at, life.item_seq) for life in lives if (at := life.over(age)) is not None]
     return [item for at, item in sorted(passed) if week.holds(at) and at < until]
-
-
-def _bugs(bugs: Iterable[ProviderBug], until: datetime) -> list[BugCount]:
-    groups: dict[tuple[str, str], list[ProviderBug]] = {}
-    for bug in bugs:
-        if bug.again.received_at is not None and bug.again.received_at < until:
-            groups.setdefault((bug.provider, bug.kind), []).append(bug)
-    counts = [
-        BugCount(provider, kind, EXPLAINED[found[0].kind], len(found), found[-1].again.event_key)
-        for (provider, kind), found in groups.items()
-    ]
-    return sorted(counts, key=lambda count: (-count.cases, count.provider, count.kind))

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.decision import Decision
+from core.place import Place
 from dlq.board.file import BoardFile
 from dlq.board.follow import read_entries
 from dlq.board.item import OPEN_STATES, Entry
@@ -22,7 +23,6 @@ from journal.bodies import BodyStore
 from journal.dataset import dataset_of
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256
-from journal.place import Place
 from journal.reader import lineage_of
 from journal.schema import from_arrow
 

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from core.decision import Decision
+from core.place import Place
 from dlq.closed_alone import given_since
 from dlq.orders import command_entity
 from dlq.selection import runs, store
@@ -22,7 +23,6 @@ from dlq.selection.errors import restored_since
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
 from journal.dataset import dataset_of
-from journal.place import Place
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from core.errors import PayhookError
-from journal.place import Place
+from core.place import Place
 from journal.rewrite import DataFile, Snapshot
 
 ROW_GROUP_BYTES = 8 << 20

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 
 from core.clock import Clock, to_micros
 from core.errors import PayhookError
+from core.place import Place
 from journal.entries import last_checkpoint, numbers
-from journal.place import Place
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.stores import open_storage
 from ledger.maintain.compact import rewrite

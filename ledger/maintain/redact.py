@@ -17,10 +17,10 @@ from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from core.kept_text import kept_text
+from core.place import Place
 from journal.append import COMMIT_S_MAX
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.dataset import dataset_of
-from journal.place import Place
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
 from journal.stores import file_system, open_storage

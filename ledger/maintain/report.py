@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from core.clock import to_rfc3339
-from journal.place import Place
+from core.place import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from deltalake import DeltaTable
 
+from core.place import Place
 from core.routing import JOURNAL_TOPIC
-from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
 
-from journal.place import Place
+from core.place import Place
 from journal.storage import StoredFile
 from journal.stores import open_storage
 

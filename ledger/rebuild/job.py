@@ -13,8 +13,8 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
+from core.place import Place
 from journal.append import AppTransaction
-from journal.place import Place
 from journal.position import Position
 from journal.reader import JournalReader
 from journal.replacement import replace_all

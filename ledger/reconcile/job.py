@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
-from journal.place import Place
+from core.place import Place
 from journal.reader import JournalReader
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register

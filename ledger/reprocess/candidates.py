@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.decision import OPEN_DECISIONS, Decision
-from journal.place import Place
+from core.place import Place
 from journal.schema import JournalRow, from_arrow
 from ledger.queries.lake import Lake, moment, one_of, text
 

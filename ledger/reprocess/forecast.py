@@ -9,11 +9,11 @@ from typing import cast
 
 from core.errors import Unparseable
 from core.event import Mode
+from core.place import Place
 from core.work import Applied, Handler, Ignored, Posting, WorkItem
 from journal.bodies import BodyStore
 from journal.index_changes import EMPTY_SHA256
 from journal.lake import has_table
-from journal.place import Place
 from journal.schema import JournalRow
 from ledger.body_fates import fates
 from ledger.queries.lake import Lake, one_of

@@ -9,12 +9,12 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import functions as fn
 
+from core.place import Place
 from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ChainWalk
 from journal.anchors import Anchor, AnchorInvalid
 from journal.dataset import dataset_of
-from journal.place import Place
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 

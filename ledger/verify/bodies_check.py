@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from journal.place import Place
+from core.place import Place
 from ledger.redactions import Redactions
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding

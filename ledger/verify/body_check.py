@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
-from journal.place import Place
+from core.place import Place
 from ledger.handler_version import handler_version
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence

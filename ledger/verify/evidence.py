@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
+from core.place import Place
 from core.routing import mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.chain import GENESIS
@@ -22,7 +23,6 @@ from journal.histories import life_of
 from journal.index import Entries, KnownEvent
 from journal.kafka_log import Point
 from journal.open_item import CONFLICT_CLASS, OpenItem
-from journal.place import Place
 from journal.records import Record
 from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState

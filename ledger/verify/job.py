@@ -15,12 +15,12 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.place import Place
 from core.routing import base_of, dlq_topic, is_sparse, mode_of, source_of, stream_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.index import Index
-from journal.place import Place
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 from ledger.settings import VerifySettings

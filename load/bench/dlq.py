@@ -21,12 +21,12 @@ from rich.progress import Progress
 
 from core.clock import ManualClock
 from core.decision import ErrorKind
+from core.layout import Layout
 from dlq.board import Board, Filter, Sort
 from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
 from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
 from load.bench.figures import is_short
 from load.bench.history import FIRST_AT
-from stack.layout import Layout
 
 DLQ_SECONDS = 420.0 + REPLAY_SECONDS
 DLQ_SECONDS_SHORT = 60.0 + REPLAY_SECONDS_SHORT

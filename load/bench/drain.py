@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from core.clock import from_rfc3339
+from core.layout import Layout
 from core.routing import topics_of
+from core.settings import TopicsSettings
 from journal.reader import JournalReader
 from load.bench.backlog import fill
 from load.bench.figures import is_short
@@ -28,10 +30,9 @@ from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
 from stack.first_files import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
-from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
-from stack.settings import Settings, TopicsSettings
+from stack.settings import Settings
 from stack.topics import Topic, make_topics, topics
 
 BACKLOG = 300_000

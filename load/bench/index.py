@@ -23,6 +23,7 @@ from rich.console import Console
 
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
+from core.layout import Layout, StreamLayout
 from core.work import Applied, WorkItem
 from journal.bodies import BodyStore
 from journal.index import Index
@@ -39,7 +40,6 @@ from processor.rules import StreamRules
 from processor.run.collector import calm, uncollected
 from processor.run.execute import Results
 from processor.settings import DeadHead
-from stack.layout import Layout, StreamLayout
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 EVENTS_PER_BATCH = 400

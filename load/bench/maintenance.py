@@ -17,6 +17,7 @@ import psutil
 from deltalake import DeltaTable
 from rich.console import Console
 
+from core.layout import Layout
 from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS
 from journal.entries import LOG
@@ -26,7 +27,6 @@ from journal.table import CHECKS, create_table
 from ledger.queries import event_story
 from load.bench.figures import is_short
 from load.bench.history import HistoryEvent, rows_table
-from stack.layout import Layout
 from stack.paths import CHECKOUT
 
 MAINTENANCE_SECONDS = 1_200

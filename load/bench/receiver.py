@@ -23,6 +23,7 @@ from rich.console import Console
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
+from core.settings import TopicsSettings
 from load.wire import Load, closed_loop, open_loop
 from load.wire_requests import StripeRequests
 from stack.children import answers_ok
@@ -30,7 +31,6 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import Server, running
-from stack.settings import TopicsSettings
 from stack.topics import make_topics, topics
 
 PAIRS = 3
@@ -168,13 +168,13 @@ def announce_generation(client: redis.Redis, generation: int = 0) -> None:
 
 
 def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:
-    """``python -m ingest`` on the given servers, with one Stripe secret."""
+    """``python -m stack.services.receiver`` on the given servers, with one Stripe secret."""
     held = folder / "secrets"
     held.mkdir(exist_ok=True, parents=True)
     (held / "stripe").write_text(secret + "\n", "utf-8")
     return Server(
         name="receiver",
-        command=(sys.executable, "-m", "ingest"),
+        command=(sys.executable, "-m", "stack.services.receiver"),
         log=folder / "receiver.log",
         env={
             "PAYHOOK_DATA_DIR": str(folder),

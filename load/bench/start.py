@@ -22,6 +22,7 @@ from rich.progress import Progress
 
 from core.clock import SystemClock
 from core.event import Dedupe, to_headers
+from core.layout import Layout
 from core.routing import topics_of
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
@@ -35,7 +36,6 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.first_files import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
-from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
 from stack.server import running
 from stack.settings import load_settings
@@ -133,7 +133,8 @@ class _Place:
             "PAYHOOK_KAFKA__DURABILITY": "single",
         }
         with self._log.open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
+            command = [sys.executable, "-m", "stack.services.processor"]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             yield process
         finally:

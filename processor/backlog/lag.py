@@ -10,9 +10,9 @@ from typing import TypeAlias
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from core.place import Place
 from core.routing import is_sparse
 from journal.marks import Marks
-from journal.place import Place
 from journal.reader import JournalReader
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from datetime import datetime
 from core.clock import to_rfc3339
 from core.decision import Decision
 from core.errors import PayhookError
+from core.place import Place
 from core.routing import mode_of
 from journal.anchoring import ANCHORED_NOTE
 from journal.histories import NOWHERE, History
-from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState

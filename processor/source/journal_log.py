@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.clock import to_rfc3339
+from core.place import Place
 from core.routing import is_sparse, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
-from journal.place import Place
 from journal.reader import JournalReader
 from journal.records import Record
 from journal.schema import JournalRow, from_arrow

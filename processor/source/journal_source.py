@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from core.place import Place
 from core.routing import is_sparse
 from journal.kafka_log import Held
 from journal.marks import Marks
-from journal.place import Place
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from journal.state import JournalState

@@ -14,10 +14,10 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from core.place import Place
 from journal.entries import LOG, place
 from journal.files import sync
 from journal.lake import open_table
-from journal.place import Place
 from journal.state import commit_info
 from journal.storage import Storage
 from journal.stores import file_system, open_storage

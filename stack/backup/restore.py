@@ -18,13 +18,14 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.layout import Layout
+from core.place import Place
 from core.routing import MODES, stream_of
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.files import sync
 from journal.keystore import is_held
 from journal.lake import has_table
-from journal.place import Place
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter
@@ -37,7 +38,6 @@ from stack.backup.errors import NewerRows, RestoreRefused
 from stack.backup.kept import CONTINUES
 from stack.backup.manifest import Manifest, chosen, read_manifest
 from stack.backup.sources import BODIES, JOURNAL, REDACTIONS, SourceTable, files, place_of, tables
-from stack.layout import Layout
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.place import Place
 from core.routing import MODES, stream_of
-from journal.place import Place
 from stack.settings import Settings, streams_of
 
 JOURNAL, BODIES, RECEIPTS, REDACTIONS, ACTS = "journal", "bodies", "receipts", "redactions", "acts"

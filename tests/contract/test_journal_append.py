@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import journal.disk
 import journal.files
 from core.decision import Decision
+from core.place import make_folder, place_of
 from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
 from journal.checkpoints import COMMITS
 from journal.demands import TableUnfit
 from journal.entries import last_checkpoint, numbers, place
-from journal.place import make_folder, place_of
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
 from journal.stores import open_storage
 from journal.table import CHECKS, create_table

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
 
+from core.place import LakeUrl, make_folder, place_of
 from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
-from journal.place import LakeUrl, make_folder, place_of
 from journal.storage import Storage, StoreFailed
 from journal.stores import file_system, open_storage
 from tests.object_store import BUCKET, ObjectStore, Relay, client_of

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
+from core.place import LakeUrl, place_of
 from dlq.acts import Act, Acts, Outcome
 from journal.bodies import BodyStore
 from journal.commits import commits_of
 from journal.errors import CommitUnknown, Fenced, StorageDown
-from journal.place import LakeUrl, place_of
 from journal.reader import JournalReader
 from journal.rewrite import Rewriter, RewriteRefused, Snapshot, snapshot
 from journal.stores import file_system, open_storage

@@ -14,11 +14,11 @@ import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from core.clock import SystemClock
+from core.layout import Layout
 from load.client import RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
-from stack.layout import Layout
 from stack.redis import admin_url
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.object_store import variables
+from core.storage import variables
 from tests.object_store.server import ObjectStore, object_store_server
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
-from ingest.__main__ import check
 from ingest.fetch import FetchFailed, HttpFetch
 from ingest.fetch_settings import FetchSettings
 from ingest.pan_key import FILE
 from ingest.secrets import SecretFiles, SecretsMissing
 from load.samples.paypal import capture_event
 from providers.port import Fetched, Wanted
+from stack.services.receiver import check
 from stack.settings import Settings
 from tests.paypal_api import CLIENT, TOKEN_LASTS_S, PayPalApi
 from tests.paypal_signer import LIVE_URL, SANDBOX_URL, headers_for, paypals_certificate

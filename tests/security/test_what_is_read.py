@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from cli.acting import this_account
 from cli.main import main
+from core.layout import Layout
 from dlq.acts import Acts
-from stack.layout import Layout
 from tests.unit.console.listening import ADA, BOB, EVE, FAY
 from tests.unit.console.pages.conftest import Desk, made
 from tests.unit.console.test_api_selections import Api

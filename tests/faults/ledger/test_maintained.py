@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
+from core.layout import Layout
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
-from stack.layout import Layout
 from tests.e2e.conftest import Stack, assert_once
 
 pytestmark = pytest.mark.timeout(400)

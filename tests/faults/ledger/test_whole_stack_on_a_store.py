@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal.place import LakeUrl
+from core.place import LakeUrl
 from journal.stores import open_storage
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook

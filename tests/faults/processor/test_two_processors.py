@@ -30,7 +30,7 @@ def start_second(stack: Stack) -> subprocess.Popen[bytes]:
         "PAYHOOK_REDIS__URL": stack.endpoints["redis"],
     }
     log = (stack.data_dir / "second.log").open("ab")
-    return subprocess.Popen([sys.executable, "-m", "processor"], env=environment, stdout=log, stderr=log)
+    return subprocess.Popen([sys.executable, "-m", "stack.services.processor"], env=environment, stdout=log, stderr=log)
 
 
 def processor_log(stack: Stack) -> str:

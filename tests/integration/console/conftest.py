@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
+from core.layout import Layout
 from dlq.commands import Target
 from journal.schema import JournalRow, stamped
 from journal.writer import JournalWriter
-from stack.layout import Layout
 
 DEAD_ITEMS = 3
 EVENTS, CONTROL = "payments.events", "payments.control"

@@ -14,11 +14,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from cli.acting import this_account
 from cli.main import main
+from core.layout import Layout
 from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.commands import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
-from stack.layout import Layout
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 from stack.topics import Topic, make_topics
@@ -40,7 +40,7 @@ def listener(port: int, data_dir: Path, redis: str, kafka: str) -> Server:
     }
     return Server(
         name="ops",
-        command=(sys.executable, "-m", "console"),
+        command=(sys.executable, "-m", "stack.services.listener"),
         log=data_dir / "ops.log",
         answers=lambda: lives(port),
         env=settings,

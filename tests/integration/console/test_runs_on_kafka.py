@@ -9,13 +9,13 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
+from core.layout import Layout
 from dlq.board import Board, Filter
 from dlq.commands import Target, decode
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Run, Runner, SelectionFile, Selections, SelectionSettings
 from dlq.selection.live import Load
 from journal.reader import JournalReader
-from stack.layout import Layout
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
+from core.settings import TopicsSettings
 from load.bench.receiver import announce_generation
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.registry import build_adapters
@@ -29,7 +30,6 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
 from stack.server import Running, Server, running
-from stack.settings import TopicsSettings
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
 from tests.processes import pause
@@ -262,7 +262,7 @@ def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
     url = f"http://{LOOPBACK}:{port}"
     server = Server(
         name="ingest",
-        command=(sys.executable, "-m", "ingest"),
+        command=(sys.executable, "-m", "stack.services.receiver"),
         log=servers.folder / f"ingest-{port}.log",
         env=given,
         answers=lambda: answers_ok(f"{url}/readyz"),

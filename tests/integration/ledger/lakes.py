@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from core.clock import Clock, SystemClock
 from core.decision import Decision
 from core.money import Money
+from core.place import Place
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
-from journal.place import Place
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter

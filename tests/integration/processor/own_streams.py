@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
+from core.layout import Layout
 from dlq.commands import Command, Target, encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
@@ -31,7 +32,6 @@ from processor.tell.metrics import ProcessorMetrics
 from processor.tell.status import StatusFile
 from processor.tell.telling import Telling
 from processor.wiring import wire
-from stack.layout import Layout
 from stack.topics import Topic, make_topics
 
 WAIT_S_MAX = 240.0

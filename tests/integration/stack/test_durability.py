@@ -20,10 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from core.durability import RECORD_BYTES_MAX
+from core.settings import TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from processor.opening import _check_topics
 from stack.ports import free_ports
-from stack.settings import TopicsSettings
 from stack.topics import Topic, TopicRefused, make_topics, topics
 from tests.integration.conftest import Topics
 
@@ -84,7 +84,7 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
     (secrets / "stripe").write_text("whsec_of_this_test_alone\n", "utf-8")
     (port,) = free_ports(1)
     ended = subprocess.run(
-        [sys.executable, "-m", "ingest"],
+        [sys.executable, "-m", "stack.services.receiver"],
         cwd=CHECKOUT,
         env={
             **os.environ,

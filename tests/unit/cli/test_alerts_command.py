@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.clock import ManualClock, SystemClock
+from core.layout import Layout
 from dlq.alerts.dead import Dead
 from dlq.alerts.readings import Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
-from stack.layout import Layout
 from stack.settings import load_settings
 from tests.unit.notify.receiver import Receiver, receiving, status
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.decision import Decision
-from stack.layout import Layout
+from core.layout import Layout
 from tests.unit.dlq.report.weeks import WEEK, Journal
 
 

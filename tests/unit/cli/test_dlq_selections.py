@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.dlq_watch import outcome, watch
 from cli.main import main
+from core.layout import Layout
 from dlq.acts import Acts
-from stack.layout import Layout
 from tests.unit.dlq.selection.bench import SelectionBench
 
 

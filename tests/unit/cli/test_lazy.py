@@ -65,8 +65,9 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
     ("module", "without"),
     [
         ("stack.settings", HEAVY),
-        ("ingest.__main__", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
-        *((name, ("pandas",)) for name in ("console.__main__", "stack.alerting", "cli.dlq_view", "ledger.queries")),
+        ("stack.services.receiver", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
+        *((name, ("pandas",)) for name in ("stack.services.listener", "stack.alerting")),
+        *((name, ("pandas",)) for name in ("cli.dlq_view", "ledger.queries")),
         *((name, ("pandas",)) for name in ("processor.source.first_pass", "ledger.verify.survey")),
     ],
 )

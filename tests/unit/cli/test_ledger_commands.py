@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from cli.main import main
 from core.decision import Decision
+from core.layout import Layout
 from core.money import Movement
 from journal.schema import JournalRow
-from stack.layout import Layout
 from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 

@@ -13,10 +13,10 @@ from cli.acting import this_account
 from cli.main import main
 from cli.maintain_command import size
 from core.decision import Decision
+from core.layout import Layout
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger.maintain import sole_maintenance
-from stack.layout import Layout
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
 KEY = "stripe:evt_0:charge.succeeded"

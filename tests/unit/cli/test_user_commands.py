@@ -13,8 +13,8 @@ from cli.acting import this_account
 from cli.main import main
 from console.access import Role, Users, accounts, passwords
 from console.access.tokens import token_sha256
+from core.layout import Layout
 from stack.endpoints import Endpoints
-from stack.layout import Layout
 
 PASSWORD = "correct horse battery"
 

@@ -17,13 +17,13 @@ from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.asking import Asking
 from core.clock import Clock
+from core.layout import Layout
 from dlq.acts import Acts
 from dlq.board import Board
 from dlq.commands import Producer
 from dlq.limits import AloneLimits
 from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
 from dlq.witness import Reading
-from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL
 
 TWO_PEOPLE_ITEMS = 10

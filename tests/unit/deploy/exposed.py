@@ -20,13 +20,13 @@ from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.readings import Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import Watch
-from ingest.__main__ import _gauges
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN
 from processor.calls.budget import Report
 from processor.tell.exposition import by_stream
 from processor.tell.metrics import ProcessorMetrics
+from stack.services.receiver import _gauges
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-import ingest.__main__ as receiver
+import stack.services.receiver as receiver
 from core.durability import RECORD_BYTES_MAX
+from core.settings import KafkaSettings
 from core.topics import TopicFault, TopicsUnfit
 from ingest.settings import IngestSettings
-from stack.settings import KafkaSettings, Settings
+from stack.settings import Settings
 
 
 def settings(*, test_traffic: bool = False) -> Settings:

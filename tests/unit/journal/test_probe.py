@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import journal.probe
+from core.place import Place
 from journal.disk import DiskStorage
-from journal.place import Place
 from journal.probe import race
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.decision import Decision
+from core.layout import Layout
 from core.money import Movement
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
@@ -14,7 +15,6 @@ from load.webhooks import stripe_event
 from providers import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.layout import Layout
 from tests.small_ledger import START, SmallLedger
 
 ADAPTERS = build_adapters(ProvidersSettings())

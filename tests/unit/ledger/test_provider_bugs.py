@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.event import Dedupe, to_headers
+from core.layout import Layout
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger import provider_bugs as report
@@ -22,7 +23,6 @@ from ledger.provider_bugs import ProviderBug, provider_bugs
 from load.webhooks import stripe_event
 from processor.decide import verdict
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 
 ADAPTERS = build_adapters(ProvidersSettings())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
+from core.layout import Layout
 from core.work import Outcome, WorkItem
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
@@ -15,7 +16,6 @@ from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
 from ledger.redactions import ORDERED, Redaction, Redactions
 from ledger.reprocess import Forecast, Forecaster, Verdict, Wanted, ignored, what_else
-from stack.layout import Layout
 from tests.small_ledger import START
 from tests.unit.ledger.ignored_events import ADAPTERS, IgnoredEvents
 

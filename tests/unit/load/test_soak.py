@@ -42,7 +42,7 @@ def test_a_process_is_counted_with_those_below_it_and_one_that_ended_with_nothin
     [
         (["/usr/lib/jvm/bin/java", "-cp", "pyspark.jar"], "jvm"),
         (["python", "-m", "pyspark.daemon", "pyspark.worker"], "workers"),
-        (["python", "-m", "processor"], "driver"),
+        (["python", "-m", "stack.services.processor"], "driver"),
         (["python", "-m", "journal.checkpoints", "/lake/journal"], "checkpoints"),
         ([], "driver"),
     ],

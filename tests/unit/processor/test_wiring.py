@@ -9,13 +9,13 @@ import pytest
 from pydantic import BaseModel
 
 from core.clock import SystemClock
+from core.layout import Layout
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.opening import Shared, open_source
 from processor.streams import load_streams
 from processor.wiring import Wired, wire
-from stack.layout import Layout
 from tests.unit.notify.place import item
 
 SUBSCRIBERS = """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
+from core.layout import Layout
 from load.client import wait_for
 from stack import leftovers
-from stack.layout import Layout
 
 
 def test_a_killed_supervisor_whom_nobody_has_waited_for_is_none(tmp_path: Path) -> None:

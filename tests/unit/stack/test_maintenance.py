@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from core.clock import to_rfc3339
+from core.layout import Layout
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.lock import LOCK
 from stack.backup.make import check_backup
 from stack.backup.manifest import chosen
 from stack.backup_round import run_once as run_backup
 from stack.children import children, choose_ports
-from stack.layout import Layout
 from stack.maintenance import FIRST_S, tasks, wait_s
 from stack.maintenance_round import stream_tables
 from stack.settings import Settings

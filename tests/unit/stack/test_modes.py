@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from core.event import Mode
+from core.layout import Layout
+from core.settings import TopicsSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
 from stack.children import children, choose_ports, endpoints
-from stack.layout import Layout
 from stack.processors import metrics_port, metrics_ports, processes
 from stack.server import Server
-from stack.settings import Settings, TopicsSettings, load_settings
+from stack.settings import Settings, load_settings
 from stack.topics import topics
 from stack.up import supervised
 

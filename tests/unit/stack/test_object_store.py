@@ -10,12 +10,11 @@ from pydantic import ValidationError
 
 from core.errors import SettingError
 from core.jvm import jars_conf
-from journal.place import LakeUrl
-from journal.settings import StorageSettings
+from core.layout import Layout
+from core.place import LakeUrl
+from core.storage import CREDENTIALS, StorageSettings, equip, part_with_keys
 from stack import jars
 from stack.errors import StoreJarsMissing
-from stack.layout import Layout
-from stack.object_store import CREDENTIALS, equip, part_with_keys
 from stack.settings import load_settings
 
 URL = "s3://lake-1/payhook"

@@ -332,7 +332,7 @@ def test_a_processor_without_a_supervisor_waits_for_an_interrupted_restore(tmp_p
     layout.restoring.mkdir()
     layout.restore_moves.write_text("[]")
     ended = subprocess.run(
-        [sys.executable, "-m", "processor"],
+        [sys.executable, "-m", "stack.services.processor"],
         env={**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path), "PYTHONPATH": str(CHECKOUT)},
         cwd=tmp_path,
         capture_output=True,

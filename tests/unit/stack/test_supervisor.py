@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core.layout import Layout
 from stack.children import Ports
 from stack.endpoints import read_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
-from stack.layout import Layout
 from stack.leftovers import end_leftovers, recorded_supervisor
 from stack.server import Server
 from stack.supervisor import BACKOFF_S_MIN, State, Supervisor, sole_supervisor

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import dlq.board.follow
 from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
+from core.layout import Layout
 from core.money import Movement
 from dlq.board import Board, BoardSettings, Filter, ItemState, Sort
 from journal.schema import JournalRow
-from stack.layout import Layout
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
 

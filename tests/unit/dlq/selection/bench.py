@@ -11,6 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from core.decision import Decision
+from core.layout import Layout
 from dlq.board import Board
 from dlq.commands import Command, ReplayMode, decode
 from dlq.limits import AloneLimits
@@ -27,7 +28,6 @@ from dlq.selection.live import Load
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from processor.settings import DeadHead
-from stack.layout import Layout
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal
 
 SETTINGS = SelectionSettings(command_items_max=3)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from core.clock import ManualClock
+from core.layout import Layout
 from dlq.selection import Outcomes, Runner, SelectionFile
 from dlq.selection.live import Load
-from stack.layout import Layout
 from tests.unit.dlq.selection.bench import SETTINGS, Acknowledged
 from tests.unit.processor.harness import CONTROL, NOW
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
+from core.layout import Layout
 from dlq.board import Filter
 from dlq.commands import Target, encode
 from dlq.selection import Asked, DryRuns, Run, RunRefused, RunState, SelectionFile, Verdict
-from stack.layout import Layout
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import CONTROL
 

@@ -1,4 +1,4 @@
-"""``python -m console``: the management listener until SIGTERM."""
+"""``python -m stack.services.listener``: the management listener until SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from console.api_streams import Streams
 from console.app import Watched, create_app
 from console.bookings import BookingDesk
 from console.cookies import Cookies
-from console.dead_letters import open_dead_letters, open_runner, running, stream_names
+from console.dead_letters import running
 from console.guard import origins_of
 from console.lag import KafkaLag
 from console.listener import guarded
@@ -46,6 +46,7 @@ from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys
 from stack.private import own
 from stack.processors import metrics_urls, status_files
+from stack.services.dead_letters import open_dead_letters, open_runner, stream_names
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)

@@ -15,13 +15,13 @@ import redis
 from rich.console import Console
 
 from core.clock import SystemClock
-from demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, make_cast
-from demo.outcome import judge
+from core.layout import Layout
 from load.client import NotInTime, RunningStack, wait_for
+from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, make_cast
+from load.demo.outcome import judge
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
 from load.traffic import Traffic, Webhook
-from stack.layout import Layout
 from stack.redis import admin_url
 
 RATE_PER_S = 60.0
@@ -53,7 +53,7 @@ class Demo:
         self._say("Starting Kafka, Redis, the receiver and the Spark processor on loopback …")
         with embedded_stack(self._data_dir):
             self._say(f"… all of them answer after {time.monotonic() - began:.0f} s.")
-            rng = random.Random()  # noqa: S311 - sample traffic
+            rng = random.Random()
             traffic = Traffic(self._data_dir / "secrets", self._clock, rng, prefix=uuid.uuid4().hex[:6])
             cast = make_cast(traffic, rng)
             back_at = self._traffic(cast)

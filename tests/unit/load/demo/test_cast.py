@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from core.clock import SystemClock
-from demo.cast import Cast, make_cast
+from load.demo.cast import Cast, make_cast
 from load.traffic import PROVIDERS, Traffic
 from providers import ProvidersSettings, build_adapters
 
-README = Path(__file__).parents[3] / "README.md"
+README = Path(__file__).parents[4] / "README.md"
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""``python -m processor``: the work streams until SIGTERM. Any doubt about a commit ends its writer (`LastingStream`).
+"""``python -m stack.services.processor``: the work streams until SIGTERM.
+
+Any doubt about a commit ends its writer (`LastingStream`).
 
 All streams that are configured run in this one Spark application, or those that ``--stream`` names.
 ``--mode test`` is for test traffic: the same streams on topics and journals of their own.
@@ -19,6 +21,7 @@ from pydantic import BaseModel
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.event import Mode
+from core.layout import LEDGER
 from core.log import configure_logging
 from core.routing import MODES, base_of
 from journal.anchors import AnchorKeys
@@ -35,7 +38,6 @@ from processor.tell.telling import Telling
 from processor.wiring import Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
-from stack.layout import LEDGER
 from stack.leftovers import check_restored
 from stack.private import own
 from stack.processors import metrics_port

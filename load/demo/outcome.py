@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from demo.cast import Cast
 from load.client import RunningStack
+from load.demo.cast import Cast
 from load.latency import first_decisions, percentile
 from load.open_loop import Answer
 from load.traffic import Webhook

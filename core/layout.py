@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.event import Mode
+from core.place import LakeUrl, Place
 from core.routing import base_of, mode_of, stream_of
-from journal.place import LakeUrl, Place
 
 LEDGER = "ledger"
 """The stream that finance's commands and `payhook verify` look at; its bodies are in a table without a suffix."""

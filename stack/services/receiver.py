@@ -1,4 +1,4 @@
-"""``python -m ingest``: the receiver until SIGTERM; what it accepted by then is finished first."""
+"""``python -m stack.services.receiver``: the receiver until SIGTERM; what it accepted by then is finished first."""
 
 from __future__ import annotations
 
