@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
+from core.backoff import doubled_s
 from core.clock import Clock, SystemClock
 from core.decision import Decision
 from dlq.catch_up import Bodies, CatchUp, Read, Rows
@@ -269,7 +270,7 @@ class DlqPublisher:
             letter.by_reference = True
             self._waiting.append(letter)
             return
-        delay_s = min(RETRY_S_FIRST * 2 ** min(letter.tries - 1, 20), self._settings.retry_s_max)
+        delay_s = doubled_s(RETRY_S_FIRST, letter.tries - 1, self._settings.retry_s_max)
         heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
         log.error("dead row %d isn't on %s yet (%s); next try in %.1f s", letter.row.seq, self._topic, error, delay_s)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from core.backoff import doubled_s
 from core.clock import Clock
 from journal.errors import Fenced
 from processor.lasting import Runs
@@ -69,7 +70,7 @@ class Backoff:
     def after_failure_s(self) -> float:
         steady = self._clock.monotonic() - self._began_at >= STEADY_S
         self._failures = 1 if steady else self._failures + 1
-        return min(RESTART_S_FIRST * 2.0 ** min(self._failures - 1, 20), RESTART_S_MAX)
+        return doubled_s(RESTART_S_FIRST, self._failures - 1, RESTART_S_MAX)
 
 
 class StreamThread:

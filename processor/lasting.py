@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.backoff import doubled_s
 from core.decision import ErrorKind
 from journal.errors import Refused
 from journal.writer import Tenure
@@ -123,8 +124,8 @@ class LastingStream:
                 return
 
     def _wait(self, failed: Exception) -> None:
-        wait_s = min(self._wait_s_first * 2.0**self._tries, self._wait_s_max)
-        self._tries = min(self._tries + 1, 1_000)
+        wait_s = doubled_s(self._wait_s_first, self._tries, self._wait_s_max)
+        self._tries += 1
         log.error("the stream pauses and begins anew in %.0f s: %s", wait_s, failed, exc_info=failed)
         until = time.monotonic() + wait_s
         while (left_s := until - time.monotonic()) > 0:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.backoff import doubled_s
 from core.event import Mode
 from core.layout import Layout
 from stack import leftovers
@@ -79,7 +80,7 @@ class Child:
         self.running.kill()
         self.running = None
         self.failures = 1 if now - self.started_at >= STEADY_S else self.failures + 1
-        wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** (self.failures - 1))
+        wait_s = doubled_s(BACKOFF_S_MIN, self.failures - 1, BACKOFF_S_MAX)
         self.not_before = now + wait_s
         self.state = State.BACKING_OFF
         return wait_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from core.backoff import doubled_s
 from dlq.alerts.notice import Notice
 
 QUEUE_MAX = 500
@@ -47,7 +48,7 @@ class Queue:
 
     def refused(self, problem: str, now_s: float) -> None:
         """The receiver didn't take one: the others wait too."""
-        self.next_at = now_s + min(RETRY_S_FIRST * 2.0 ** min(self.failures, 20), RETRY_S_MAX)
+        self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
         self.failures += 1
         self.problem = problem
 

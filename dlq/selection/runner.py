@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from dataclasses import dataclass, field
 
+from core.backoff import doubled_s
 from core.clock import Clock
 from core.crash import crash_point
 from dlq.commands import CommandNotSent, Producer, send
@@ -235,7 +236,7 @@ class Runner:
         own.failed = 0
 
     def _later(self, run: RunKept, own: _Own, problem: str) -> float:
-        wait_s = min(RETRY_S_MAX, RETRY_S_FIRST * 2.0 ** min(own.failed, 10))
+        wait_s = doubled_s(RETRY_S_FIRST, own.failed, RETRY_S_MAX)
         own.failed += 1
         own.retry_at = self._clock.monotonic() + wait_s
         log.warning("selection s%d: %s; again in %g s", run.number, problem, wait_s)

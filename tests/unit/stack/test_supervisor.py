@@ -22,7 +22,7 @@ from stack.endpoints import read_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.leftovers import end_leftovers, recorded_supervisor
 from stack.server import Server
-from stack.supervisor import BACKOFF_S_MIN, State, Supervisor, sole_supervisor
+from stack.supervisor import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, State, Supervisor, sole_supervisor
 from tests.processes import all_end
 
 PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8)
@@ -167,6 +167,13 @@ def test_a_process_that_keeps_dying_is_started_ever_later(folder: Path) -> None:
             assert child.not_before - after <= BACKOFF_S_MIN * 2 ** (failures - 1) <= child.not_before - before
     finally:
         supervisor.stop()
+
+
+def test_a_process_that_has_died_for_hours_is_still_started_again(folder: Path) -> None:
+    """2.0 to the power of its failures was more than a float holds, which ended the supervisor."""
+    child = Child(stub(folder, "kafka"), failures=2_000)
+    child.start(100.0)
+    assert child.ended(100.1) == BACKOFF_S_MAX
 
 
 def test_a_process_that_never_comes_up_ends_the_start_with_its_last_words(folder: Path) -> None:
