@@ -1,0 +1,102 @@
+"""Card numbers in a webhook: every way to write one past the masker, and back from what is kept to the number."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.event import WITHHELD_SHA256
+from tests.unit.ingest.app_under_test import Bench
+
+CARD, HIDDEN = "4111111111111111", "411111******1111"
+GROUPS = ("4111", "1111", "1111", "1111")
+BETWEEN = [*"./_,-\t\n", "\r\n", " ", "\u00a0", "\u202f", "\u2007", "\u200b", "\u2060", "\ufeff", "\u00ad"]
+FULL_WIDTH = "".join(chr(ord("\uff10") + int(digit)) for digit in CARD)
+WRITTEN = [
+    CARD,
+    *(one.join(GROUPS) for one in BETWEEN),
+    f"card{CARD}x",
+    f"tr_{CARD}",
+    FULL_WIDTH,
+    base64.b64encode(CARD.encode()).decode(),
+    f"see {base64.b64encode(f'number {CARD}'.encode()).decode()}",
+    json.dumps({"id": CARD}),
+    f"<card id='{CARD}'/>",
+]
+SECRETS = ["cvc", "cvv2", "cid", "cav2", "cvc_code", "discretionary_data", "track2"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def published(bench: Bench, note: Any) -> tuple[bytes, bytes, str]:
+    """A webhook with something in its metadata: what was sent, what reached Kafka, and its headers and receipts."""
+    plain, _ = bench.stripe()
+    document = json.loads(plain)
+    document["data"]["object"]["metadata"] = note
+    body, headers = bench.signed("stripe", json.dumps(document, ensure_ascii=False).encode())
+    assert asyncio.run(bench.post(body, headers)).status_code == 200
+    [(key, value, sent)] = bench.publisher.records
+    return body, value, repr((key, sent, bench.publisher.receipts))
+
+
+def digits(body: bytes) -> str:
+    """The body as somebody reads it who looks for cards: base64 decoded, one kind of digits, nothing in between."""
+    text = "\n".join(_texts(json.loads(body)))
+    for word in re.findall(r"[A-Za-z0-9+/]{16,}={0,2}", text):
+        try:
+            text += base64.b64decode(word + "=" * (-len(word) % 4)).decode()
+        except ValueError:
+            continue
+    return re.sub(r"[^0-9*]", "", unicodedata.normalize("NFKC", text))
+
+
+def _texts(document: object) -> list[str]:
+    if isinstance(document, dict):
+        return [text for part in document.items() for text in _texts(list(part))]
+    if isinstance(document, list):
+        return [text for part in document for text in _texts(part)]
+    return [str(document)]
+
+
+@pytest.mark.parametrize("text", WRITTEN, ids=ascii)
+def test_no_way_of_writing_a_number_brings_it_past_the_receiver(bench: Bench, text: str) -> None:
+    sent, kept, _ = published(bench, {"note": text})
+    assert CARD in digits(sent), "the reader of this test finds it where it is"
+    assert CARD not in digits(kept)
+
+
+@pytest.mark.parametrize("name", ["id", "order_id", "reference", "transaction_id", "pan_id"])
+def test_a_fields_name_spares_no_number(bench: Bench, name: str) -> None:
+    _, kept, _ = published(bench, {name: CARD, "more": [{name: {name: CARD}}]})
+    assert CARD not in digits(kept)
+
+
+def test_the_hash_beside_a_masked_number_cant_be_tried(bench: Bench) -> None:
+    """Six digits are missing: whoever reads the lake puts each million of them in and hashes."""
+    sent, kept, beside = published(bench, {"note": f"paid with {CARD}"})
+    assert HIDDEN.encode() in kept
+    guessed = kept.replace(HIDDEN.encode(), CARD.encode())
+    document = json.loads(guessed)
+    for tried in (sent, guessed, json.dumps(document, separators=(",", ":"), sort_keys=True).encode()):
+        assert hashlib.sha256(tried).hexdigest() not in beside
+        assert hashlib.sha256(tried).digest() not in kept
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_of_a_code_or_a_track_not_even_a_keyed_hash_is_kept(bench: Bench, name: str) -> None:
+    """A thousand codes are tried in no time by whoever gets at the key too."""
+    _, kept, beside = published(bench, {"number": CARD, name: "737"})
+    assert b"737" not in kept
+    assert f"'original_sha256': '{WITHHELD_SHA256}'" in beside
+    assert "original_content_sha256" not in beside
