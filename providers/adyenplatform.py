@@ -31,11 +31,10 @@ the merchant account which the setting ``adyen.platforms`` names. A payout of a 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import secrets as random_secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -43,30 +42,24 @@ from typing import Any
 from core import strict_json
 from core.card_numbers import shown
 from core.errors import Unparseable
-from core.event import Event, Mode
+from core.event import Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.adyen_money import MORE_DECIMALS
 from providers.fields import (
     an_object,
-    certain,
-    content_hash,
-    entity_key,
     money_of,
     optional_text,
     text,
     time_of,
-    versioned_content,
 )
-from providers.port import DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import AdyenSettings, ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, Answer, Request, SignedRequest
+from providers.settings import AdyenSettings
+from providers.signature import base64_mac, matching, secret_error, sent
 
 NAME = "adyenplatform"
 HEADER = b"hmacsignature"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"timestamp", "createdAt"})})
-"""By version of the list."""
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {
         "id",
@@ -141,55 +134,35 @@ _NAMED_WITHIN = ("sweep", "transfer", "accountHolder", "balanceAccount", "paymen
 _WITH_AN_ACCOUNT = ("paymentInstrument", "mandate")
 
 
-class AdyenPlatformAdapter:
+class AdyenPlatformAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._settings = settings
+    left_out = MappingProxyType({1: frozenset({"timestamp", "createdAt"})})
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        expected = [_signature(_key(secret), request.body) for secret in secrets]
-        header = request.one(HEADER)
-        if not header:
-            raise SignatureInvalid("missing")
-        return matching([header], expected)
+        expected = [base64_mac(self.key(secret), request.body) for secret in secrets]
+        return matching(sent(request, HEADER), expected)
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
         event_type, data = text(document, "type"), an_object(document.get("data"), "'data'")
-        account = _account(data)
         subject, which = _named(document, data, event_type)
         category = data.get("categoryData")
         payment = optional_text(category, "pspPaymentReference") if isinstance(category, dict) else None
-        fact = certain(lambda: _fact(document, event_type, self._settings.adyen))
-        return [
-            Event(
-                provider=NAME,
-                event_id=f"{subject}.{which}",
-                event_type=event_type,
-                event_key=join_key(NAME, subject, which, event_type),
-                entity_key=entity_key(self._settings.entity, NAME, account, payment or subject),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=_mode(document, mode),
-                account=account,
-                occurred_at=_queued_at(document) or time_of(data.get("creationDate")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        yield Named(
+            f"{subject}.{which}",
+            event_type,
+            _account(data),
+            payment or subject,
+            _queued_at(document) or time_of(data.get("creationDate")),
+            (subject, which),
+            _mode(document, delivered.mode),
+        )
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type, self._settings.adyen)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+        return _fact(document, event_type, self._settings.adyen)
 
     def accepted(self) -> Answer:
         return _ACCEPTED
@@ -202,25 +175,17 @@ class AdyenPlatformAdapter:
         event_id: str | None = None,  # noqa: ARG002
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
     ) -> SignedRequest:
-        signature = _signature(_key(secret), body).decode("ascii")
+        signature = base64_mac(self.key(secret), body).decode("ascii")
         headers = {"Content-Type": "application/json", "HmacSignature": signature, "Protocol": "HmacSHA256"}
         return SignedRequest(body, headers)
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        if not _KEY.fullmatch(secret):
+            raise secret_error(NAME, "an HMAC key is pairs of hexadecimal digits; copy it from the webhook's settings")
+        return bytes.fromhex(secret)
 
     def new_secret(self) -> str:
         return random_secrets.token_hex(32).upper()
-
-
-def _key(secret: str) -> bytes:
-    if not _KEY.fullmatch(secret):
-        raise secret_error(NAME, "an HMAC key is pairs of hexadecimal digits; copy it from the webhook's settings")
-    return bytes.fromhex(secret)
-
-
-def _signature(key: bytes, body: bytes) -> bytes:
-    return base64.b64encode(sha256_mac(key, body))
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:

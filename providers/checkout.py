@@ -33,40 +33,33 @@ from __future__ import annotations
 
 import re
 import secrets as random_secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.card_numbers import shown
-from core.event import Event, Mode
+from core.event import Mode
 from core.keys import join_key
 from core.money import MoneyFact, Movement
 from providers.fields import (
     an_object,
-    certain,
-    content_hash,
-    entity_key,
     for_a_person,
     money_of,
     paired,
     text,
     time_of,
     types_of,
-    versioned_content,
     withheld,
 )
+from providers.json_adapter import Delivered, JsonAdapter, Named
 from providers.pointer import parse_pointer, resolve
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
+from providers.port import DEFAULT_ENDPOINT, ModeMismatch, Request, SignedRequest
 from providers.settings import ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.signature import hex_mac, matching, sent, text_key
 
 NAME = "checkout"
 HEADER = b"cko-signature"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"action_invocations"})})
-"""By version of the list; ``action_invocations`` tells how the workflow's deliveries went so far."""
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {
         "id",
@@ -106,59 +99,30 @@ LEFT_TO_A_PERSON = frozenset({"dispute_arbitration_won", "payment_paid", "paymen
 """Types that move money and aren't booked."""
 
 
-class CheckoutAdapter:
+class CheckoutAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
+    left_out = MappingProxyType({1: frozenset({"action_invocations"})})
+    """``action_invocations`` tells how the workflow's deliveries went so far."""
 
     def __init__(self, settings: ProvidersSettings) -> None:
-        self._order_for = settings.entity
+        super().__init__(settings)
         pointer = settings.checkout.account
         self._account_at = parse_pointer(pointer) if pointer else None
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        signature = request.one(HEADER)
-        if signature is None:
-            raise SignatureInvalid("missing")
-        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+        return matching(sent(request, HEADER), [hex_mac(self.key(secret), request.body) for secret in secrets])
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
-        event_id, event_type = text(document, "id"), text(document, "type")
-        _check_mode(document, mode)
-        types = types_of(event_type, is_loss=_is_loss(event_type))
-        return [self._event(document, request.body, event_id, one, mode) for one in types]
-
-    def _event(self, document: Mapping[str, Any], body: bytes, event_id: str, event_type: str, mode: Mode) -> Event:
-        account = self._account(document)
-        fact = certain(lambda: self._fact(document, event_type))
-        return Event(
-            provider=NAME,
-            event_id=event_id,
-            event_type=event_type,
-            event_key=join_key(NAME, event_id, event_type),
-            entity_key=entity_key(self._order_for, NAME, account, _payment(document.get("data")) or event_id),
-            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-            content_version=CONTENT_VERSION,
-            body=body,
-            mode=mode,
-            account=account,
-            occurred_at=time_of(document.get("created_on") or document.get("timestamp")),
-            fact_key=fact.fact_key if fact else None,
-            fact_sha256=fact.sha256 if fact else None,
-        )
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        event_id, told = text(document, "id"), text(document, "type")
+        _check_mode(document, delivered.mode)
+        entity = _payment(document.get("data")) or event_id
+        occurred_at = time_of(document.get("created_on") or document.get("timestamp"))
+        for event_type in types_of(told, is_loss=_is_loss(told)):
+            yield Named(event_id, event_type, self._account(document), entity, occurred_at)
 
     def sign(
         self,
@@ -168,11 +132,11 @@ class CheckoutAdapter:
         event_id: str | None = None,  # noqa: ARG002 - it is in the body
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint
     ) -> SignedRequest:
-        signature = _signature(secret, body).decode("ascii")
+        signature = hex_mac(self.key(secret), body).decode("ascii")
         return SignedRequest(body, {"Content-Type": "application/json", "Cko-Signature": signature})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the webhook's signature key")
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(32)
@@ -181,7 +145,7 @@ class CheckoutAdapter:
         found = resolve(document, self._account_at) if self._account_at else None
         return found if isinstance(found, str) else ""
 
-    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         return withheld(event_type, lambda one: self._reported(document, one))
 
     def _reported(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
@@ -217,16 +181,6 @@ def _check_resolved(dispute: Mapping[str, Any]) -> None:
     reason = dispute.get("resolved_reason")
     if reason not in (None, "already_refunded"):
         raise for_a_person(f"dispute_resolved by {shown(reason, 40)}", _WHERE)
-
-
-def _key(secret: str) -> bytes:
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook's signature key")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, body: bytes) -> bytes:
-    return sha256_mac(_key(secret), body).hex().encode("ascii")
 
 
 def _payment(data: object) -> str | None:

@@ -22,39 +22,30 @@ without the header, or with an address that is neither, the endpoint's mode stan
 
 from __future__ import annotations
 
-import hashlib
 import secrets as random_secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
-from core.keys import join_key
 from core.money import MoneyFact
 from providers.fields import (
-    ContentVersionUnknown,
     an_object,
-    content_hash,
-    entity_key,
     for_a_person,
     optional_text,
     text,
     time_of,
 )
+from providers.json_adapter import Delivered, JsonAdapter, Named
 from providers.port import (
-    ACCEPTED,
     DEFAULT_ENDPOINT,
-    Answer,
     ModeMismatch,
     Request,
-    SignatureInvalid,
     SignedRequest,
 )
-from providers.settings import ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.signature import hex_mac, matching, sent, text_key
 from providers.slices import array_items
 
 NAME = "gocardless"
@@ -63,9 +54,6 @@ ORIGIN = b"origin"
 ITEMS = "events"
 ITEMS_MAX = 1000
 """GoCardless sends up to 250 at once."""
-CONTENT_VERSION = 1
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
-"""By version of the list: nothing of an event differs from delivery to delivery (its batch does)."""
 IDENTITY_FIELDS = frozenset(
     {"id", "payment", "refund", "mandate", "payout", "subscription", "billing_request", "organisation", "parent_event"}
 )
@@ -90,75 +78,46 @@ _MODES: Mapping[bytes, Mode] = MappingProxyType(
 )
 
 
-class GoCardlessAdapter:
+class GoCardlessAdapter(JsonAdapter):
     """One request is one or several events; an event's body is the exact bytes of its item."""
 
     name = NAME
     signature_status = 498
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._settings = settings
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        signature = request.one(HEADER)
-        if signature is None:
-            raise SignatureInvalid("missing")
         request.one(ORIGIN)
-        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+        return matching(sent(request, HEADER), [hex_mac(self.key(secret), request.body) for secret in secrets])
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         items = _items(request.document)
         _check_mode(request, mode)
         bodies = array_items(request.body, ITEMS)
-        return [self._event_or_poison(item, body, mode) for item, body in zip(items, bodies, strict=True)]
+        read = zip(items, bodies, strict=True)
+        return [event for item, body in read for event in self._events_or_poison(item, body, request, mode)]
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
         return b'{"%b":[%b]}' % (ITEMS.encode(), item)
 
-    def _event_or_poison(self, item: object, body: bytes, mode: Mode) -> Event:
+    def _events_or_poison(self, item: object, body: bytes, request: Request, mode: Mode) -> list[Event]:
         """An item that can't be named costs only itself, not the others of its request."""
         try:
-            return self._event(an_object(item, "an event"), body, mode)
+            return self.read(Delivered(an_object(item, "an event"), request, mode), body)
         except Unparseable as unreadable:
-            return poison_event(NAME, body, mode, unreadable.problem)
+            return [poison_event(NAME, body, mode, unreadable.problem)]
 
-    def _event(self, item: Mapping[str, Any], body: bytes, mode: Mode) -> Event:
-        event_id, resource_type = text(item, "id"), text(item, "resource_type")
-        event_type = f"{resource_type}.{text(item, 'action')}"
-        links = an_object(item.get("links") or {}, "'links'")
-        account = _account(links)
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        event_id, resource_type = text(document, "id"), text(document, "resource_type")
+        event_type = f"{resource_type}.{text(document, 'action')}"
+        links = an_object(document.get("links") or {}, "'links'")
         entity = _entity(links, resource_type) or event_id
-        return Event(
-            provider=NAME,
-            event_id=event_id,
-            event_type=event_type,
-            event_key=join_key(NAME, event_id, event_type),
-            entity_key=entity_key(self._settings.entity, NAME, account, entity),
-            content_sha256=content_hash(item, LEFT_OUT[CONTENT_VERSION]),
-            content_version=CONTENT_VERSION,
-            body=body,
-            mode=mode,
-            account=account,
-            occurred_at=time_of(item.get("created_at")),
-        )
+        yield Named(event_id, event_type, _account(links), entity, time_of(document.get("created_at")))
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        an_object(strict_json.loads(body), "the event")
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:  # noqa: ARG002
         if event_type in LEFT_TO_A_PERSON:
             raise for_a_person(event_type, "in GoCardless's payout reports, as its events name no amount")
         return None
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        if version == 0:
-            return hashlib.sha256(body).hexdigest()
-        if version not in LEFT_OUT:
-            raise ContentVersionUnknown(NAME, version)
-        return content_hash(an_object(strict_json.loads(body), "the event"), LEFT_OUT[version])
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
 
     def sign(
         self,
@@ -168,24 +127,14 @@ class GoCardlessAdapter:
         event_id: str | None = None,  # noqa: ARG002 - nor an event's id
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor the endpoint
     ) -> SignedRequest:
-        signature = _signature(secret, body).decode("ascii")
+        signature = hex_mac(self.key(secret), body).decode("ascii")
         return SignedRequest(body, {"Content-Type": "application/json", "Webhook-Signature": signature})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the webhook endpoint's secret")
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(30)
-
-
-def _key(secret: str) -> bytes:
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook endpoint's secret")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, body: bytes) -> bytes:
-    return sha256_mac(_key(secret), body).hex().encode("ascii")
 
 
 def _items(document: object) -> list[Any]:

@@ -30,40 +30,32 @@ payment would land on two merchants. Profiles that are kept apart need endpoints
 from __future__ import annotations
 
 import secrets as random_secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.errors import Unparseable
-from core.event import Event, Mode
+from core.event import Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     an_object,
-    certain,
-    content_hash,
     decimal_money_of,
-    entity_key,
     for_a_person,
     optional_text,
     paired,
     text,
     time_of,
-    versioned_content,
 )
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, Request, SignedRequest
+from providers.signature import hex_mac, matching, sent, text_key
 
 NAME = "mollie"
 ACCOUNT = ""
 HEADER = b"x-mollie-signature"
 PREFIX = b"sha256="
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"_links"})})
-"""By version of the list; links say where to read on, not what happened."""
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {
         "id",
@@ -97,55 +89,24 @@ LEFT_TO_A_PERSON = frozenset(
 """Types that move money and aren't booked."""
 
 
-class MollieAdapter:
+class MollieAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._settings = settings
+    left_out = MappingProxyType({1: frozenset({"_links"})})
+    """Links say where to read on, not what happened."""
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        header = request.one(HEADER)
-        if not header:
-            raise SignatureInvalid("missing")
-        return matching([header.removeprefix(PREFIX)], [_signature(secret, request.body) for secret in secrets])
+        signatures = [one.removeprefix(PREFIX) for one in sent(request, HEADER)]
+        return matching(signatures, [hex_mac(self.key(secret), request.body) for secret in secrets])
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
         event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
         snapshot = _snapshot(document) or {}
-        payment = optional_text(snapshot, "paymentId") or concerned
-        fact = certain(lambda: self._fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._settings.entity, NAME, ACCOUNT, payment),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode_of(snapshot) or mode,
-                account=ACCOUNT,
-                occurred_at=time_of(document.get("createdAt")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+        payment, occurred_at = optional_text(snapshot, "paymentId") or concerned, time_of(document.get("createdAt"))
+        yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot))
 
     def sign(
         self,
@@ -155,16 +116,16 @@ class MollieAdapter:
         event_id: str | None = None,  # noqa: ARG002
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
     ) -> SignedRequest:
-        header = (PREFIX + _signature(secret, body)).decode("ascii")
+        header = (PREFIX + hex_mac(self.key(secret), body)).decode("ascii")
         return SignedRequest(body, {"Content-Type": "application/json", "X-Mollie-Signature": header})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the webhook's signing secret")
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(32)
 
-    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         if event_type in LEFT_TO_A_PERSON:
             raise for_a_person(event_type, "in Mollie's Dashboard")
         movement = _MOVEMENTS.get(event_type)
@@ -234,16 +195,3 @@ def _snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:
     embedded = document.get("_embedded")
     found = embedded.get("entity") if isinstance(embedded, dict) else None
     return found if isinstance(found, dict) else None
-
-
-def _key(secret: str) -> bytes:
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the webhook's signing secret")
-    try:
-        return secret.encode("utf-8")
-    except UnicodeEncodeError:
-        raise secret_error(NAME, "the secret isn't Unicode text") from None
-
-
-def _signature(secret: str, body: bytes) -> bytes:
-    return sha256_mac(_key(secret), body).hex().encode("ascii")

@@ -30,35 +30,33 @@ from __future__ import annotations
 
 import re
 import secrets as random_secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.card_numbers import shown
-from core.event import Event, Mode
 from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     an_object,
-    certain,
-    content_hash,
-    entity_key,
     money_of,
     text,
     time_of,
-    versioned_content,
 )
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
-from providers.signature import check_age, matching, secret_error, sha256_mac, timed_signatures, timestamp
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, Request, SignatureInvalid, SignedRequest
+from providers.signature import (
+    check_age,
+    hex_mac,
+    matching,
+    text_key,
+    timed_signatures,
+    timestamp,
+)
 
 NAME = "paddle"
 HEADER = b"paddle-signature"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"notification_id"})})
-"""By version of the list; ``notification_id`` is that of a delivery to one destination."""
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {
         "id",
@@ -93,17 +91,13 @@ _WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
 _NOT_YET = frozenset({"pending_approval", "rejected"})
 
 
-class PaddleAdapter:
+class PaddleAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._order_for = settings.entity
-        self._tolerance_s = settings.paddle.tolerance_s
+    left_out = MappingProxyType({1: frozenset({"notification_id"})})
+    """``notification_id`` is that of a delivery to one destination."""
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         header = request.one(HEADER)
@@ -112,42 +106,18 @@ class PaddleAdapter:
         sent_at, signatures = timed_signatures(header, b";", b"ts", b"h1")
         signed_at = timestamp(sent_at)
         message = b"%b:%b" % (sent_at, request.body)
-        index = matching(signatures, [_signature(secret, message) for secret in secrets])
-        check_age(signed_at, now, self._tolerance_s)
+        index = matching(signatures, [hex_mac(self.key(secret), message) for secret in secrets])
+        check_age(signed_at, now, self._settings.paddle.tolerance_s)
         return index
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
         event_id, event_type = text(document, "event_id"), text(document, "event_type")
-        fact = certain(lambda: _fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(
-                    self._order_for, NAME, ACCOUNT, _entity(document.get("data"), event_type) or event_id
-                ),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=ACCOUNT,
-                occurred_at=time_of(document.get("occurred_at")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        entity = _entity(document.get("data"), event_type) or event_id
+        yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+        return _fact(document, event_type)
 
     def sign(
         self,
@@ -158,26 +128,15 @@ class PaddleAdapter:
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - it isn't signed
     ) -> SignedRequest:
         signed_at = b"%d" % int(now.timestamp())
-        signature = _signature(secret, b"%b:%b" % (signed_at, body))
+        signature = hex_mac(self.key(secret), b"%b:%b" % (signed_at, body))
         header = f"ts={signed_at.decode()};h1={signature.decode()}"
         return SignedRequest(body, {"Content-Type": "application/json", "Paddle-Signature": header})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the destination's secret key (pdl_ntfset_…)")
 
     def new_secret(self) -> str:
         return f"pdl_ntfset_{random_secrets.token_hex(13)}_{random_secrets.token_urlsafe(24)}"
-
-
-def _key(secret: str) -> bytes:
-    """Paddle's key is the text itself, prefix included."""
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the destination's secret key (pdl_ntfset_…)")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, message: bytes) -> bytes:
-    return sha256_mac(_key(secret), message).hex().encode("ascii")
 
 
 def _entity(data: object, event_type: str) -> str | None:

@@ -19,11 +19,10 @@ Which types move money, which of those book and why, which merchant and which en
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets as random_secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -31,25 +30,21 @@ from urllib.parse import quote
 
 from core import strict_json
 from core.errors import Unparseable
-from core.event import Event, Mode
-from core.keys import join_key
+from core.event import Mode
 from core.money import MoneyFact
 from providers import paypal_certificates as certificates
 from providers.fields import (
-    ContentVersionUnknown,
     an_object,
     certain,
-    content_hash,
     entity_key,
     text,
     time_of,
 )
+from providers.json_adapter import Delivered, JsonAdapter, Named
 from providers.paypal_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
 from providers.paypal_money import MONEY, NAME, account_of, fact_of, payment_of
 from providers.port import (
-    ACCEPTED,
     DEFAULT_ENDPOINT,
-    Answer,
     CannotSign,
     Fetched,
     ModeMismatch,
@@ -58,14 +53,10 @@ from providers.port import (
     SignedRequest,
     Wanted,
 )
-from providers.settings import ProvidersSettings
 from providers.signature import secret_error
 
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
-CONTENT_VERSION = 1
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"links"})})
-"""By version of the list: the links to the event itself name whichever host sent it."""
 IDENTITY_FIELDS = frozenset(
     {
         "id",
@@ -92,17 +83,13 @@ _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
 
 
-class PayPalAdapter:
+class PayPalAdapter(JsonAdapter):
     """One request is one event; its body is the event's body. It wants the certificate that a request names."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._order_for = settings.entity
-        self._tolerance_s = settings.tolerance_s
+    left_out = MappingProxyType({1: frozenset({"links"})})
+    """The links to the event itself name whichever host sent it."""
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
         """The certificate, for a request that can still be proven; its URL is checked before anybody asks for it.
@@ -121,7 +108,7 @@ class PayPalAdapter:
             raise SignatureInvalid("untrusted")
         messages = [transmission.signed(secret, request.body) for secret in secrets]
         index = certificates.signed_by(messages, transmission.signature, request.fetched.body, now)
-        transmission.check_age(now, self._tolerance_s)
+        transmission.check_age(now, self._settings.tolerance_s)
         return index
 
     def delivery_id(self, request: Request) -> str:
@@ -155,44 +142,20 @@ class PayPalAdapter:
         if not _CREDENTIAL.fullmatch(credential):
             raise secret_error(f"{NAME}-api", "a line is CLIENT_ID:CLIENT_SECRET of the app that has the webhook")
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
-        _check_mode(request, mode)
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        _check_mode(delivered.request, delivered.mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
-        account = account_of(document)
-        fact = certain(lambda: fact_of(document, event_type))
-        # Not every event of a payment names the merchant, and PayPal's ids are unique without.
-        entity_account = account if self._order_for == "merchant" else ""
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, entity_account, payment_of(document) or event_id),
-                content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=account,
-                occurred_at=time_of(document.get("create_time")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        entity, occurred_at = payment_of(document) or event_id, time_of(document.get("create_time"))
+        yield Named(event_id, event_type, account_of(document), entity, occurred_at)
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return fact_of(an_object(strict_json.loads(body), "the body"), event_type)
+    def entity_key(self, named: Named) -> str:
+        """Not every event of a payment names the merchant, and PayPal's ids are unique without."""
+        kept_for = self._settings.entity
+        return entity_key(kept_for, NAME, named.account if kept_for == "merchant" else "", named.entity)
 
-    def content_sha256(self, body: bytes, version: int) -> str:
-        if version == 0:
-            return hashlib.sha256(body).hexdigest()
-        if version not in LEFT_OUT:
-            raise ContentVersionUnknown(NAME, version)
-        return content_hash(an_object(strict_json.loads(body), "the body"), LEFT_OUT[version])
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+        return fact_of(document, event_type)
 
     def sign(
         self,
@@ -204,9 +167,10 @@ class PayPalAdapter:
     ) -> SignedRequest:
         raise CannotSign(NAME, "the private key is PayPal's; resend an event from the dashboard of its sandbox")
 
-    def check_secret(self, secret: str) -> None:
+    def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):
             raise secret_error(NAME, "the webhook's id is letters and digits; copy it from the app's webhooks")
+        return secret.encode("ascii")
 
     def new_secret(self) -> str:
         letters = string.ascii_uppercase + string.digits

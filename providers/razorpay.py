@@ -36,20 +36,16 @@ from __future__ import annotations
 
 import re
 import secrets as random_secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
-from core.event import Event, Mode
 from core.keys import join_key, key_part
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     an_object,
-    certain,
     content_hash,
-    entity_key,
     for_a_person,
     money_of,
     optional_text,
@@ -57,18 +53,15 @@ from providers.fields import (
     text,
     time_of,
     types_of,
-    versioned_content,
     withheld,
 )
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, Request, SignedRequest
+from providers.signature import hex_mac, matching, sent, text_key
 
 NAME = "razorpay"
 HEADER = b"x-razorpay-signature"
 ID_HEADER = b"x-razorpay-event-id"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {"id", "account_id", "payment_id", "order_id", "refund_id", "dispute_id", "invoice_id", "subscription_id"}
 )
@@ -84,59 +77,27 @@ _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _Payload = Mapping[str, Mapping[str, Any]]
 
 
-class RazorpayAdapter:
+class RazorpayAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._order_for = settings.entity
-        self._settled_in = settings.razorpay.settlement_currency
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        signature = request.one(HEADER)
-        if signature is None:
-            raise SignatureInvalid("missing")
-        return matching([signature], [_signature(secret, request.body) for secret in secrets])
+        return matching(sent(request, HEADER), [hex_mac(self.key(secret), request.body) for secret in secrets])
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
-        event_type = text(document, "event")
-        types = types_of(event_type, is_loss=event_type == _LOST and not _is_inquiry(_entities(document)))
-        return [self._event(document, request, one, mode) for one in types]
-
-    def _event(self, document: Mapping[str, Any], request: Request, event_type: str, mode: Mode) -> Event:
-        account = optional_text(document, "account_id") or ""
-        payload = _entities(document)
-        identity = _identity(document, payload, account)
-        fact = certain(lambda: self._fact(document, event_type))
-        return Event(
-            provider=NAME,
-            event_id=_header_id(request) or identity[-1],
-            event_type=event_type,
-            event_key=join_key(NAME, *identity, event_type),
-            entity_key=entity_key(self._order_for, NAME, account, _payment(payload, event_type) or identity[-1]),
-            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-            content_version=CONTENT_VERSION,
-            body=request.body,
-            mode=mode,
-            account=account,
-            occurred_at=time_of(document.get("created_at")),
-            fact_key=fact.fact_key if fact else None,
-            fact_sha256=fact.sha256 if fact else None,
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        told, account, payload = (
+            text(document, "event"),
+            optional_text(document, "account_id") or "",
+            _entities(document),
         )
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+        identity, occurred_at = _identity(document, payload, account), time_of(document.get("created_at"))
+        event_id = _header_id(delivered.request) or identity[-1]
+        for event_type in types_of(told, is_loss=told == _LOST and not _is_inquiry(payload)):
+            entity = _payment(payload, event_type) or identity[-1]
+            yield Named(event_id, event_type, account, entity, occurred_at, identity)
 
     def sign(
         self,
@@ -148,18 +109,18 @@ class RazorpayAdapter:
     ) -> SignedRequest:
         headers = {
             "Content-Type": "application/json",
-            "X-Razorpay-Signature": _signature(secret, body).decode("ascii"),
+            "X-Razorpay-Signature": hex_mac(self.key(secret), body).decode("ascii"),
             "x-razorpay-event-id": event_id or random_secrets.token_hex(7),
         }
         return SignedRequest(body, headers)
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the one that was set with the webhook")
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(24)
 
-    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         return withheld(event_type, lambda one: self._reported(document, one))
 
     def _reported(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
@@ -173,7 +134,9 @@ class RazorpayAdapter:
         if moved is None:
             return None
         movement, source, prefix = moved
-        currency = source.get("currency") or (self._settled_in if source is payload.get("settlement") else None)
+        currency = source.get("currency") or (
+            self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
+        )
         payment = optional_text(source, "payment_id") or text(source, "id")
         reference = text(source, "id")
         return MoneyFact(
@@ -186,16 +149,6 @@ class RazorpayAdapter:
             if movement is not Movement.CAPTURE and "settlement" not in payload
             else None,
         )
-
-
-def _key(secret: str) -> bytes:
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the one that was set with the webhook")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, body: bytes) -> bytes:
-    return sha256_mac(_key(secret), body).hex().encode("ascii")
 
 
 def _header_id(request: Request) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from core.errors import SettingError
-from providers.port import SignatureInvalid
+from providers.port import Request, SignatureInvalid
 
 SIGNATURES_MAX = 16
 """Of one request, so that a header can't buy unbounded work: secrets roll two at a time."""
@@ -18,6 +19,40 @@ _TIMESTAMP = re.compile(rb"[0-9]{10}")
 
 def sha256_mac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, "sha256")
+
+
+def hex_mac(key: bytes, message: bytes) -> bytes:
+    """The HMAC-SHA256 in lower-case hexadecimal digits."""
+    return sha256_mac(key, message).hex().encode("ascii")
+
+
+def base64_mac(key: bytes, message: bytes) -> bytes:
+    """The HMAC-SHA256 in base64."""
+    return base64.b64encode(sha256_mac(key, message))
+
+
+def text_key(provider: str, secret: str, where: str) -> bytes:
+    """The key of a provider whose secrets are keys as they stand. ``where``: what to copy instead of nothing.
+
+    :raises SettingError: it is empty, or no Unicode text
+    """
+    if not secret:
+        raise secret_error(provider, f"an empty secret proves nothing; copy {where}")
+    try:
+        return secret.encode("utf-8")
+    except UnicodeEncodeError:
+        raise secret_error(provider, "the secret isn't Unicode text") from None
+
+
+def sent(request: Request, header: bytes) -> list[bytes]:
+    """The one signature that a header holds, for `matching`.
+
+    :raises SignatureInvalid: ``missing`` or ``several``
+    """
+    value = request.one(header)
+    if value is None:
+        raise SignatureInvalid("missing")
+    return [value]
 
 
 def timestamp(raw: bytes) -> int:

@@ -32,43 +32,34 @@ No type of event that moves money is left to a person: `LEFT_TO_A_PERSON` is emp
 
 from __future__ import annotations
 
-import base64
 import secrets as random_secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.card_numbers import shown
 from core.errors import SettingError
-from core.event import Event, Mode
+from core.event import Mode
 from core.keys import join_key
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
     an_object,
-    certain,
-    content_hash,
-    entity_key,
     money_of,
     optional_text,
     paired,
     text,
     time_of,
     types_of,
-    versioned_content,
     withheld,
 )
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, ModeMismatch, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
-from providers.signature import matching, secret_error, sha256_mac
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, ModeMismatch, Request, SignedRequest
+from providers.signature import base64_mac, matching, sent, text_key
 
 NAME = "square"
 HEADER = b"x-square-hmacsha256-signature"
 ENVIRONMENT_HEADER = b"square-environment"
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset()})
-"""By version of the list; what differs between deliveries is in headers (``square-retry-number``)."""
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset(
     {"id", "event_id", "merchant_id", "location_id", "payment_id", "order_id", "refund_id", "dispute_id"}
 )
@@ -84,62 +75,31 @@ _PAIRED = _PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 _OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
 
 
-class SquareAdapter:
+class SquareAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._order_for = settings.entity
-        self._urls = settings.square.notification_urls
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
         """
         :raises SettingError: also where the endpoint's notification URL isn't set
         """
-        signature = request.one(HEADER)
-        if signature is None:
-            raise SignatureInvalid("missing")
+        signatures = sent(request, HEADER)
         message = self._url(request.endpoint) + request.body
-        return matching([signature], [_signature(secret, message) for secret in secrets])
+        return matching(signatures, [base64_mac(self.key(secret), message) for secret in secrets])
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        _check_mode(request, mode)
-        document = an_object(request.document, "the body")
-        event_id, event_type = text(document, "event_id"), text(document, "type")
-        types = types_of(event_type, is_loss=_is_loss(document, event_type))
-        return [self._event(document, request.body, event_id, one, mode) for one in types]
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        _check_mode(delivered.request, delivered.mode)
+        event_id, told = text(document, "event_id"), text(document, "type")
+        account, entity = optional_text(document, "merchant_id") or "", _entity(document) or event_id
+        occurred_at = time_of(document.get("created_at"))
+        for event_type in types_of(told, is_loss=_is_loss(document, told)):
+            yield Named(event_id, event_type, account, entity, occurred_at)
 
-    def _event(self, document: Mapping[str, Any], body: bytes, event_id: str, event_type: str, mode: Mode) -> Event:
-        account = optional_text(document, "merchant_id") or ""
-        fact = certain(lambda: _fact(document, event_type))
-        return Event(
-            provider=NAME,
-            event_id=event_id,
-            event_type=event_type,
-            event_key=join_key(NAME, event_id, event_type),
-            entity_key=entity_key(self._order_for, NAME, account, _entity(document) or event_id),
-            content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
-            content_version=CONTENT_VERSION,
-            body=body,
-            mode=mode,
-            account=account,
-            occurred_at=time_of(document.get("created_at")),
-            fact_key=fact.fact_key if fact else None,
-            fact_sha256=fact.sha256 if fact else None,
-        )
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return _fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return versioned_content(NAME, body, version, LEFT_OUT)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+        return _fact(document, event_type)
 
     def sign(
         self,
@@ -152,33 +112,23 @@ class SquareAdapter:
         """
         :raises SettingError: also where the endpoint's notification URL isn't set
         """
-        signature = _signature(secret, self._url(endpoint) + body).decode("ascii")
+        signature = base64_mac(self.key(secret), self._url(endpoint) + body).decode("ascii")
         return SignedRequest(body, {"Content-Type": "application/json", "x-square-hmacsha256-signature": signature})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the subscription's signature key")
 
     def new_secret(self) -> str:
         return random_secrets.token_urlsafe(16)
 
     def _url(self, endpoint: str) -> bytes:
-        url = self._urls.get(endpoint)
+        url = self._settings.square.notification_urls.get(endpoint)
         if url is None:
             raise SettingError(
                 f"providers.square.notification_urls.{endpoint}",
                 "Square signs the notification URL: set it as it stands in Square's console",
             )
         return url.encode("utf-8")
-
-
-def _key(secret: str) -> bytes:
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the subscription's signature key")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, message: bytes) -> bytes:
-    return base64.b64encode(sha256_mac(_key(secret), message))
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:

@@ -8,45 +8,45 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 import secrets as random_secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from core import strict_json
 from core.errors import Unparseable
-from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key, money_of, time_of
+from providers.fields import money_of, time_of
+from providers.json_adapter import Delivered, JsonAdapter, Named
 from providers.pointer import Path, parse_pointer, resolve
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
+from providers.port import DEFAULT_ENDPOINT, Request, SignatureInvalid, SignedRequest
 from providers.settings import MoneyRule, ProvidersSettings
-from providers.signature import check_age, matching, secret_error, sha256_mac, timestamp
+from providers.signature import (
+    base64_mac,
+    check_age,
+    matching,
+    secret_error,
+    timestamp,
+)
 
 NAME = "standardwebhooks"
 PREFIXES = (b"webhook-", b"svix-")
-CONTENT_VERSION = 1
 IDENTITY_FIELDS = frozenset({"id"})
 
 _ID = re.compile(rb"[\x21-\x7e]{1,256}")
 """Printable ASCII without blanks."""
 
 
-class StandardWebhooksAdapter:
+class StandardWebhooksAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
 
     def __init__(self, settings: ProvidersSettings) -> None:
+        super().__init__(settings)
         own = settings.standardwebhooks
-        self._tolerance_s = settings.tolerance_s
-        self._order_for = settings.entity
         self._type = parse_pointer(own.type)
         self._occurred_at = parse_pointer(own.occurred_at)
         self._entity = parse_pointer(own.entity)
@@ -58,48 +58,17 @@ class StandardWebhooksAdapter:
         signed_at = timestamp(sent_at)
         message = b"%b.%b.%b" % (message_id, sent_at, request.body)
         signatures = [part[3:] for part in header.split(b" ") if part.startswith(b"v1,")]
-        index = matching(signatures, [_signature(secret, message) for secret in secrets])
-        check_age(signed_at, now, self._tolerance_s)
+        index = matching(signatures, [base64_mac(self.key(secret), message) for secret in secrets])
+        check_age(signed_at, now, self._settings.tolerance_s)
         return index
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        event_id = _read_headers(request)[0].decode("ascii")
-        document = an_object(request.document, "the body")
-        event_type = resolve(document, self._type)
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
+        event_id, event_type = _read_headers(delivered.request)[0].decode("ascii"), resolve(document, self._type)
         if not isinstance(event_type, str) or not event_type:
             raise Unparseable("the event's type isn't a text with something in it")
-        account = _text_at(document, self._account) or ""
-        fact = self._fact_if_certain(document, event_type)
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._order_for, NAME, account, _text_at(document, self._entity) or event_id),
-                content_sha256=content_hash(document, ()),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=mode,
-                account=account,
-                occurred_at=time_of(resolve(document, self._occurred_at)),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        if version == 0:
-            return hashlib.sha256(body).hexdigest()
-        if version != CONTENT_VERSION:
-            raise ContentVersionUnknown(NAME, version)
-        return content_hash(an_object(strict_json.loads(body), "the body"), ())
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+        account, entity = _text_at(document, self._account) or "", _text_at(document, self._entity) or event_id
+        yield Named(event_id, event_type, account, entity, time_of(resolve(document, self._occurred_at)))
 
     def sign(
         self,
@@ -111,7 +80,9 @@ class StandardWebhooksAdapter:
     ) -> SignedRequest:
         message_id = event_id or "msg_" + random_secrets.token_hex(12)
         sent_at = str(int(now.timestamp()))
-        signature = _signature(secret, b"%b.%b.%b" % (message_id.encode("ascii"), sent_at.encode("ascii"), body))
+        signature = base64_mac(
+            self.key(secret), b"%b.%b.%b" % (message_id.encode("ascii"), sent_at.encode("ascii"), body)
+        )
         headers = {
             "Content-Type": "application/json",
             "webhook-id": message_id,
@@ -120,19 +91,21 @@ class StandardWebhooksAdapter:
         }
         return SignedRequest(body, headers)
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        """The bytes that the text after ``whsec_`` stands for; here Stripe differs, whose key is the text itself."""
+        encoded = secret.removeprefix("whsec_")
+        try:
+            key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        except (binascii.Error, ValueError) as wrong:
+            raise secret_error(NAME, "a secret is whsec_ and then base64") from wrong
+        if not key:
+            raise secret_error(NAME, "an empty secret proves nothing; copy the endpoint's signing secret (whsec_…)")
+        return key
 
     def new_secret(self) -> str:
         return "whsec_" + base64.b64encode(random_secrets.token_bytes(32)).decode("ascii")
 
-    def _fact_if_certain(self, document: dict[str, object], event_type: str) -> MoneyFact | None:
-        try:
-            return self._fact(document, event_type)
-        except (MoneyInvalid, Unparseable):
-            return None
-
-    def _fact(self, document: dict[str, object], event_type: str) -> MoneyFact | None:
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         rule = self._rules.get(event_type)
         if rule is None:
             return None
@@ -183,19 +156,3 @@ def _read_headers(request: Request) -> tuple[bytes, bytes, bytes]:
                 raise SignatureInvalid("ambiguous")
             return message_id, sent_at, header
     raise SignatureInvalid("missing")
-
-
-def _signature(secret: str, message: bytes) -> bytes:
-    return base64.b64encode(sha256_mac(_key(secret), message))
-
-
-def _key(secret: str) -> bytes:
-    """The bytes that the text after ``whsec_`` stands for; here Stripe differs, whose key is the text itself."""
-    encoded = secret.removeprefix("whsec_")
-    try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError) as wrong:
-        raise secret_error(NAME, "a secret is whsec_ and then base64") from wrong
-    if not key:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the endpoint's signing secret (whsec_…)")
-    return key

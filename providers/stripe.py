@@ -29,33 +29,36 @@ every version, and all of it counts.
 
 from __future__ import annotations
 
-import hashlib
 import secrets as random_secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from core import strict_json
 from core.errors import Unparseable
-from core.event import Event, Mode
+from core.event import Mode
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.fields import (
-    ContentVersionUnknown,
     an_object,
     certain,
     content_hash,
-    entity_key,
     for_a_person,
     money_of,
     optional_text,
     text,
     time_of,
 )
-from providers.port import ACCEPTED, DEFAULT_ENDPOINT, Answer, Request, SignatureInvalid, SignedRequest
-from providers.settings import ProvidersSettings
-from providers.signature import check_age, matching, secret_error, sha256_mac, timed_signatures, timestamp
+from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.port import DEFAULT_ENDPOINT, Request, SignatureInvalid, SignedRequest
+from providers.signature import (
+    check_age,
+    hex_mac,
+    matching,
+    text_key,
+    timed_signatures,
+    timestamp,
+)
 
 NAME = "stripe"
 HEADER = b"stripe-signature"
@@ -69,16 +72,12 @@ MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": 
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 
 
-class StripeAdapter:
+class StripeAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
     content_version = CONTENT_VERSION
-
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._settings = settings
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         header = request.one(HEADER)
@@ -87,37 +86,18 @@ class StripeAdapter:
         sent_at, signatures = timed_signatures(header, b",", b"t", b"v1")
         signed_at = timestamp(sent_at)
         message = b"%b.%b" % (sent_at, request.body)
-        index = matching(signatures, [_signature(secret, message) for secret in secrets])
+        index = matching(signatures, [hex_mac(self.key(secret), message) for secret in secrets])
         check_age(signed_at, now, self._settings.tolerance_s)
         return index
 
-    def events(self, request: Request, mode: Mode) -> list[Event]:
-        document = an_object(request.document, "the body")
+    def named(self, delivered: Delivered) -> Iterator[Named]:
+        document = delivered.document
         event_id, event_type = text(document, "id"), text(document, "type")
-        account = optional_text(document, "account") or ""
-        fact = certain(lambda: self._fact(document, event_type))
-        return [
-            Event(
-                provider=NAME,
-                event_id=event_id,
-                event_type=event_type,
-                event_key=join_key(NAME, event_id, event_type),
-                entity_key=entity_key(self._settings.entity, NAME, account, _entity(document, event_id)),
-                content_sha256=_content(document, CONTENT_VERSION),
-                content_version=CONTENT_VERSION,
-                body=request.body,
-                mode=_mode(document, mode),
-                account=account,
-                occurred_at=time_of(document.get("created")),
-                fact_key=fact.fact_key if fact else None,
-                fact_sha256=fact.sha256 if fact else None,
-            )
-        ]
+        account, occurred_at = optional_text(document, "account") or "", time_of(document.get("created"))
+        entity = _entity(document, event_id)
+        yield Named(event_id, event_type, account, entity, occurred_at, mode=_mode(document, delivered.mode))
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._fact(an_object(strict_json.loads(body), "the body"), event_type)
-
-    def _fact(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         try:
             return _fact(document, event_type)
         except RefundUnlisted:
@@ -125,15 +105,8 @@ class StripeAdapter:
                 return None
             raise
 
-    def content_sha256(self, body: bytes, version: int) -> str:
-        if version == 0:
-            return hashlib.sha256(body).hexdigest()
-        if not 1 <= version <= CONTENT_VERSION:
-            raise ContentVersionUnknown(NAME, version)
-        return _content(an_object(strict_json.loads(body), "the body"), version)
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
+    def content(self, document: Mapping[str, Any], version: int) -> str:
+        return _content(document, version)
 
     def sign(
         self,
@@ -144,26 +117,15 @@ class StripeAdapter:
         endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint signed
     ) -> SignedRequest:
         signed_at = b"%d" % int(now.timestamp())
-        signature = _signature(secret, b"%b.%b" % (signed_at, body))
+        signature = hex_mac(self.key(secret), b"%b.%b" % (signed_at, body))
         header = f"t={signed_at.decode()},v1={signature.decode()}"
         return SignedRequest(body, {"Content-Type": "application/json", "Stripe-Signature": header})
 
-    def check_secret(self, secret: str) -> None:
-        _key(secret)
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the endpoint's signing secret (whsec_…)")
 
     def new_secret(self) -> str:
         return "whsec_" + random_secrets.token_hex(16)
-
-
-def _key(secret: str) -> bytes:
-    """Stripe's key is the text itself, prefix included."""
-    if not secret:
-        raise secret_error(NAME, "an empty secret proves nothing; copy the endpoint's signing secret (whsec_…)")
-    return secret.encode("utf-8")
-
-
-def _signature(secret: str, message: bytes) -> bytes:
-    return sha256_mac(_key(secret), message).hex().encode("ascii")
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:

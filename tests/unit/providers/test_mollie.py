@@ -84,7 +84,7 @@ def test_the_old_secret_proves_while_the_new_one_spreads_and_which_it_was_is_tol
     ("headers", "reason"),
     [
         ([], "missing"),
-        ([b""], "missing"),
+        ([b""], "mismatch"),
         ([b"sha256="], "mismatch"),
         ([b"sha1=" + SMALL_SIGNED], "mismatch"),
         ([b"SHA256=" + SMALL_SIGNED], "mismatch"),

@@ -36,7 +36,7 @@ class Adapter(StripeAdapter):
 
     def __init__(self, fact: MoneyFact | None, entity: str = "e1", key: str = "stripe:{}:charge.captured") -> None:
         super().__init__(ProvidersSettings())
-        self.fact, self.entity, self.key = fact, entity, key
+        self.its_fact, self.its_entity, self.its_key = fact, entity, key
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         body = request.body
@@ -44,20 +44,20 @@ class Adapter(StripeAdapter):
             provider="stripe",
             event_id=body.decode(),
             event_type="charge.captured",
-            event_key=self.key.format(body.decode()),
-            entity_key=self.entity,
+            event_key=self.its_key.format(body.decode()),
+            entity_key=self.its_entity,
             content_sha256="00" * 32,
             content_version=1,
             body=body,
             mode=mode,
             account="acct_1",
-            fact_key=self.fact.fact_key if self.fact else None,
-            fact_sha256=self.fact.sha256 if self.fact else None,
+            fact_key=self.its_fact.fact_key if self.its_fact else None,
+            fact_sha256=self.its_fact.sha256 if self.its_fact else None,
         )
         return [replace(event, content_sha256=event.body_sha256)]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self.fact
+        return self.its_fact
 
     def content_sha256(self, body: bytes, version: int) -> str:
         raise AssertionError("its version hasn't changed")
