@@ -24,10 +24,10 @@ down: setup
 test: export PYTHONHASHSEED = 0
 test: setup
 	@$(PY) -m tests.parts \
-		"tests/unit tests/contract -q --timeout=300 -n 3 --dist worksteal" \
-		"tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
-		"tests/browser tests/security tests/integration --ignore=tests/integration/ledger -q --timeout=300 -n 2 --dist loadfile" \
-		"tests/e2e -q --timeout=300 -n 2 --dist loadfile"
+		"tests/unit tests/contract -q -n 3 --dist worksteal" \
+		"tests/integration/ledger -q -n 2 --dist loadfile" \
+		"tests/browser tests/security tests/integration --ignore=tests/integration/ledger -q -n 2 --dist loadfile" \
+		"tests/e2e -q -n 2 --dist loadfile"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.
 test-faults: SEED := $(or $(SEED),$(shell date +%s))
@@ -38,7 +38,7 @@ test-faults: setup
 	@echo "hypothesis takes seed $(SEED); the same run again: make test-faults SEED=$(SEED)"
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract tests/integration -m hypothesis -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
-		"$(wildcard tests/faults tests/e2e) -q --timeout=600 --hypothesis-seed=$(SEED)"
+		"$(wildcard tests/faults tests/e2e) -q --timeout=1800 --hypothesis-seed=$(SEED)"
 
 lint: environment
 	@$(PY) -m ruff check .

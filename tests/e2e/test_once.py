@@ -19,8 +19,6 @@ from tests.e2e.killing import MortalStack
 from tests.processes import pause
 
 BACK_S = 120.0
-pytestmark = pytest.mark.timeout(300)
-
 AFTER_WHAT_IS_DURABLE = ("ingest.between_publish_and_confirm", "processor.after_commit")
 """After Kafka's acknowledgement, and after the commit; `make test-faults` has every point."""
 
@@ -100,7 +98,6 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
     assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
 
 
-@pytest.mark.timeout(400)
 def test_kill_9_after_what_is_durable_leaves_one_effect(stack: MortalStack) -> None:
     stack.killed_at(AFTER_WHAT_IS_DURABLE)
 

@@ -27,8 +27,6 @@ from providers.settings import ProvidersSettings
 from tests.e2e.conftest import DECIDED_S, Stack
 from tests.processes import pause
 
-pytestmark = pytest.mark.timeout(400)
-
 SETTINGS = {
     "PAYHOOK_INGEST__TEST_TRAFFIC": "true",
     # Which copy is new is Redis's to say, on a machine whose 50 ms are longer than others' too.

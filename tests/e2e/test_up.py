@@ -25,7 +25,6 @@ from stack.redis import redis_answers
 from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone
 
-pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120.0
 
 

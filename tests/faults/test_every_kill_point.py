@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.killing import POINTS, mortal_stack
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def test_kill_9_at_every_named_point_leaves_one_effect(tmp_path: Path) -> None:

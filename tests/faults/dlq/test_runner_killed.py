@@ -17,8 +17,6 @@ from load.embedded import embedded_stack, payhook
 from load.traffic import Webhook
 from tests.e2e.conftest import Stack
 
-pytestmark = pytest.mark.timeout(500)
-
 ITEMS = 300
 PER_S = 5.0
 COMMAND_ITEMS = 10

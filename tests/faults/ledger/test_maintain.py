@@ -281,7 +281,6 @@ def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: Spar
     assert maintain([lake.tables], job(spark)).tables[0].files_after == 9
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["while a file is written", "between two commits"])
 def test_a_kill_leaves_every_table_whole_and_the_next_run_does_the_rest(
     spark: SparkSession, lake: Lake, tmp_path: Path, moment: str

@@ -15,7 +15,6 @@ from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from tests.e2e.conftest import Stack, assert_once
 
-pytestmark = pytest.mark.timeout(400)
 ROUND_S = 120.0
 
 

@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.acting import this_account
 from load.client import wait_for
 from load.embedded import payhook
@@ -21,8 +19,6 @@ from tests.e2e.conftest import DECIDED_S, Stack
 from tests.e2e.conftest import stack as stack
 from tests.processes import pause
 from tests.settlement_reports import stripe_csv, stripe_line
-
-pytestmark = pytest.mark.timeout(400)
 
 WHO = ("--reason", "the webhook was lost")
 

@@ -9,13 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from load.client import wait_for
 from load.embedded import DOWN_S_MAX, UP_S_MAX
 from tests.e2e.conftest import DECIDED_S, Stack
-
-pytestmark = pytest.mark.timeout(900)
 
 CAPTURED, REFUNDED = "payment.captured", "payment.refunded"
 

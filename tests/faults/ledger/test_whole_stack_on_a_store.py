@@ -24,7 +24,6 @@ from tests.object_store.fixtures import reach
 from tests.settlement_reports import stripe_csv, stripe_line
 
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not is_installed(*STORE_LIST), reason="no jars for an object store: make setup OBJECT_STORE=1"),
 ]
 

@@ -23,8 +23,6 @@ PAYMENTS = 40
 OUTAGE_S = 8.0
 READY_S, TOLD_S = 120.0, 120.0
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @dataclass
 class Shop:

@@ -26,8 +26,6 @@ CALLS_MAX = (
 )
 """Those that open the breaker, those under way meanwhile, and the probes."""
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def service() -> Iterator[MerchantService]:

@@ -24,7 +24,6 @@ LAKE = "48m"
 UP_S_MAX = 300.0
 SEEN_S = 60.0
 BACK_S = 120.0
-pytestmark = pytest.mark.timeout(600)
 UP = f"""
 mount -t tmpfs -o size={LAKE} tmpfs "$1/lake" && exec "$2" -m cli.main up --data "$1"
 """

@@ -16,7 +16,6 @@ from load.embedded import UP_S_MAX, payhook
 from load.traffic import Webhook
 from tests.e2e.conftest import Stack
 
-pytestmark = pytest.mark.timeout(900)
 WAIT_S = 180.0
 COUNT = 60
 

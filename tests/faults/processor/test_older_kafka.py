@@ -14,7 +14,6 @@ from load.client import wait_for
 from load.embedded import UP_S_MAX, payhook
 from tests.e2e.conftest import Stack
 
-pytestmark = pytest.mark.timeout(900)
 WAIT_S = 120.0
 BATCH = 60
 

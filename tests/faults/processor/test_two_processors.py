@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from load.client import wait_for
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
@@ -17,7 +15,6 @@ from tests.e2e.test_once import back, stop
 
 PAUSED_S = 60.0
 ENDS_S = 120.0
-pytestmark = pytest.mark.timeout(600)
 
 
 def start_second(stack: Stack) -> subprocess.Popen[bytes]:

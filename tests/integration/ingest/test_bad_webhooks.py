@@ -14,8 +14,6 @@ from providers.registry import build_adapters
 from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest, Servers, Signed
 from tests.integration.ingest.wire import head
 
-pytestmark = pytest.mark.timeout(120)
-
 JSON = {"Content-Type": "application/json"}
 TOLERANCE_S = 300
 

@@ -14,8 +14,6 @@ import pytest
 
 from tests.integration.ingest.conftest import ReceiverUnderTest, Record, Servers
 
-pytestmark = pytest.mark.timeout(120)
-
 KIB = 1_024
 KEY_CHARS_MAX = 1_100
 """Four parts of at most 256 characters."""

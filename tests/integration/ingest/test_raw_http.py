@@ -12,8 +12,6 @@ import pytest
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers
 from tests.integration.ingest.wire import LAST_CHUNK, chunk, head
 
-pytestmark = pytest.mark.timeout(120)
-
 Row = Callable[[bytes, bytes], bytes]
 """A request from a signed body and the header field with its signature."""
 

@@ -20,8 +20,6 @@ from tests.integration.ingest.conftest import (
 )
 from tests.integration.ingest.wire import LAST_CHUNK, Wire, chunk, head
 
-pytestmark = pytest.mark.timeout(120)
-
 MIB = 1 << 20
 DEADLINE_S, IDLE_S = 1.0, 3.0
 PAUSE_S = 0.2

@@ -21,7 +21,6 @@ from load.client import wait_for
 from stack.ports import LOOPBACK
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
 
-pytestmark = pytest.mark.timeout(120)
 WAIT_S = 60.0
 TIMED = 5
 REDIS_TIMEOUT_S = 2

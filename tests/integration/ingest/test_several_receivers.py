@@ -18,7 +18,6 @@ from stack.children import answers_ok
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, metric, receiver_on
 from tests.processes import all_end
 
-pytestmark = pytest.mark.timeout(240)
 BACK_S = 60.0
 
 

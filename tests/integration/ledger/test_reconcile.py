@@ -30,8 +30,6 @@ from tests.examples import examples
 from tests.integration.ledger.conftest import AT, EVENTS, STARTS, new_row
 from tests.settlement_reports import STRIPE_CATEGORIES, adyen_csv, adyen_line, stripe_csv, stripe_line
 
-pytestmark = pytest.mark.timeout(300)
-
 NOW = AT + timedelta(days=1)
 PAYOUTS = (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
 

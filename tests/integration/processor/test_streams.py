@@ -26,8 +26,6 @@ from processor.spark import open_session
 from stack.jars import spark_jars
 from tests.integration.processor.own_streams import HANDLER, OwnStreams, says
 
-pytestmark = pytest.mark.timeout(900)
-
 CHECKOUT = Path(__file__).parents[3]
 
 
