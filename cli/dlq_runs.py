@@ -47,6 +47,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--rate", "per_s", type=float, help="Items a second; else as fast as live traffic allows.")
 @click.option("--in-place", is_flag=True, help="Refuse what would run elsewhere than in its old place.")
 @click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
+@PROPOSE
 @click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="Kept with the decision.")
 @WAIT
 @JSON
@@ -59,6 +60,7 @@ def replay(
     per_s: float | None,
     in_place: bool,
     force: bool,
+    propose: bool,
     reason: str,
     wait: bool,
     as_json: bool,
@@ -66,9 +68,10 @@ def replay(
     """Try dead events again: a selection (s3), or single ones by their ID. Each takes its old place where it can.
 
     What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
-    effect. A selection is run by the management listener: this command watches.
+    effect. A selection is run by the management listener: this command watches. Beyond the stream's limits of a day
+    (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
-    run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force)
+    run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force, propose)
     number, ids = _meant(what)
     if number is None and run == Run("replay", reason) and not dry_run:
         _replay_now(place, ids, reason, as_json)

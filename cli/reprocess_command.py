@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import moments
+from cli.control import APPROVED_WHERE
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
 
@@ -38,6 +39,7 @@ LOOKED_AT_MAX = 100_000
 @click.option(
     "--rate", "per_s", type=click.FloatRange(0.05, 10_000), help="Events a second; else as fast as they are decided."
 )
+@click.option("--propose", is_flag=True, help="Have another person approve it, even below the limits.")
 @click.option("--wait/--no-wait", default=True, help="Wait for what becomes of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, amounts in minor units.")
 @with_place_of_mode
@@ -52,6 +54,7 @@ def reprocess(
     dry_run: bool,
     limit: int,
     per_s: float | None,
+    propose: bool,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -59,7 +62,9 @@ def reprocess(
 
     Without options that narrow it, all ignored events are looked at. The handler that is installed here is asked about
     each, the oldest first; only what it would book is sent, and the processor decides. An event takes effect once:
-    asking again finds nothing left. Exit 1 if an event that was named can't be reprocessed, or one wasn't booked.
+    asking again finds nothing left. Beyond the stream's limits of a day (dlq.alone_replay_items_max,
+    dlq.alone_replay_amounts_minor_max) it is refused unless another person approves it (--propose). Exit 1 if an event
+    that was named can't be reprocessed, or one wasn't booked.
     """
     from cli import reprocess_report as report
     from cli.reprocess_run import run
@@ -78,8 +83,10 @@ def reprocess(
         report.print_forecasts(told, as_json=as_json, sent=False)
         left_out = [one for one in forecasts if one.row.event_key in event_keys and one.verdict is not Verdict.BOOKS]
         sys.exit(1 if others or left_out else 0)
-    ran = run(place, books, reason or "", per_s, told=_what(wanted, len(books)), wait=wait)
+    ran = run(place, books, reason or "", per_s, told=_what(wanted, len(books)), wait=wait, propose=propose)
     report.print_run(told, ran, as_json=as_json)
+    if propose and not as_json:
+        click.echo(APPROVED_WHERE)
     sys.exit(0 if not others and ran.is_well else 1)
 
 

@@ -15,7 +15,7 @@ from cli.place import Place
 from core.clock import Clock, SystemClock
 from core.decision import OPEN_DECISIONS, Decision
 from core.routing import topics_of
-from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, reprocess, send
+from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess, reprocess, send
 from dlq.orders import DeltaView
 from journal.schema import JournalRow
 from ledger.reprocess import Forecast
@@ -48,25 +48,37 @@ class Ran:
         return not self.waited or all(row.decision in WELL for row in self.rows.values())
 
 
-def run(place: Place, books: Sequence[Forecast], reason: str, per_s: float | None, *, told: str, wait: bool) -> Ran:
+def run(
+    place: Place,
+    books: Sequence[Forecast],
+    reason: str,
+    per_s: float | None,
+    *,
+    told: str,
+    wait: bool,
+    propose: bool = False,
+) -> Ran:
     """Gives one command after the other: a next one only when the processor has decided the one before.
+
+    ``propose``: each is a proposal, and nothing becomes of the events yet.
 
     :raises CommandNotSent: Kafka didn't acknowledge one; those before it are on their way
     :raises ActsUnwritable: it can't be put on record
     """
-    clock, ran = SystemClock(), Ran(waited=wait)
+    clock, ran = SystemClock(), Ran(waited=wait and not propose)
     topic = topics_of(place.mode).control
     view = DeltaView(place.ledger.journal, topic)
     lineage = view.lineage()
     interval_us = 0 if per_s is None else round(1_000_000 / per_s)
     # Any: the client's stubs and the port agree only on arguments given by name.
     producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
-    with on_record(place, "reprocess", f"{place.mode} {told}", reason) as act, looking("the processor decides"):
+    name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess)
+    with on_record(place, name, f"{place.mode} {told}", reason) as act, looking("the processor decides"):
         wanted = [Target.of(one.row) for one in books]
         for number, targets in enumerate(commands_of(wanted, interval_us)):
-            if number:
+            if number and not propose:
                 time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
-            command = reprocess(
+            command = order(
                 place.ledger.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
             )
             send(producer, command, topic)
@@ -75,7 +87,7 @@ def run(place: Place, books: Sequence[Forecast], reason: str, per_s: float | Non
             act.after = f"command {', '.join(ran.commands)}"[:WORDS_MAX]
             if wait and decided is None:
                 break
-    if wait:
+    if ran.waited:
         ran.rows = _settled(view, [one.row.item_seq for one in books], clock)
     return ran
 

@@ -15,7 +15,7 @@ from cli.place import Place, with_place_of_mode
 from core.clock import SystemClock
 from core.routing import topics_of
 from core.visible import visible_lines
-from dlq.commands import REVERSALS_MAX, Command, propose_reversal
+from dlq.commands import PROPOSE_REPROCESS, REVERSALS_MAX, Command, propose_reversal
 from dlq.entry import entry_to_tree
 from journal.reader import lineage_of
 from ledger.reversals import Booking, Proposed, bookings_of
@@ -56,7 +56,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
-    """List the reversals and entries that wait for another person, newest first."""
+    """List the reversals, entries and reprocessing that wait for another person, newest first."""
     found = [one for one in read_proposals(*_journal(place)) if every or one.waits]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1, default=str))
@@ -93,7 +93,8 @@ def _print_proposals(found: list[Proposed]) -> None:
 def _what(command: Command) -> list[str]:
     """What would be booked."""
     if command.entry is None:
-        return ["  reversal of items " + ", ".join(str(target.item_seq) for target in command.targets)]
+        act = "reprocessing" if command.action == PROPOSE_REPROCESS else "reversal"
+        return [f"  {act} of items " + ", ".join(str(target.item_seq) for target in command.targets)]
     lines = [
         f"    {line.side:<6}  {line.account}  {line.money.amount_minor:,} {line.money.currency}"
         for line in command.entry.postings
@@ -105,6 +106,7 @@ def _what(command: Command) -> list[str]:
 def _as_dict(one: Proposed) -> dict[str, Any]:
     return {
         "proposal": one.command.command_id,
+        "action": one.command.action,
         "at": one.command.at.isoformat(),
         "actor": one.command.actor,
         "reason": one.command.reason,

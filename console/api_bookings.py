@@ -91,12 +91,12 @@ class ProposalShown(BaseModel):
     """What one person proposed to book."""
 
     command_id: str
-    action: str = Field(description="propose_reversal or propose_entry")
+    action: str = Field(description="propose_reversal, propose_entry or propose_reprocess")
     actor: str
     reason: str
     at: datetime
     state: str = Field(description="waits, approved, or older than a restore")
-    items: list[int] = Field(description="the items whose bookings are to be taken back")
+    items: list[int] = Field(description="the items whose bookings are to be taken back, or that are to be reprocessed")
     entity: str | None = Field(None, description="of an entry")
     evidence_sha256: str | None = None
     lines: list[LineShown] = Field(description="of an entry")
@@ -152,7 +152,7 @@ def booking_routes(desks: Bookings) -> APIRouter:
         "/proposals", responses=problems(401, 403, 404, 422, 503), dependencies=[Depends(require(Role.FINANCE))]
     )
     async def proposals(mode: Mode = "live") -> ProposalsShown:
-        """Reversals and entries that were proposed, newest first."""
+        """Reversals, entries and reprocessing that were proposed, newest first."""
         found = await asyncio.to_thread(_desk(desks, mode).proposals)
         return ProposalsShown(proposals=[ProposalShown.of(one) for one in found])
 
@@ -166,7 +166,7 @@ def booking_routes(desks: Bookings) -> APIRouter:
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:
-        """Approves what somebody else proposed. All of it is booked, or none, and once."""
+        """Approves what somebody else proposed. Of a reversal or an entry all is booked, or none, and once."""
         desk, actor = _desk(desks, asked.mode), signed_in(request).name
         return CommandSent.of(await asyncio.to_thread(desk.approve, command_id, actor, asked.reason))
 

@@ -1,4 +1,4 @@
-"""What two people book in a ledger: entries and reversals, proposed by one and approved by another."""
+"""What two people book in a ledger (entries, reversals, reprocessing): proposed by one and approved by another."""
 
 from __future__ import annotations
 

@@ -80,9 +80,10 @@ class ReplayAsked(BaseModel):
     )
     in_place: bool = Field(False, description="refuse what would run elsewhere than in its old place")
     force: bool = Field(False, description="also what the loop guard would refuse")
+    propose: bool = Field(False, description="another person approves it, even below the limits")
 
     def run(self) -> Run:
-        return Run("replay", self.reason, self.mode, self.per_s, self.in_place, self.force)
+        return Run("replay", self.reason, self.mode, self.per_s, self.in_place, self.force, self.propose)
 
 
 class ReasonAsked(BaseModel):

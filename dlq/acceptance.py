@@ -70,6 +70,16 @@ class Meanwhile:
     freed: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
 
+    def take_back(self, told: Sequence[Judged]) -> None:
+        """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
+        for one in told:
+            if one.refusal is None and one.item is not None:
+                row = one.item.row
+                self.moved.discard(row.item_seq)
+                self.replayed.discard(row.item_seq)
+                if is_other_content(row):
+                    self.taken.discard(row.event_key or "")
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:

@@ -13,31 +13,38 @@ if TYPE_CHECKING:
 
 CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
-PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_purge", "propose_resolve"
+PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purge", "propose_resolve"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
-REPROCESS = "reprocess"
+REPROCESS, PROPOSE_REPROCESS = "reprocess", "propose_reprocess"
 PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 
 ITEM_ACTIONS = frozenset({REPLAY})
-"""On dead items, by one person, however many they are."""
+"""On dead items. Beyond the stream's limits a replay carries its proposal."""
 
 CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, PROPOSE_PURGE, PROPOSE_RESOLVE})
 """End items for good. Beyond the stream's limits a purge or a resolve carries its proposal."""
 
-APPROVES = {REVERSE: PROPOSE_REVERSAL, PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RESOLVE, BOOK_ENTRY: PROPOSE_ENTRY}
+APPROVES = {
+    REVERSE: PROPOSE_REVERSAL,
+    PURGE: PROPOSE_PURGE,
+    RESOLVE: PROPOSE_RESOLVE,
+    BOOK_ENTRY: PROPOSE_ENTRY,
+    REPLAY: PROPOSE_REPLAY,
+    REPROCESS: PROPOSE_REPROCESS,
+}
 """By an act: the proposal of it that a second person approves by giving it."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
 """Acts that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
-REPROCESS_ACTIONS = frozenset({REPROCESS})
-"""On ignored events, by one person, as replays are."""
+REPROCESS_ACTIONS = frozenset({REPROCESS, PROPOSE_REPROCESS})
+"""On ignored events, as replays are on dead ones."""
 
 ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
 """A booking by hand, by two people. They carry an entry in place of targets."""
 
-ACTIONS = ITEM_ACTIONS | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS | ENTRY_ACTIONS
+ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS | ENTRY_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
@@ -126,8 +133,9 @@ class Command:
     ``hands``: of a proposal, who else could have given it in its actor's name, sorted (`dlq.hands`).
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
-    booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is a replay's alone. ``mode``: see `ReplayMode`.
-    ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would refuse.
+    booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
+    see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would
+    refuse.
     """
 
     command_id: str
@@ -160,6 +168,10 @@ class Command:
             first.actor,
             first.reason,
             first.at,
+            mode=self.mode,
+            interval_us=self.interval_us,
+            expects=self.expects,
+            force=self.force,
             entry=self.entry,
             hands=first.hands,
         )

@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from dlq.command import (
     ITEM_ACTIONS,
     PROPOSE_ENTRY,
     PROPOSE_PURGE,
+    PROPOSE_REPLAY,
+    PROPOSE_REPROCESS,
     PROPOSE_RESOLVE,
     PROPOSE_REVERSAL,
     PURGE,
@@ -67,6 +69,8 @@ __all__ = [
     "ITEM_ACTIONS",
     "PROPOSE_ENTRY",
     "PROPOSE_PURGE",
+    "PROPOSE_REPLAY",
+    "PROPOSE_REPROCESS",
     "PROPOSE_RESOLVE",
     "PROPOSE_REVERSAL",
     "PURGE",
@@ -95,6 +99,7 @@ __all__ = [
     "encode",
     "propose_entry",
     "propose_purge",
+    "propose_reprocess",
     "propose_resolve",
     "propose_reversal",
     "purge",
@@ -184,6 +189,14 @@ def reprocess(
     return Command(number, stream, lineage, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
 
 
+def propose_reprocess(
+    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
+) -> Command:
+    """A new command that asks for a reprocess; nothing is taken up before a second person approves it."""
+    proposed = reprocess(stream, lineage, targets, actor, reason, at, interval_us=interval_us)
+    return replace(proposed, action=PROPOSE_REPROCESS)
+
+
 def propose_purge(
     stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
 ) -> Command:
@@ -232,6 +245,10 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
         reason,
         at,
         proposal,
+        mode=proposed.mode,
+        interval_us=proposed.interval_us,
+        expects=proposed.expects,
+        force=proposed.force,
         entry=proposed.entry,
     )
 
@@ -272,8 +289,14 @@ def encode(command: Command) -> bytes:
 
 
 _FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
-_OWN_FIELDS = {REPLAY: frozenset({"mode", "interval_us", "expects", "force"}), REPROCESS: frozenset({"interval_us"})}
-_TARGETS_MAX = {**dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX), REPROCESS: REPROCESS_MAX}
+_OWN_FIELDS = {
+    **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "expects", "force"})),
+    **dict.fromkeys(REPROCESS_ACTIONS, frozenset({"interval_us"})),
+}
+_TARGETS_MAX = {
+    **dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX),
+    **dict.fromkeys(REPROCESS_ACTIONS, REPROCESS_MAX),
+}
 _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 
 

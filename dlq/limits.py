@@ -1,4 +1,4 @@
-"""What one person may close alone in a day; beyond it, a second one must approve."""
+"""What one person may do alone in a day; beyond it, a second one must approve."""
 
 from __future__ import annotations
 
@@ -6,32 +6,56 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dlq.command import REPLAY, REPROCESS
 
 EVERY_CURRENCY = "*"
 
 
+class Kind(StrEnum):
+    """Acts that count together. The value names them in the ``headers`` of a command's row."""
+
+    CLOSED = "closed_alone"
+    """Purges and resolves."""
+    REPLAYED = "replayed_alone"
+    """Replays, and reprocessing of ignored events."""
+
+
+def kind_of(action: str) -> Kind:
+    """Of an act that one person may do alone."""
+    return Kind.REPLAYED if action in (REPLAY, REPROCESS) else Kind.CLOSED
+
+
 @dataclass(frozen=True, slots=True)
 class AloneLimits:
-    """``items_max``: items that one person purges and resolves within 24 hours. ``amounts_minor_max``: the money of all
-    of them, in minor units by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no
-    limit."""
+    """What one person does alone within 24 hours.
+
+    ``items_max``: items that are purged and resolved; ``amounts_minor_max``: the money of all of them, in minor units
+    by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no limit.
+    ``replay_items_max``, ``replay_amounts_minor_max``: the same of what is replayed and reprocessed.
+    """
 
     items_max: int = 100
     amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
+    replay_items_max: int = 100_000
+    replay_amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
 
-    def amount_minor_max(self, currency: str) -> int | None:
+    def amount_minor_max(self, kind: Kind, currency: str) -> int | None:
         """None: as much as it may be."""
-        return self.amounts_minor_max.get(currency, self.amounts_minor_max.get(EVERY_CURRENCY))
+        amounts = self.amounts_minor_max if kind is Kind.CLOSED else self.replay_amounts_minor_max
+        return amounts.get(currency, amounts.get(EVERY_CURRENCY))
 
-    def beyond(self, wanted: Closed, before: Closed) -> str | None:
-        """Why this takes a second person, after what was closed within a day; None: it doesn't."""
+    def beyond(self, kind: Kind, wanted: Volume, before: Volume) -> str | None:
+        """Why this takes a second person, after what was done within a day; None: it doesn't."""
+        items_max = self.items_max if kind is Kind.CLOSED else self.replay_items_max
         also = f" with the {before.items:,} of the last 24 hours" if before.items else ""
-        if wanted.items + before.items > self.items_max:
-            return f"it is {wanted.items:,} items{also}, and above {self.items_max:,} a day a second person approves"
+        if wanted.items + before.items > items_max:
+            return f"it is {wanted.items:,} items{also}, and above {items_max:,} a day a second person approves"
         for currency in sorted(wanted.amounts_minor):
             amount, most = (
                 wanted.amounts_minor[currency] + before.amounts_minor[currency],
-                self.amount_minor_max(currency),
+                self.amount_minor_max(kind, currency),
             )
             if most is not None and amount > most:
                 minor = f"{amount:,} minor units of {currency}{also}"
@@ -40,16 +64,16 @@ class AloneLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Volume:
     """How many items, and their money by currency, as far as it is known."""
 
     items: int = 0
     amounts_minor: Counter[str] = field(default_factory=Counter)
 
-    def __add__(self, other: Closed) -> Closed:
-        return Closed(self.items + other.items, self.amounts_minor + other.amounts_minor)
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(self.items + other.items, self.amounts_minor + other.amounts_minor)
 
-    def to_json(self) -> str:
+    def to_json(self, kind: Kind) -> str:
         """As the ``headers`` of a command's row hold it."""
         amounts = dict(sorted(self.amounts_minor.items()))
-        return json.dumps({"closed_alone": {"items": self.items, "amounts_minor": amounts}}, separators=(",", ":"))
+        return json.dumps({kind.value: {"items": self.items, "amounts_minor": amounts}}, separators=(",", ":"))

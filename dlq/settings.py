@@ -50,11 +50,18 @@ class DlqSettings(BaseModel):
         description="most money, in minor units by currency, whose events one person may purge or resolve within "
         "24 hours; * stands for currencies that aren't named, none for no limit",
     )
+    alone_replay_items_max: int = Field(
+        100_000, ge=1, description="most items that one person may replay or reprocess within 24 hours"
+    )
+    alone_replay_amounts_minor_max: dict[str, NonNegativeInt] = Field(
+        default_factory=lambda: {"EUR": 1_000_000_000, "GBP": 1_000_000_000, "USD": 1_000_000_000},
+        description="most money, as above, whose events one person may replay or reprocess within 24 hours",
+    )
     in_memory_max: int = Field(
         2_000, ge=1, description="most unpublished dead letters held in memory; more are read again from the journal"
     )
 
-    @field_validator("alone_amounts_minor_max")
+    @field_validator("alone_amounts_minor_max", "alone_replay_amounts_minor_max")
     @classmethod
     def _currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
         wrong = [name for name in amounts if name != EVERY_CURRENCY and not _CURRENCY.fullmatch(name)]
@@ -64,8 +71,13 @@ class DlqSettings(BaseModel):
 
     @property
     def alone(self) -> AloneLimits:
-        """What one person may close by themselves."""
-        return AloneLimits(self.alone_items_max, self.alone_amounts_minor_max)
+        """What one person may do by themselves."""
+        return AloneLimits(
+            self.alone_items_max,
+            self.alone_amounts_minor_max,
+            self.alone_replay_items_max,
+            self.alone_replay_amounts_minor_max,
+        )
 
 
 class BoardSettings(BaseModel):

@@ -19,7 +19,7 @@ from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
 from core.place import Place
 from core.routing import topics_of
 from core.topics import check_topics
-from dlq.closed_alone import given_since
+from dlq.done_alone import given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before

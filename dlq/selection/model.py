@@ -95,8 +95,8 @@ class Run:
     """What is asked for: replay, purge or resolve.
 
     Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``in_place``: refuse what would
-    run elsewhere than in its old place; ``force``: also what the loop guard would refuse. Of the others alone:
-    ``propose``, two people even below the limits (of items whose money only the processor can tell).
+    run elsewhere than in its old place; ``force``: also what the loop guard would refuse. ``propose``: two people even
+    below the limits (of items whose money only the processor can tell).
     """
 
     action: str

@@ -5,39 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from dlq.commands import PROPOSE_PURGE, PROPOSE_RESOLVE, PURGE, RESOLVE, Command, Place, Proposal, Target
+from dlq.commands import APPROVES, REPLAY, Command, Place, Proposal, Target
 from dlq.selection import runs
 from dlq.selection.model import RunKept, Selection
 from dlq.selection.pace import interval_us
-
-PROPOSES = {PURGE: PROPOSE_PURGE, RESOLVE: PROPOSE_RESOLVE}
 
 
 def command_of(
     stream: str, selection: Selection, kept: RunKept, chunk: runs.Chunk, targets: Sequence[Target]
 ) -> Command:
-    """The same one for every try: nothing in it depends on when or by which process it is sent. A purge or a resolve is
-    of one person, or approved by a second one, whose name it then bears.
+    """The same one for every try: nothing in it depends on when or by which process it is sent. It is of one person, or
+    approved by a second one, whose name it then bears.
     """
     run, approval = kept.run, kept.approval
-    command = partial(Command, chunk.command_id, stream, selection.lineage)
+    command = partial(
+        Command,
+        chunk.command_id,
+        stream,
+        selection.lineage,
+        mode=run.mode,
+        interval_us=interval_us(run.per_s) if len(targets) > 1 else 0,
+        expects=Place.IN_PLACE if run.in_place else None,
+        force=run.force,
+    )
     if chunk.part is runs.Part.PROPOSE:
-        hands = tuple(sorted(kept.hands))
-        return command(PROPOSES[run.action], tuple(targets), kept.actor, run.reason, kept.started_at, hands=hands)
-    if run.action not in PROPOSES:
-        return command(
-            run.action,
-            tuple(targets),
-            kept.actor,
-            run.reason,
-            chunk.at,
-            mode=run.mode,
-            interval_us=interval_us(run.per_s) if len(targets) > 1 else 0,
-            expects=Place.IN_PLACE if run.in_place else None,
-            force=run.force,
-        )
+        proposes, hands = APPROVES[run.action], tuple(sorted(kept.hands))
+        return command(proposes, tuple(targets), kept.actor, run.reason, kept.started_at, hands=hands)
     if approval is None:
-        return command(run.action, tuple(targets), kept.actor, run.reason, kept.started_at)
+        at = chunk.at if run.action == REPLAY else kept.started_at
+        return command(run.action, tuple(targets), kept.actor, run.reason, at)
     proposed_as = runs.command_id(stream, selection, run, runs.Part.PROPOSE, chunk.chunk)
     proposal = Proposal(proposed_as, kept.actor, run.reason, kept.started_at, tuple(sorted(kept.hands)))
     return command(run.action, tuple(targets), approval.actor, approval.reason, approval.at, proposal)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from core.clock import to_rfc3339
 from core.decision import Decision
 from core.place import Place
-from dlq.closed_alone import given_since
+from dlq.done_alone import given_since
 from dlq.orders import command_entity
 from dlq.selection import runs, store
 from dlq.selection.errors import restored_since

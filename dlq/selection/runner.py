@@ -212,7 +212,7 @@ class Runner:
             )
             runs.write_down(db, chunk)
         crash_point("selection.after_writing_down")
-        own.meter.sent(chunk.count, run.run.per_s, self._clock.monotonic())
+        own.meter.sent(chunk.count, run.run.per_s if part is Part.ACT else None, self._clock.monotonic())
         self._send(kept, own, chunk)
         return AGAIN_S if own.meter.wait_s(self._clock.monotonic()) == 0 else FOLLOW_S
 
@@ -221,7 +221,7 @@ class Runner:
         :raises CommandNotSent: Kafka didn't take it; the same command is sent again later
         """
         with self._file.reading() as db:
-            targets = runs.targets(db, chunk)
+            targets = runs.targets(db, chunk, as_proposed=run.two_people)
             selection = store.read(db, run.number)
         if not targets:
             with self._file.writing() as db:

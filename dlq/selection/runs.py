@@ -211,12 +211,12 @@ def undecided(db: sqlite3.Connection, number: int) -> list[Chunk]:
     return [_chunk(row) for row in db.execute(f"{_CHUNKS} AND decided_seq IS NULL", (number,))]
 
 
-def targets(db: sqlite3.Connection, chunk: Chunk) -> list[Target]:
-    """What a command names: of an act, what hasn't moved by another command of the run."""
+def targets(db: sqlite3.Connection, chunk: Chunk, *, as_proposed: bool) -> list[Target]:
+    """What a command names: what hasn't moved by another command of the run, or all of it as it was proposed."""
     rows = db.execute(
         "SELECT item_seq, seen_seq, seen_hash FROM items WHERE number = ? AND turn >= ? AND turn < ?"
         " AND (state = 'sent' OR ?) ORDER BY turn",
-        (chunk.number, chunk.first_turn, chunk.first_turn + chunk.count, chunk.part is Part.PROPOSE),
+        (chunk.number, chunk.first_turn, chunk.first_turn + chunk.count, as_proposed),
     )
     return [Target(*row) for row in rows]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from core.clock import Clock
 from dlq.board import Board, Filter, ItemState
-from dlq.closed_alone import DAY, closed_alone
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
+from dlq.done_alone import DoneAlone
 from dlq.hands import Hands, in_common, same_person
-from dlq.limits import AloneLimits, Closed
+from dlq.limits import AloneLimits, Volume, kind_of
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
 from dlq.selection.file import SelectionFile
@@ -41,13 +41,11 @@ PER_S_MIN = 0.01
 NEWEST = 2**62
 
 
-def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Closed) -> str | None:
-    """Why another person must approve a run; None: none need. ``before``: what its actor closed alone within a day."""
-    if run.action == REPLAY:
-        return None
+def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
+    """Why another person must approve a run; None: none need. ``before``: what its actor did alone within a day."""
     if run.propose:
         return "it was asked for a second person's approval"
-    return limits.beyond(Closed(selection.count, Counter(selection.amounts)), before)
+    return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
 
 
 class Selections:
@@ -125,14 +123,12 @@ class Selections:
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
         """Why this run of a person would need another's approval; None: it needn't."""
-        before = self._closed(run, actor)
+        before = self._done_alone(run, actor)
         with self._file.reading() as db:
             return why_two_people(store.read(db, number), run, self._alone, before)
 
-    def _closed(self, run: Run, actor: str) -> Closed:
-        if run.action == REPLAY:
-            return Closed()
-        return closed_alone(self._outcomes.given_since(self._clock.now() - DAY), actor)
+    def _done_alone(self, run: Run, actor: str) -> Volume:
+        return DoneAlone(self._outcomes.given_since).of(actor, kind_of(run.action), self._clock.now())
 
     def start(self, number: int, run: Run, actor: str) -> Started:
         """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
@@ -142,7 +138,7 @@ class Selections:
         with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
             _check(number, run)
             upto, lines, lineage = self._outcomes.last_seq(), self._lines(number, run), self._outcomes.lineage()
-            closed = self._closed(run, actor)
+            alone = self._done_alone(run, actor)
             with self._file.writing() as db:
                 selection, before = store.read(db, number), runs.find(db, number)
                 if before is not None:
@@ -151,7 +147,7 @@ class Selections:
                     done(self._name(number), f"it was begun before: {_told(before)}")
                     return Started(before, again=True)
                 check_lineage(selection, lineage)
-                kept = self._new(selection, run, actor, closed)
+                kept = self._new(selection, run, actor, alone)
                 runs.insert(db, kept, upto)
                 runs.line_up(db, number, lines)
                 done(self._name(number), f"{selection.count} items, {kept.state.value}{run.said}")
@@ -167,8 +163,8 @@ class Selections:
         entities = {seq: item.entity_key for seq, item in self._board.look_up(item_seqs).items()}
         return lined_up(item_seqs, entities)
 
-    def _new(self, selection: Selection, run: Run, actor: str, closed: Closed) -> RunKept:
-        two_people = why_two_people(selection, run, self._alone, closed) is not None
+    def _new(self, selection: Selection, run: Run, actor: str, alone: Volume) -> RunKept:
+        two_people = why_two_people(selection, run, self._alone, alone) is not None
         return RunKept(
             number=selection.number,
             run=run,
@@ -268,8 +264,6 @@ class Selections:
 def _check(number: int, run: Run) -> None:
     if run.action not in RUN_ACTIONS:
         raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTIONS)} is wanted")
-    if run.action == REPLAY and run.propose:
-        raise RunRefused(number, "a replay needs nobody's approval")
     if run.action != REPLAY and run != Run(run.action, run.reason, propose=run.propose):
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:

@@ -1,4 +1,4 @@
-"""What was proposed to be booked (reversals and entries by hand), and whether another person approved it."""
+"""What was proposed (reversals, entries by hand, reprocessing), and whether another person approved it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ import pyarrow.compute as pc
 
 from core.decision import Decision
 from core.errors import PayhookError
-from dlq.commands import BOOK_ENTRY, PROPOSE_ENTRY, PROPOSE_REVERSAL, REVERSE, Command, CommandInvalid, decode
+from dlq.commands import (
+    APPROVES,
+    PROPOSE_ENTRY,
+    PROPOSE_REPROCESS,
+    PROPOSE_REVERSAL,
+    Command,
+    CommandInvalid,
+    decode,
+)
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
 from ledger.reversals.bookings import rows_where
 
-PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY)
-APPROVALS = (REVERSE, BOOK_ENTRY)
-_BOOKED = (Decision.REVERSED, Decision.APPLIED)
+PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY, PROPOSE_REPROCESS)
+APPROVALS = tuple(act for act, proposal in APPROVES.items() if proposal in PROPOSALS)
+_BOOKED = (Decision.REVERSED, Decision.APPLIED, Decision.REPLAYED)
 
 PROPOSALS_MAX = 1_000
 """The newest that are read."""
@@ -36,7 +44,7 @@ class ProposalUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal as the journal holds it. ``approved``: what it asks for was booked. ``outdated``: the journal
+    """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
     was restored since, so that an approval would be refused."""
 
     row: JournalRow

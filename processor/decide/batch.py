@@ -16,7 +16,7 @@ from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
-from dlq.closed_alone import GivenSince
+from dlq.done_alone import DoneAlone, GivenSince
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused
@@ -43,6 +43,7 @@ from processor.decide.numbering import (
     only_first,
     take_early,
 )
+from processor.decide.one_person import OnePerson
 from processor.decide.ports import Anchors, DeadLetters, Follower, Reader, Watch
 from processor.decide.renaming import AppliedUpto, applied_nothing
 from processor.decide.replays import Replays
@@ -121,7 +122,7 @@ class Batches:
         self._trying = Trying(trying, clock)
         self._anchors = anchors or Unanchored()
         self._rows_of = rows_of
-        self._given_since = given_since
+        self._done_alone = DoneAlone(given_since)
         self._applied_upto = applied_upto
         self._republish = republish
         self._on_rows = on_rows
@@ -345,18 +346,27 @@ class Batches:
     def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
         now = self._clock.now()
         rules, index, meanwhile = self._rules, self._index, Meanwhile()
+        one_person = OnePerson(index, self._adapters, rules.alone, self._done_alone, now)
         desk = CommandDesk(
             rules.name,
             self._state.lineage,
             rules.mode,
             index,
             now,
-            Replays(rules.replays, index, self._adapters, self._applied_upto, now, meanwhile),
+            Replays(rules.replays, index, self._adapters, self._applied_upto, now, one_person, meanwhile),
             Reversals(index, self._rows_of, now),
-            Closings(index, self._adapters, rules.alone, meanwhile, now, self._given_since),
+            Closings(index, one_person, meanwhile),
             Entries(index),
             Reprocessing(
-                rules, index, self._adapters, self._rows_of, self._bodies.fetch, self._applied_upto, now, meanwhile
+                rules,
+                index,
+                self._adapters,
+                self._rows_of,
+                self._bodies.fetch,
+                self._applied_upto,
+                now,
+                one_person,
+                meanwhile,
             ),
             meanwhile,
             self._state.history(rules.control_topic).of_row(),

@@ -14,6 +14,8 @@ from dlq.acceptance import Lookup, Meanwhile
 from dlq.commands import (
     CLOSING_ACTIONS,
     ENTRY_ACTIONS,
+    PROPOSE_REPLAY,
+    PROPOSE_REPROCESS,
     PROPOSE_REVERSAL,
     PURGE,
     REPLAY,
@@ -111,6 +113,10 @@ class CommandDesk:
     def _act(self, item: Item, command: Command) -> None:
         if command.action == REPLAY:
             self.rows += self.replays.replay(item, command)
+        elif command.action == PROPOSE_REPLAY:
+            self.replays.propose(item, command)
+        elif command.action == PROPOSE_REPROCESS:
+            self.reprocessing.propose(item, command)
         elif command.action == REPROCESS:
             self.rows += self.reprocessing.take_up(item, command)
         elif command.action in (PURGE, RESOLVE):

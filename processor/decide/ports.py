@@ -9,7 +9,7 @@ from journal.anchoring import Head
 from journal.errors import Refused
 from journal.schema import JournalRow
 from processor.decide.admission import ContentHash
-from processor.decide.closings import MoneyReader
+from processor.decide.one_person import MoneyReader
 
 
 class Watch(Protocol):

@@ -12,6 +12,7 @@ from dlq.commands import Command
 from journal.open_item import OpenItem
 from processor.decide.admission import again
 from processor.decide.intake import Item
+from processor.decide.one_person import OnePerson
 from processor.decide.renaming import AppliedUpto, passed, renamed_if_readable
 from processor.decide.told import told_of
 
@@ -39,16 +40,30 @@ class Replays:
     adapters: Mapping[str, object]
     applied_upto: AppliedUpto
     now: datetime
+    one_person: OnePerson
     meanwhile: Meanwhile
     heads: dict[str, Item] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
+
+    def propose(self, control: Item, command: Command) -> None:
+        """Takes a proposal down, or says why nothing could come of it. Nothing is tried."""
+        told = judge_replay(command, self.index, self.rules, self.meanwhile)
+        self.meanwhile.take_back(told)
+        possible, row = sum(one.refusal is None for one in told), control.row
+        row.decision = Decision.RESOLVED if possible else Decision.IGNORED
+        done = f"{possible} of {len(told)} proposed to be replayed, nothing is tried yet" if possible else ""
+        row.reason = told_of(done, _refusals(told), command.reason if possible else "")
 
     def replay(self, control: Item, command: Command) -> list[Item]:
         """What is accepted; the command's row tells how many, and why the others weren't."""
         told = judge_replay(command, self.index, self.rules, self.meanwhile)
         accepted = self._renamed(told)
-        interval = timedelta(microseconds=command.interval_us)
-        refusals = [one.refusal.why for one in told if one.refusal is not None]
+        refused = self.one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
+        if refused is not None:
+            self.meanwhile.take_back(told)
+            control.row.decision, control.row.reason = Decision.IGNORED, told_of("", [refused])
+            return []
+        interval, refusals = timedelta(microseconds=command.interval_us), _refusals(told)
         control.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
         control.row.reason = told_of(f"{len(accepted)} of {len(told)} accepted", refusals)
         return [self._replayed(one, control, command, self.now + at * interval) for at, one in enumerate(accepted)]
@@ -81,3 +96,7 @@ class Replays:
         row.out_of_order |= not one.in_place
         replayed.cause = control
         return replayed
+
+
+def _refusals(told: Sequence[Judged]) -> list[str]:
+    return [one.refusal.why for one in told if one.refusal is not None]

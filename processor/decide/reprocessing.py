@@ -18,6 +18,7 @@ from journal.schema import JournalRow
 from processor.decide.admission import again
 from processor.decide.intake import Item
 from processor.decide.line_up import is_dead
+from processor.decide.one_person import OnePerson
 from processor.decide.own_error import attempt, failure_of
 from processor.decide.renaming import AppliedUpto, named_today, passed
 from processor.decide.reversals import RowsOf
@@ -61,11 +62,24 @@ class Reprocessing:
     bodies_of: BodiesOf
     applied_upto: AppliedUpto
     now: datetime
+    one_person: OnePerson
     meanwhile: Meanwhile
+
+    def propose(self, control: Item, command: Command) -> None:
+        """Takes a proposal down, or says why nothing could come of it. Nothing is taken up."""
+        named, refusals = self._named(command.targets)
+        done = f"{len(named)} of {len(command.targets)} proposed to be taken up again, nothing is yet" if named else ""
+        row = control.row
+        row.decision = Decision.RESOLVED if named else Decision.IGNORED
+        row.reason = told_of(done, refusals, command.reason if named else "")
 
     def take_up(self, control: Item, command: Command) -> list[Item]:
         """Each target by itself; the command's row tells how many were taken, and why the others weren't."""
         named, refusals = self._named(command.targets)
+        refused = self.one_person.refusal(control, command, [(one.row, one.body) for one in named])
+        if refused is not None:
+            control.row.decision, control.row.reason = Decision.IGNORED, told_of("", [refused])
+            return []
         late = passed([one.row for one in named], self.applied_upto, self.meanwhile)
         interval = timedelta(microseconds=command.interval_us)
         items = []

@@ -180,7 +180,7 @@ def test_an_approval_of_nothing_is_refused(proposal: object) -> None:
 def test_only_an_approval_has_a_proposal() -> None:
     tree: dict[str, Any] = json.loads(encode(approve(proposed(), "bob", "checked", AT)))
     with pytest.raises(CommandInvalid):
-        decode(json.dumps(tree | {"action": "replay"}).encode())
+        decode(json.dumps(tree | {"action": "propose_replay"}).encode())
 
 
 def test_a_reversal_of_too_many_bookings_is_refused() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dlq.board import Filter
-from dlq.limits import AloneLimits, Closed
+from dlq.commands import ReplayMode
+from dlq.limits import AloneLimits, Volume
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
 from dlq.selection.model import Selection
 from dlq.selection.selections import why_two_people
@@ -88,6 +90,33 @@ def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> 
         bench.selections.approve(1, "bob", "too late")
 
 
+def test_a_replay_is_proposed_and_approved_as_it_was_asked_for(bench: SelectionBench) -> None:
+    bench.dead(7)
+    bench.selections.freeze(Filter(), "ada")
+    run = Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=100.0, force=True, propose=True)
+    assert bench.selections.start(1, run, "ada").run.state is RunState.PROPOSED
+    bench.round(6)
+    assert {one.action for one in bench.kafka.sent} == {"propose_replay"}
+    assert bench.states(1) == ["unsent"] * 7
+    bench.selections.approve(1, "bob", "looked")
+    bench.round(14)
+    assert bench.states(1) == ["applied"] * 7
+    acts = [one for one in bench.kafka.sent if one.action == "replay"]
+    assert {(one.actor, one.mode, one.force) for one in acts} == {("bob", ReplayMode.WITH_FOLLOWERS, True)}
+
+
+def test_replays_of_a_day_count_together_and_apart_from_purges(bench: SelectionBench) -> None:
+    bench.dead(8)
+    bench.selections.freeze(Filter(), "ada")
+    limits = AloneLimits(items_max=4, replay_items_max=10, replay_amounts_minor_max={"EUR": 5_000})
+    selection = replace(bench.selections.get(1).selection, count=8, amounts={"EUR": 4_000})
+    replay, before = Run("replay", "mended"), Volume(2, Counter(EUR=1_000))
+    assert why_two_people(selection, replay, limits, before) is None
+    assert "above 10 a day" in str(why_two_people(selection, replay, limits, Volume(3)))
+    assert "5,001 minor units of EUR" in str(why_two_people(selection, replay, limits, Volume(1, Counter(EUR=1_001))))
+    assert "above 4 a day" in str(why_two_people(selection, PURGE, limits, Volume()))
+
+
 def test_money_above_the_limit_needs_a_second_person_too() -> None:
     limits = AloneLimits(100, {"*": 1_000, "EUR": 5_000})
     some: dict[str, object] = {
@@ -99,7 +128,7 @@ def test_money_above_the_limit_needs_a_second_person_too() -> None:
         "actor": "ada",
     }
 
-    before = Closed()
+    before = Volume()
 
     def why(run: Run = PURGE, **amounts: int) -> str | None:
         selection = Selection(number=1, frozen_at=None, count=3, amounts=amounts, **some)  # type: ignore[arg-type]
@@ -110,9 +139,9 @@ def test_money_above_the_limit_needs_a_second_person_too() -> None:
     assert "of USD" in (why(USD=1_001) or "")
     assert why(Run("replay", "mended"), EUR=10**9) is None
     assert why(Run("purge", "x", propose=True)) is not None
-    before = Closed(2, Counter({"EUR": 1}))
+    before = Volume(2, Counter({"EUR": 1}))
     assert "5,001 minor units of EUR with the 2 of the last 24 hours" in (why(EUR=5_000) or "")
-    before = Closed(98)
+    before = Volume(98)
     assert "it is 3 items with the 98 of the last 24 hours, and above 100 a day" in (why(EUR=1) or "")
 
 
@@ -121,7 +150,6 @@ def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> 
     bench.selections.freeze(Filter(), "ada")
     for wrong in (
         Run("purge", "x", per_s=1.0),
-        Run("replay", "x", propose=True),
         Run("replay", "x", per_s=0.0),
         Run("reverse", "x"),
     ):

@@ -386,4 +386,4 @@ def test_a_reprocess_knows_no_replays_option(engine: Engine, option: str) -> Non
     )
     row = decided(engine)
     assert (row.decision, row.error_class) == (Decision.DEAD, "CommandInvalid")
-    assert "interval_us may be" in str(row.error_message)
+    assert "interval_us, proposal may be" in str(row.error_message)

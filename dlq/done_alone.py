@@ -1,0 +1,81 @@
+"""What one person did within a day without a second one: read from the rows of commands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.place import Place
+from dlq.hands import same_person
+from dlq.limits import Kind, Volume
+from journal.dataset import dataset_of
+from journal.schema import JournalRow, from_arrow
+
+DAY = timedelta(days=1)
+
+GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
+"""The rows of commands that were decided at a moment or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one command did."""
+
+    person: frozenset[str]
+    at: datetime
+    kind: Kind
+    volume: Volume
+
+
+class DoneAlone:
+    """The acts of the last day, read from a journal when first asked for. Not thread-safe.
+
+    Whoever commits the journal adds its own (`add`), so that no order reads the journal again while the stream waits.
+    """
+
+    def __init__(self, given_since: GivenSince) -> None:
+        self._given_since = given_since
+        self._done: list[_Done] | None = None
+
+    def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
+        """What a person did within the day before ``now``."""
+        if self._done is None:
+            self._done = list(_of_rows(self._given_since(now - DAY)))
+        self._done = [one for one in self._done if one.at >= now - DAY]
+        person, volume = same_person(actor), Volume()
+        for one in self._done:
+            if one.kind is kind and one.person == person:
+                volume += one.volume
+        return volume
+
+    def add(self, row: JournalRow) -> None:
+        """A command's row that is decided and about to be committed, once `of` was asked."""
+        assert self._done is not None
+        self._done += _of_rows([row])
+
+
+def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
+    for row in rows:
+        if row.headers is None or row.actor is None:
+            continue
+        for kind in Kind:
+            if (held := json.loads(row.headers).get(kind.value)) is not None:
+                volume = Volume(held["items"], Counter(held["amounts_minor"]))
+                yield _Done(same_person(row.actor), row.decided_at, kind, volume)
+
+
+def given_since(journal: Place, control_topic: str, since: datetime) -> list[JournalRow]:
+    """The rows of commands that a journal decided at a moment or later; none of a journal that hasn't begun."""
+    path = str(journal)
+    if not DeltaTable.is_deltatable(path):
+        return []
+    # By the topic first: statistics pass over every file and row group that holds no command.
+    wanted = (pc.field("topic") == control_topic) & pc.field("first") & (pc.field("decided_at") >= since)
+    return from_arrow(dataset_of(DeltaTable(path)).to_table(filter=wanted))

@@ -1,0 +1,65 @@
+"""What a person did alone within a day, by the rows of commands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from core.decision import Decision
+from dlq.done_alone import DAY, DoneAlone
+from dlq.limits import Kind, Volume
+from journal.schema import JournalRow
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def command_row(kind: Kind | None, items: int, actor: str = "ada", at: datetime = NOW) -> JournalRow:
+    headers = None if kind is None else Volume(items, Counter(EUR=100 * items)).to_json(kind)
+    return JournalRow(
+        seq=1,
+        item_seq=1,
+        first=True,
+        topic="payments.control",
+        partition=0,
+        offset=0,
+        decision=Decision.REPLAYED,
+        decided_at=at,
+        actor=actor,
+        headers=headers,
+    )
+
+
+def test_each_person_and_each_kind_counts_by_itself() -> None:
+    rows = [
+        command_row(Kind.REPLAYED, 2),
+        command_row(Kind.REPLAYED, 3, " ADA"),
+        command_row(Kind.CLOSED, 5),
+        command_row(Kind.REPLAYED, 7, "bob"),
+        command_row(None, 0),
+    ]
+    done = DoneAlone(lambda since: rows)
+    assert done.of("Ada ", Kind.REPLAYED, NOW) == Volume(5, Counter(EUR=500))
+    assert done.of("ada", Kind.CLOSED, NOW) == Volume(5, Counter(EUR=500))
+    assert done.of("eve", Kind.CLOSED, NOW) == Volume()
+
+
+def test_the_journal_is_read_once_and_what_is_decided_since_is_added() -> None:
+    """No order of one item each reads the journal again while its stream waits."""
+    looks: list[datetime] = []
+
+    def given_since(since: datetime) -> Sequence[JournalRow]:
+        looks.append(since)
+        return [command_row(Kind.REPLAYED, 2)]
+
+    done = DoneAlone(given_since)
+    for expected in (2, 3, 4):
+        assert done.of("ada", Kind.REPLAYED, NOW).items == expected
+        done.add(command_row(Kind.REPLAYED, 1))
+    assert looks == [NOW - DAY]
+
+
+def test_what_is_older_than_a_day_counts_no_more() -> None:
+    done = DoneAlone(lambda since: [command_row(Kind.CLOSED, 2, at=NOW), command_row(Kind.CLOSED, 1, at=NOW + DAY)])
+    assert done.of("ada", Kind.CLOSED, NOW + DAY).items == 3
+    assert done.of("ada", Kind.CLOSED, NOW + DAY + timedelta(microseconds=1)).items == 1

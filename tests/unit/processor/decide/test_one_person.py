@@ -1,0 +1,204 @@
+"""What is tried again is money too: beyond a day's limits it takes two people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.decision import Decision
+from core.money import Money, MoneyFact, Movement
+from dlq.commands import Command, ReplayMode, approve, encode
+from dlq.limits import AloneLimits
+from journal.schema import JournalRow
+from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
+from tests.unit.processor.ordering import command, decided, given, last, order, target
+
+BUG = ZeroDivisionError("division by zero")
+EACH_MINOR = 400
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """One person may have 1,000 minor units of EUR tried again, which are two events."""
+    engine = Engine(tmp_path)
+    limited(engine, replay_amounts_minor_max={"EUR": 1_000})
+    return engine
+
+
+def limited(engine: Engine, **limits: Any) -> None:
+    engine.rules = replace(engine.rules, alone=AloneLimits(**limits))
+    engine.start()
+
+
+def moves(engine: Engine, event_id: str) -> None:
+    money = Money(EACH_MINOR, "EUR")
+    engine.adapter.facts[event_id.encode()] = MoneyFact(f"f-{event_id}", Movement.CAPTURE, "acct", "pay", money)
+
+
+def dead(engine: Engine, count: int) -> list[str]:
+    keys = []
+    for number in range(count):
+        key = engine.post(f"evt_{number}", f"of {number}")
+        engine.handler.fails(key, BUG, times=1)
+        moves(engine, f"evt_{number}")
+        keys.append(key)
+    engine.batch()
+    return keys
+
+
+def passed_over(engine: Engine, event_id: str) -> str:
+    """An event that was ignored, and of which the adapter now says what it moved."""
+    key = engine.post(event_id, f"of {event_id}")
+    engine.handler.script[key] = ignored
+    moves(engine, event_id)
+    engine.batch()
+    engine.handler.script.clear()
+    return key
+
+
+def give(engine: Engine, told: Command) -> JournalRow:
+    engine.send(CONTROL, encode(told), [])
+    return decided(engine)
+
+
+def by_two(engine: Engine, act: str, keys: list[str], approver: str = "bob", **options: Any) -> JournalRow:
+    """Proposed by ada, then approved; the approval's row."""
+    proposed = given(engine, f"propose_{act}", *(target(engine, key) for key in keys), **options)
+    assert give(engine, proposed).decision is Decision.RESOLVED
+    return give(engine, approve(proposed, approver, "checked", NOW))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("limit", [{"replay_items_max": 2}, {"replay_amounts_minor_max": {"EUR": 1_000}}])
+def test_replays_count_over_a_day_however_they_are_split(
+    engine: Engine, restarts: bool, together: bool, limit: dict[str, Any]
+) -> None:
+    limited(engine, **limit)
+    keys = dead(engine, 3)
+    rows = []
+    for key in keys:
+        command(engine, "replay", target(engine, key))
+        if not together:
+            rows.append(decided(engine))
+            if restarts:
+                engine.start(keeps_index=False)
+    rows = rows or [row for row in engine.batch() if row.topic == CONTROL]
+    assert [row.decision for row in rows] == [Decision.REPLAYED, Decision.REPLAYED, Decision.IGNORED]
+    assert "with the 2 of the last 24 hours" in str(rows[-1].reason)
+    assert "have it proposed (propose_replay)" in str(rows[-1].reason)
+    assert last(engine, keys[2]).decision is Decision.DEAD
+    assert order(engine, "replay", keys[2], actor=" ADA ").decision is Decision.IGNORED
+    assert order(engine, "replay", keys[2], actor="bob").decision is Decision.REPLAYED
+
+
+def test_a_day_later_it_counts_no_more(engine: Engine) -> None:
+    keys = dead(engine, 3)
+    assert order(engine, "replay", *keys[:2]).decision is Decision.REPLAYED
+    engine.advance(86_399)
+    assert order(engine, "replay", keys[2]).decision is Decision.IGNORED
+    engine.advance(2)
+    assert order(engine, "replay", keys[2]).decision is Decision.REPLAYED
+
+
+def test_replays_and_purges_have_limits_of_their_own(engine: Engine) -> None:
+    limited(engine, items_max=1, amounts_minor_max={"EUR": EACH_MINOR}, replay_items_max=2)
+    one, two, three, four = dead(engine, 4)
+    assert order(engine, "purge", one).decision is Decision.PURGED
+    assert order(engine, "replay", two, three).decision is Decision.REPLAYED
+    assert order(engine, "purge", four).decision is order(engine, "replay", four).decision is Decision.IGNORED
+
+
+def test_what_two_people_replay_does_not_count(engine: Engine) -> None:
+    keys = dead(engine, 5)
+    assert by_two(engine, "replay", keys[:3]).decision is Decision.REPLAYED
+    for name, key in (("ada", keys[3]), ("bob", keys[4])):
+        assert order(engine, "replay", key, actor=name).decision is Decision.REPLAYED
+
+
+@pytest.mark.parametrize("mode", [ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS])
+def test_a_replay_that_is_refused_leaves_its_items_to_the_next_command_of_the_batch(
+    engine: Engine, mode: ReplayMode
+) -> None:
+    keys = dead(engine, 3)
+    for names in (keys[::-1], keys[:1]):
+        command(engine, "replay", *(target(engine, key) for key in names), mode=mode)
+    rows = [row for row in engine.batch() if row.topic == CONTROL]
+    assert [row.decision for row in rows] == [Decision.IGNORED, Decision.REPLAYED]
+    engine.advance(0)
+    assert [last(engine, key).decision for key in keys] == [Decision.APPLIED, Decision.DEAD, Decision.DEAD]
+
+
+def test_another_content_whose_replay_is_refused_still_may_take_the_key(engine: Engine) -> None:
+    first, *others = dead(engine, 4)
+    held = target(engine, first)
+    engine.post("evt_0", "of 0", content="better")
+    engine.batch()
+    better = target(engine, first)
+    assert last(engine, first).error_class == "EventConflict"
+    command(engine, "purge", held)
+    command(engine, "replay", *(target(engine, key) for key in others), better)
+    command(engine, "replay", better)
+    rows = [row for row in engine.batch() if row.topic == CONTROL]
+    assert [row.decision for row in rows] == [Decision.PURGED, Decision.IGNORED, Decision.REPLAYED]
+
+
+@pytest.mark.parametrize("mode", [ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS])
+def test_more_is_replayed_by_two_as_it_was_proposed(engine: Engine, mode: ReplayMode) -> None:
+    keys = dead(engine, 3)
+    assert order(engine, "replay", *keys).decision is Decision.IGNORED
+    row = by_two(engine, "replay", keys, mode=mode, force=True, interval_us=1)
+    assert (row.decision, row.headers) == (Decision.REPLAYED, None)
+    engine.advance(1)
+    assert {last(engine, key).decision for key in keys} == {Decision.APPLIED}
+
+
+def test_a_proposal_tries_nothing(engine: Engine) -> None:
+    keys = dead(engine, 2)
+    row = order(engine, "propose_replay", *keys)
+    assert (row.decision, row.reason) == (
+        Decision.RESOLVED,
+        "2 of 2 proposed to be replayed, nothing is tried yet: garbage",
+    )
+    engine.advance(0)
+    assert {last(engine, key).decision for key in keys} == {Decision.DEAD}
+
+
+@pytest.mark.parametrize("change", [{"force": True}, {"mode": ReplayMode.WITH_FOLLOWERS}, {"interval_us": 5}])
+def test_an_approval_of_another_replay_than_was_proposed_is_refused(engine: Engine, change: dict[str, Any]) -> None:
+    keys = dead(engine, 3)
+    proposed = given(engine, "propose_replay", *(target(engine, key) for key in keys))
+    give(engine, proposed)
+    row = give(engine, approve(replace(proposed, **change), "bob", "checked", NOW))
+    assert (row.decision, "no proposal" in str(row.reason)) == (Decision.IGNORED, True)
+
+
+@pytest.mark.parametrize("act", ["replay", "reprocess"])
+@pytest.mark.parametrize("approver", ["ada", " ADA ", "zoe"])
+def test_those_behind_a_proposal_do_not_approve_it(engine: Engine, act: str, approver: str) -> None:
+    keys = dead(engine, 3) if act == "replay" else [passed_over(engine, "evt_9")]
+    row = by_two(engine, act, keys, approver=approver, hands=("zoe",))
+    assert (row.decision, "another person must approve it" in str(row.reason)) == (Decision.IGNORED, True)
+
+
+def test_what_is_reprocessed_counts_with_what_is_replayed(engine: Engine) -> None:
+    keys, ignored_one = dead(engine, 2), passed_over(engine, "evt_9")
+    assert order(engine, "replay", *keys).decision is Decision.REPLAYED
+    refused = order(engine, "reprocess", ignored_one)
+    assert (refused.decision, last(engine, ignored_one).decision) == (Decision.IGNORED, Decision.IGNORED)
+    assert "have it proposed (propose_reprocess)" in str(refused.reason)
+    assert by_two(engine, "reprocess", [ignored_one]).decision is Decision.REPLAYED
+    engine.advance(0)
+    assert last(engine, ignored_one).decision is Decision.APPLIED
+
+
+@pytest.mark.parametrize("action", ["propose_replay", "propose_reprocess"])
+def test_a_proposal_of_what_cannot_be_tried_says_why(engine: Engine, action: str) -> None:
+    [key] = dead(engine, 1)
+    gone = target(engine, key)
+    order(engine, "purge", key)
+    row = give(engine, given(engine, action, gone))
+    assert row.decision is Decision.IGNORED and str(row.reason).startswith("refused: ")
