@@ -52,7 +52,9 @@ def redact(place: Place, event_key: str, reason: str) -> None:
 
     Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
     event, or another one with the same body, is open. A body that came again since (with another event, from a
-    backup) is removed again. Kafka keeps its copy until its retention ends (docs/finance.md).
+    backup) is removed again. Kafka keeps its copy until its retention ends (docs/finance.md). One person has
+    `dlq.alone_redactions_max` bodies removed within 24 hours; what is more is done by another person, from an account
+    of their own.
     """
     from ledger.maintain.redact import Order
     from stack.maintenance_round import redact_event

@@ -164,7 +164,8 @@ def acting(streams: Streams) -> APIRouter:
     async def replay(
         number: Number, asked: ReplayAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
-        """Begins the selection's one run. The same again changes nothing and says so."""
+        """Begins the selection's one run. The same again changes nothing and says so. Beyond the limits it waits for a
+        second person (`state`)."""
         return await begin(request, streams.of(stream), number, asked.run())
 
     @post(f"{ONE}/resolve", Role.REPLAYER, 202)

@@ -57,6 +57,9 @@ class DlqSettings(BaseModel):
         default_factory=lambda: {"EUR": 1_000_000_000, "GBP": 1_000_000_000, "USD": 1_000_000_000},
         description="most money, as above, whose events one person may replay or reprocess within 24 hours",
     )
+    alone_redactions_max: int = Field(
+        100, ge=1, description="most bodies that one person may have removed (`payhook ledger redact`) within 24 hours"
+    )
     in_memory_max: int = Field(
         2_000, ge=1, description="most unpublished dead letters held in memory; more are read again from the journal"
     )
@@ -77,6 +80,7 @@ class DlqSettings(BaseModel):
             self.alone_amounts_minor_max,
             self.alone_replay_items_max,
             self.alone_replay_amounts_minor_max,
+            self.alone_redactions_max,
         )
 
 

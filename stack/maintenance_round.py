@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.errors import PayhookError
+from core.layout import LEDGER
 from core.log import configure_logging
 from core.routing import MODES, stream_of, topics_of
 from journal.demands import TableError
@@ -110,15 +111,15 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     """Removes the body of one event of a stream for good.
 
     :raises MaintenanceRunning: maintenance is at it; run it again
-    :raises EventUnknown, EventOpen: nothing was changed
+    :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     """
-    clock = SystemClock()
+    clock, alone = SystemClock(), streams_of(settings)[LEDGER].dlq.alone
     (tables,) = (one for one in stream_tables(settings) if one.stream == stream)
     assert tables.redactions is not None
     if not DeltaTable.is_deltatable(str(tables.journal)):
         raise EventUnknown(order.event_key)
     with sole_maintenance(settings.layout.run, clock.now()):
-        redacted = redact(tables, Redactions(tables.redactions), order, clock)
+        redacted = redact(tables, Redactions(tables.redactions), order, clock, alone.redactions_max)
     forget(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
     return redacted
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from core.decision import ErrorKind
 from core.event import Dedupe, Event, to_headers
@@ -156,3 +157,24 @@ class DeadLetters(Engine):
     def poison(self, body: bytes) -> None:
         """A record that nothing can be read from."""
         self.send(EVENTS, body, [])
+
+
+class ToTheEngine:
+    """Kafka's control topic, read by the engine."""
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert topic == CONTROL
+        self._letters.send(CONTROL, value, [])
+        on_delivery(None, self)
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 0

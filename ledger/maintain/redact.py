@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from core.kept_text import kept_text
 from core.place import Place
+from dlq.done_alone import DAY
+from dlq.hands import same_person
 from journal.append import COMMIT_S_MAX
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.dataset import dataset_of
@@ -55,6 +58,20 @@ class EventOpen(PayhookError):
         )
 
 
+class AnotherPersonRedacts(PayhookError):
+    """One person had as many bodies removed within a day as one may."""
+
+    def __init__(self, actor: str, wanted: int, before: int, most: int) -> None:
+        self.actor = actor
+        self.wanted = wanted
+        self.before = before
+        self.most = most
+        super().__init__(
+            f"{wanted} bodies, and {actor} had {before} removed in the last 24 hours: above {most} a day "
+            "(dlq.alone_redactions_max) another person does it, from an account of their own. Nothing was removed."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """Whose body is to go, who says so, and why.
@@ -81,12 +98,13 @@ class Redacted:
     earlier: tuple[Redaction, ...] = ()
 
 
-def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock) -> Redacted:
+def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock, alone_max: int) -> Redacted:
     """Removes every body that rows of an event refer to; that is written down before they go.
 
-    The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
+    ``alone_max``: bodies that one person may have removed within 24 hours. The caller holds `sole_maintenance`.
+    What a crash leaves undone `finish` does.
 
-    :raises EventUnknown, EventOpen: see there; nothing was changed
+    :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises RewriteRefused: somebody else rewrites the bodies; the next maintenance finishes it
     """
     rows = _rows(stream.journal, pc.field("event_key") == order.event_key)
@@ -102,11 +120,20 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
         for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
         if sha256 not in gone
     ]
+    before = _ordered_within_a_day(stream, redactions, order.actor, now)
+    if acts and len(acts) + before > alone_max:
+        raise AnotherPersonRedacts(order.actor, len(acts), before, alone_max)
     redactions.add(acts)
     finish(stream, redactions, clock)
     unfinished = {one.body_sha256 for one in redactions.unfinished(stream.stream)}
     left = tuple(one for one in acts if one.body_sha256 in unfinished)
     return Redacted(tuple(one for one in acts if one not in left), left, earlier)
+
+
+def _ordered_within_a_day(stream: StreamTables, redactions: Redactions, actor: str, now: datetime) -> int:
+    """Bodies that a person ordered away."""
+    recent = (act for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY)
+    return sum(same_person(act.actor) == same_person(actor) for act in recent)
 
 
 def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:

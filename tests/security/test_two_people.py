@@ -7,7 +7,6 @@ import pwd
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from dlq.commands import Target, propose_reversal
 from dlq.commands import send as send_command
 from journal.schema import JournalRow
 from ledger.queries import entity_story
-from tests.dead_letters import DeadLetters
+from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PASSWORD, Browser, Listener, csrf_of
 from tests.unit.console.places import bookings_at
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
@@ -35,27 +34,6 @@ from tests.unit.processor.harness import CONTROL
 LOST, OPEN = "merchant:m-1:dispute_losses", "merchant:m-1:disputes"
 PAYMENT = "stripe:acct_1:pi_evt_1"
 AMY = "amy"
-
-
-class ToTheEngine:
-    """Kafka's control topic, read by the engine."""
-
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
-
-    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
-        assert topic == CONTROL
-        self._letters.send(CONTROL, value, [])
-        on_delivery(None, self)
-
-    def flush(self, timeout: float) -> int:
-        return 0
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 0
 
 
 class Office:

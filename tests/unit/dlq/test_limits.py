@@ -13,15 +13,8 @@ from dlq.settings import DlqSettings
 
 def test_shipped_every_currency_has_the_same_limit() -> None:
     alone = DlqSettings().alone
-    assert (
-        alone.items_max,
-        alone.amount_minor_max(Kind.CLOSED, "EUR"),
-        alone.amount_minor_max(Kind.CLOSED, "JPY"),
-    ) == (
-        100,
-        1_000_000,
-        1_000_000,
-    )
+    assert alone.items_max == 100
+    assert [alone.amount_minor_max(Kind.CLOSED, currency) for currency in ("EUR", "JPY")] == [1_000_000] * 2
 
 
 def test_a_named_currency_has_its_own_limit() -> None:
