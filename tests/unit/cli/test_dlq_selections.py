@@ -75,6 +75,16 @@ def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: Selecti
     assert "cancelled" in payhook(bench, "cancel", "s1").output
 
 
+def test_a_replay_that_is_proposed_tells_how_it_is_approved(bench: SelectionBench) -> None:
+    bench.dead(2)
+    told = payhook(bench, "replay", "1", "2", "--propose", "--no-wait")
+    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in told.output
+    bench.round(4)
+    bench.selections.approve(1, "bob", "looked")
+    bench.round(4)
+    assert bench.states(1) == ["applied", "applied"]
+
+
 def test_pause_and_resume(bench: SelectionBench) -> None:
     bench.dead(1)
     payhook(bench, "select")

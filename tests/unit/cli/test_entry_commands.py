@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
+from dlq.commands import Target, encode, propose_reprocess
 from tests.dead_letters import DeadLetters
 from tests.filled_ledger import propose
+from tests.unit.processor.harness import CONTROL, ignored
 
 LOST, OPEN = "merchant:m1:dispute_losses", "merchant:m1:disputes"
 
@@ -76,3 +78,20 @@ def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatc
     ]
     (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
     assert (told["proposal"], told["entry"]["entity_key"]) == (first.split()[0], "stripe:acct_1:pi_0")
+
+
+def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    letters = DeadLetters(tmp_path / "data")
+    key = letters.receive("evt_1")
+    letters.handler.script[key] = ignored
+    letters.batch()
+    [row] = letters.journal.rows
+    wanted = propose_reprocess("ledger", letters.lineage, [Target.of(row)], "ada", "known now", letters.clock.now())
+    letters.send(CONTROL, encode(wanted), [])
+    letters.batch()
+    command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
+    said = CliRunner().invoke(main, command)
+    assert said.output.splitlines()[2] == "  reprocessing of items 1", said.output
+    (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (told["action"], told["items"], told["entry"]) == ("propose_reprocess", [1], None)

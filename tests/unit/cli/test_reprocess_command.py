@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
+from cli.place import Place
 from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
+from dlq.acts import Acts
 from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
+from stack.layout import Layout
 from tests.small_ledger import START
+from tests.unit.console.places import SentTo
 from tests.unit.ledger.ignored_events import IgnoredEvents
 
 
@@ -98,6 +103,20 @@ def test_without_a_stack_nothing_is_sent(ledger: IgnoredEvents) -> None:
     said = payhook(ledger, "--reason", "known now")
     assert said.exit_code == 1
     assert "payhook: " in said.output
+
+
+def test_it_is_proposed_where_another_person_is_to_approve_it(
+    ledger: IgnoredEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = SentTo()
+    monkeypatch.setattr("cli.reprocess_run.Producer", lambda _settings: kafka)
+    monkeypatch.setattr(Place, "bootstrap", lambda _place: "127.0.0.1:1")
+    said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
+    assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output
+    [command] = [decode(value) for value in kafka.values]
+    assert (command.action, command.actor, command.reason) == ("propose_reprocess", this_account(), "known now")
+    [act] = Acts(Layout(ledger.data).acts).read(10)
+    assert (act.action, act.outcome.value) == ("propose_reprocess", "done")
 
 
 def test_commands_are_of_neighbours_and_of_what_is_due_within_their_time() -> None:
