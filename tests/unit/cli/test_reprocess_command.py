@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from stack.layout import Layout
 
 from cli.acting import this_account
 from cli.main import main
@@ -15,7 +16,6 @@ from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
 from dlq.acts import Acts
 from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
-from stack.layout import Layout
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
 from tests.unit.ledger.ignored_events import IgnoredEvents
