@@ -35,7 +35,7 @@ from ledger.maintain.redact import AnotherPersonRedacts, Order, redact
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
-from tests.unit.console.listening import ADA, BOB, FAY, PASSWORD, Listener
+from tests.unit.console.listening import ADA, BOB, FAY, PASSWORD, Browser, Listener
 from tests.unit.console.places import bookings_at, dead_letters
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.journal.rows import STARTS, marks, row, sha
@@ -178,6 +178,9 @@ def test_ignored_events_are_no_way_around_it(night: Night) -> None:
     letters.batch()
     [listed] = night.listener.request("GET", "/api/ledger/proposals", FAY).json()["proposals"]
     assert (listed["action"], listed["state"], listed["items"]) == ("propose_reprocess", "waits", [target.item_seq])
+    fay = Browser(night.listener)
+    fay.sign_in(FAY)
+    assert "reprocessing of <a " in fay.get("/ledger/reversals").text
     where = f"ledger/proposals/{proposed.command_id}/approve"
     assert night.post(where, ADA, reason="mine").status_code == 409
     assert night.post(where, AMY, reason="compared").status_code == 202
