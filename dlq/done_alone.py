@@ -37,7 +37,7 @@ class _Done:
 class DoneAlone:
     """The acts of the last day, read from a journal when first asked for. Not thread-safe.
 
-    Whoever commits the journal adds its own (`add`), so that no order reads the journal again while the stream waits.
+    The journal's writer adds its own (`add`), so that no order reads the journal again while the stream waits.
     """
 
     def __init__(self, given_since: GivenSince) -> None:

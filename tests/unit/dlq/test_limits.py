@@ -27,7 +27,7 @@ def test_without_a_limit_for_the_others_they_have_none() -> None:
 
 
 def test_shipped_an_outage_is_replayed_by_one_person() -> None:
-    """100,000 payments of 100 each; a currency whose units nobody named counts by its items alone."""
+    """100,000 payments of 100 each; a currency that isn't named counts by its items alone."""
     alone, paid = DlqSettings().alone, Counter({"EUR": 100_000 * 100_00, "IDR": 10**12})
     assert alone.beyond(Kind.REPLAYED, Volume(100_000, paid), Volume()) is None
     assert "100,000 a day" in str(alone.beyond(Kind.REPLAYED, Volume(1), Volume(100_000)))
