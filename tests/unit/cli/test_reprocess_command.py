@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from stack.layout import Layout
 
 from cli.acting import this_account
 from cli.main import main
 from cli.place import Place
 from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
+from core.layout import Layout
 from dlq.acts import Acts
 from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
 from tests.small_ledger import START
