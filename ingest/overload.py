@@ -12,7 +12,10 @@ from core.clock import Clock
 from ingest.errors import overloaded, too_many_requests
 
 PART_OF_A_SOURCE = 1 / 8
-"""Of all places, for requests whose bodies are awaited. A provider's come with theirs, a proxy has them whole."""
+"""Of all places, for requests whose bodies have been awaited for `GRACE_S`."""
+
+GRACE_S = 2.0
+"""A body may come so long after its head without making way while there are places: in a burst all heads come first."""
 
 BURST_S = 2.0
 """A provider may use so many seconds' worth of its rate at once: redeliveries come in clusters."""
@@ -22,14 +25,15 @@ class Load:
     """Requests under way and the bytes of their bodies, counted as they arrive, until the request is answered.
 
     A request whose body isn't whole yet makes way for a newer one: the oldest of a source that has more of them than
-    its part (`PART_OF_A_SOURCE`), and where all places are taken the oldest of the source that has most. What is opened
-    and never finished keeps nobody else out.
+    its part (`PART_OF_A_SOURCE`) once it has had its time, and where all places are taken the oldest of the source that
+    has most. What is opened and never finished keeps no other request out.
     """
 
-    def __init__(self, requests_max: int, bytes_max: int, retry_after_s: int) -> None:
+    def __init__(self, requests_max: int, bytes_max: int, retry_after_s: int, clock: Clock) -> None:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._retry_after_s = retry_after_s
+        self._clock = clock
         self._unfinished: dict[str, list[Held]] = {}
         """By source, the oldest first."""
         self.requests = 0
@@ -42,12 +46,12 @@ class Load:
         :param give_up: ends its reading, when it must make way
         :raises Refused: 503, as many requests as may be are under way
         """
-        mine = self._unfinished.get(source, [])
-        if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)):
+        mine, now = self._unfinished.get(source, []), self._clock.monotonic()
+        if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)) and now - mine[0].began_at >= GRACE_S:
             mine[0].make_way()
         if self.requests >= self._requests_max and not self._one_makes_way(None):
             raise overloaded(f"{self._requests_max} requests", self._retry_after_s)
-        held = Held(self, source, give_up)
+        held = Held(self, source, now, give_up)
         self._unfinished.setdefault(source, []).append(held)
         self.requests += 1
         return held
@@ -79,10 +83,11 @@ class Load:
 class Held:
     """What one request holds of a `Load`."""
 
-    __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "source")
+    __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "began_at", "source")
 
-    def __init__(self, load: Load, source: str, give_up: Callable[[], None]) -> None:
+    def __init__(self, load: Load, source: str, began_at: float, give_up: Callable[[], None]) -> None:
         self.source = source
+        self.began_at = began_at
         self._load = load
         self._give_up = give_up
         self._unfinished = True

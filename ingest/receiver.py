@@ -90,7 +90,7 @@ class Receiver:
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
-        self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s)
+        self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s, clock)
         self._deadline = ReadDeadline(settings.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol

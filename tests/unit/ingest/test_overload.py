@@ -13,7 +13,7 @@ import pytest
 
 from core.clock import ManualClock
 from ingest.errors import Refused
-from ingest.overload import BURST_S, Held, Load, RateLimits, source_of
+from ingest.overload import BURST_S, GRACE_S, Held, Load, RateLimits, source_of
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import NOW, Bench
 
@@ -35,7 +35,7 @@ def refusal(error: pytest.ExceptionInfo[Refused]) -> tuple[int, str, int | None]
 
 
 def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -> None:
-    load = Load(2, 1_000, 3)
+    load = Load(2, 1_000, 3, ManualClock(NOW))
     first, other = load.begin("a", nothing), load.begin("b", nothing)
     first.arrived()
     other.arrived()
@@ -48,7 +48,7 @@ def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -
 
 
 def test_bytes_are_counted_over_all_requests_and_given_back_with_their_request() -> None:
-    load = Load(10, 1_000, 3)
+    load = Load(10, 1_000, 3, ManualClock(NOW))
     one, other = load.begin("a", nothing), load.begin("b", nothing)
     one.hold(600)
     one.arrived()
@@ -74,13 +74,14 @@ class Begun:
         return self.load.begin(name[0], lambda: self.gave_up.append(name))
 
 
-def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source() -> None:
-    begun = Begun(Load(16, 1_600, 3))
+def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source_once_it_had_its_time() -> None:
+    clock = ManualClock(NOW)
+    begun = Begun(Load(16, 1_600, 3, clock))
     oldest, whole = begun.begin("a1"), begun.begin("a2")
     oldest.hold(10)
     whole.arrived()
     begun.begin("a3"), begun.begin("b1")
-    assert begun.gave_up == []
+    clock.advance(GRACE_S)
     begun.begin("a4")
     assert begun.gave_up == ["a1"]
     assert (begun.load.requests, begun.load.bytes) == (4, 0)
@@ -88,8 +89,16 @@ def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source() -> None
     assert (begun.load.requests, begun.load.bytes) == (4, 0)
 
 
+def test_a_burst_of_one_source_makes_no_way_for_itself_while_there_are_places() -> None:
+    begun = Begun(Load(16, 1_600, 3, ManualClock(NOW)))
+    requests = [begun.begin(f"a{number}") for number in range(16)]
+    for request in requests:
+        request.arrived()
+    assert begun.gave_up == []
+
+
 def test_where_all_places_are_taken_the_source_with_most_unfinished_requests_makes_way() -> None:
-    begun = Begun(Load(3, 1_000, 3))
+    begun = Begun(Load(3, 1_000, 3, ManualClock(NOW)))
     for name in ("a1", "b1", "c1"):
         begun.begin(name)
     begun.begin("d1").arrived()
@@ -102,7 +111,7 @@ def test_where_all_places_are_taken_the_source_with_most_unfinished_requests_mak
 
 
 def test_unfinished_bodies_make_way_for_bytes_that_arrive_and_whole_ones_do_not() -> None:
-    begun = Begun(Load(32, 1_000, 3))
+    begun = Begun(Load(32, 1_000, 3, ManualClock(NOW)))
     first, second, other = begun.begin("a1"), begun.begin("a2"), begun.begin("b1")
     first.hold(500)
     second.hold(400)
