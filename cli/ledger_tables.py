@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -272,11 +273,10 @@ def _grid(*columns: Literal["left", "right", "fold"]) -> Table:
 
 
 def _table(*names: str) -> Table:
-    """Columns that fold; only the first ones of a few characters stay whole."""
-    table = Table()
+    """Columns that give way; those of a few characters stay whole."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        short = name in ("seq", "currency", "decision")
-        table.add_column(name, no_wrap=short, overflow="fold")
+        table.add_column(name, no_wrap=name in ("seq", "currency", "decision"))
     return table
 
 
