@@ -3,26 +3,29 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: docs environment setup demo up down test test-faults lint bench soak load clean
+.PHONY: help docs environment setup demo up down test test-faults lint bench soak load clean
 
-environment:
+help:  ## say what there is
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+environment:  ## install the Python packages alone
 	@/bin/sh stack/setup.sh environment
 
-setup:
+setup:  ## install everything: packages, jars, Redis
 	@/bin/sh stack/setup.sh
 
-demo: setup
+demo: setup  ## run the story: webhooks with every kind of trouble
 	@.venv/bin/payhook demo
 
-up: setup
+up: setup  ## start the embedded stack
 	@.venv/bin/payhook up
 
-down: setup
+down: setup  ## stop it
 	@.venv/bin/payhook down
 
 # The same examples and orders in each run.
 test: export PYTHONHASHSEED = 0
-test: setup
+test: setup  ## run the tests
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract -q -n 3 --dist worksteal" \
 		"tests/integration/ledger -q -n 2 --dist loadfile" \
@@ -34,13 +37,13 @@ test-faults: SEED := $(or $(SEED),$(shell date +%s))
 test-faults: export PYTHONHASHSEED = $(SEED)
 test-faults: export HYPOTHESIS_PROFILE := $(or $(HYPOTHESIS_PROFILE),faults)
 test-faults: export OBJECT_STORE = 1
-test-faults: setup
+test-faults: setup  ## search for new examples and run the long fault tests; SEED=N is a run again
 	@echo "hypothesis takes seed $(SEED); the same run again: make test-faults SEED=$(SEED)"
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract tests/integration -m hypothesis -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
 		"$(wildcard tests/faults tests/e2e) -q --timeout=1800 --hypothesis-seed=$(SEED)"
 
-lint: environment
+lint: environment  ## check style, types, import direction, the compose file
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy .
@@ -48,18 +51,18 @@ lint: environment
 	@if [ -f docker-compose.yml ]; then \
 		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 
-bench: setup
+bench: setup  ## print figures beside baselines of the same run; ONLY=receiver,redis SHORT=1
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
-soak: setup
+soak: setup  ## watch memory over two million webhooks
 	@$(PY) -m load.soak $(if $(ONLY),--only $(ONLY))
 
-load: setup
+load: setup  ## send two minutes of webhooks and look each 2xx up in the journal
 	@$(PY) -m load.run
 
-clean: down
+clean: down  ## remove data folders
 	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench .payhook/soak
 
-docs: setup
+docs: setup  ## write the generated pages again
 	@$(PY) -m stack.settings_page > docs/settings.md
 	@$(PY) -m ingest.openapi > docs/openapi-receiver.json
