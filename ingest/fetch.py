@@ -22,7 +22,6 @@ from pydantic import BaseModel, Field, ValidationError
 
 from core.clock import Clock
 from core.errors import PayhookError
-from ingest.fetch_settings import FetchSettings
 from providers.port import Fetched, Wanted
 
 log = logging.getLogger(__name__)
@@ -115,6 +114,29 @@ class _Flight:
         self.task: asyncio.Task[_Outcome] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """A fetch happens while a provider waits for its answer: everything about it has a limit.
+
+    A request waits for its turn and for the provider's answer, each up to ``timeout_s``: together that is less than
+    the 15 s that Mollie gives, and than the receiver's ``lease_s``, which begins afterwards. A request of PayPal's that
+    moves money may wait twice: for a certificate, which is kept for a day, and for what the API says of the event.
+
+    ``answer_bytes_max``: a payment with its refunds is a few KB. ``waiting_max``: requests; one more is put off.
+    ``kept_max``: answers that are used again. ``failures_max``: in a row, then the breaker to a host opens for
+    ``reset_s``; those of ``hosts_max`` hosts are remembered.
+    """
+
+    timeout_s: float = 3.0
+    answer_bytes_max: int = 256 * 1024
+    at_once_max: int = 16
+    waiting_max: int = 256
+    kept_max: int = 64
+    hosts_max: int = 32
+    failures_max: int = 5
+    reset_s: float = 5.0
+
+
 SHARES = 3
 """Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
 requests that were proven before."""
@@ -148,13 +170,13 @@ class HttpFetch:
     """
 
     def __init__(
-        self, client: httpx.AsyncClient, settings: FetchSettings, clock: Clock, *, loopback: bool = False
+        self, client: httpx.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
     ) -> None:
         self._client = client
-        self._settings = settings
+        self._limits = limits
         self._clock = clock
         self._loopback = loopback
-        self._places = asyncio.Semaphore(settings.at_once_max)
+        self._places = asyncio.Semaphore(limits.at_once_max)
         self._waiting = 0
         self._shares: dict[tuple[str, bool], _Share] = {}
         self._tokens: dict[tuple[str, str], _Token] = {}
@@ -171,7 +193,7 @@ class HttpFetch:
         if (known := self._known(key, wanted.kept_s)) is not None:
             return known
         share = self._share(url, wanted)
-        if self._waiting >= self._settings.waiting_max or share.waiting >= _part(self._settings.waiting_max):
+        if self._waiting >= self._limits.waiting_max or share.waiting >= _part(self._limits.waiting_max):
             raise self._failed(FetchFailed(_bare(url), f"{share.waiting} requests wait for fetches already"))
         self._waiting += 1
         share.waiting += 1
@@ -221,7 +243,7 @@ class HttpFetch:
     def _keep(self, key: _Key, fetched: Fetched, asked_at: float) -> None:
         self._kept[key] = (asked_at, fetched)
         self._kept.move_to_end(key)
-        while len(self._kept) > self._settings.kept_max:
+        while len(self._kept) > self._limits.kept_max:
             self._kept.popitem(last=False)
 
     def _flight(self, key: _Key, url: httpx.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
@@ -240,10 +262,10 @@ class HttpFetch:
 
     async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with asyncio.timeout(self._limits.timeout_s):
                 await self._turn(flight, self._share(url, wanted))
         except TimeoutError:
-            return FetchFailed(_bare(url), f"no place to fetch was free within {self._settings.timeout_s:g} s")
+            return FetchFailed(_bare(url), f"no place to fetch was free within {self._limits.timeout_s:g} s")
         try:
             flight.asking, asked_at = True, self._clock.monotonic()
             fetched = await self._guarded(url, wanted)
@@ -271,19 +293,19 @@ class HttpFetch:
     def _share(self, url: httpx.URL, wanted: Wanted) -> _Share:
         """Of a domain, as a provider has several hosts. Adapters name a handful, so these are few."""
         domain = ".".join(url.host.split(".")[-2:])
-        places = asyncio.Semaphore(_part(self._settings.at_once_max))
+        places = asyncio.Semaphore(_part(self._limits.at_once_max))
         return self._shares.setdefault((domain, wanted.verified), _Share(places))
 
     async def _guarded(self, url: httpx.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
         try:
             with self._breaker(url).calling():
-                async with asyncio.timeout(self._settings.timeout_s):
+                async with asyncio.timeout(self._limits.timeout_s):
                     return await self._ask(url, wanted)
         except pybreaker.CircuitBreakerError:
             problem = "the host failed too often and isn't asked for now"
         except TimeoutError:
-            problem = f"no answer within {self._settings.timeout_s:g} s"
+            problem = f"no answer within {self._limits.timeout_s:g} s"
         except _HostFails as failed:
             problem = str(failed)
         raise FetchFailed(_bare(url), problem) from None
@@ -341,7 +363,7 @@ class HttpFetch:
         return given.access_token
 
     async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
-        timeout = httpx.Timeout(self._settings.timeout_s)
+        timeout = httpx.Timeout(self._limits.timeout_s)
         try:
             async with self._client.stream(
                 method, url, headers=headers, content=body or None, timeout=timeout, follow_redirects=False
@@ -355,7 +377,7 @@ class HttpFetch:
         """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise FetchFailed(_bare(url), "the answer is compressed, which wasn't asked for")
-        size_max, body = self._settings.answer_bytes_max, bytearray()
+        size_max, body = self._limits.answer_bytes_max, bytearray()
         async for part in response.aiter_raw():
             body += part
             if len(body) > size_max:
@@ -367,14 +389,14 @@ class HttpFetch:
         found = self._breakers.get(host)
         if found is None:
             found = self._breakers[host] = pybreaker.CircuitBreaker(
-                fail_max=self._settings.failures_max,
-                reset_timeout=self._settings.reset_s,
+                fail_max=self._limits.failures_max,
+                reset_timeout=self._limits.reset_s,
                 exclude=[FetchFailed, CredentialsRefused],
                 listeners=[_StateLog()],
                 name=host,
                 throw_new_error_on_trip=False,
             )
-            while len(self._breakers) > self._settings.hosts_max:
+            while len(self._breakers) > self._limits.hosts_max:
                 self._breakers.popitem(last=False)
         self._breakers.move_to_end(host)
         return found

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from core.durability import BODY_BYTES_MAX
 from core.event import Mode
-from ingest.fetch_settings import FetchSettings
 from ingest.pan_settings import PanSettings
 
 NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
@@ -89,7 +88,6 @@ class IngestSettings(BaseModel):
         "answered 429; a provider that isn't named isn't limited",
     )
     pan: PanSettings = Field(PanSettings(), description="What is masked as card data")
-    fetch: FetchSettings = Field(FetchSettings(), description="What is fetched from providers, and its limits")
 
     @model_validator(mode="after")
     def _a_claim_outlives_its_request(self) -> Self:

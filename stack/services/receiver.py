@@ -181,7 +181,7 @@ async def open_receiver(
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
     async with open_client() as client:
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
-        fetch = HttpFetch(client, ingest.fetch, clock, loopback=True)
+        fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))
         receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker)
         metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))

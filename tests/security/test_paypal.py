@@ -15,8 +15,7 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
-from ingest.fetch import FetchFailed, HttpFetch
-from ingest.fetch_settings import FetchSettings
+from ingest.fetch import FetchFailed, FetchLimits, HttpFetch
 from ingest.pan_key import FILE
 from ingest.secrets import SecretFiles, SecretsMissing
 from load.samples.paypal import capture_event
@@ -135,7 +134,7 @@ class Asking(Bench):
         (folder / "paypal-api").write_text(CLIENT + "\n", "utf-8")
         self.api = PayPalApi()
         client = httpx.AsyncClient(transport=self.api.transport())
-        self.fetch = HttpFetch(client, FetchSettings(), self.clock)  # type: ignore[assignment]
+        self.fetch = HttpFetch(client, self.clock)  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -296,9 +295,9 @@ def test_strangers_who_ask_for_certificates_leave_room_for_others() -> None:
         return httpx.Response(200, stream=httpx.ByteStream(b"{}"))
 
     async def flood() -> None:
-        settings = FetchSettings(at_once_max=4, waiting_max=20, timeout_s=5)
+        limits = FetchLimits(at_once_max=4, waiting_max=20, timeout_s=5)
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            fetch = HttpFetch(client, settings, ManualClock(NOW))
+            fetch = HttpFetch(client, ManualClock(NOW), limits)
             hosts = itertools.cycle(["api.paypal.com", "api-m.paypal.com", "api.sandbox.paypal.com"])
             path = "v1/notifications/certs/CERT"
             wanted = [Wanted(f"https://{next(hosts)}/{path}-{number}", kept_s=60.0) for number in range(40)]

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from core.clock import ManualClock
-from ingest.fetch import FetchFailed, HttpFetch, open_client
-from ingest.fetch_settings import FetchSettings
+from ingest.fetch import FetchFailed, FetchLimits, HttpFetch, open_client
 from providers.port import Wanted
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -95,14 +95,14 @@ def running(
     clock: ManualClock,
     loopback: bool = True,
     timeout_s: float = 60.0,
-    **set_: float,
+    **set_: Any,
 ) -> HttpFetch:
     """Plays a scene with a fetcher of those settings."""
 
     async def play() -> HttpFetch:
         async with open_client() as client:
-            settings = FetchSettings.model_validate(set_).model_copy(update={"timeout_s": timeout_s})
-            fetching = HttpFetch(client, settings, clock, loopback=loopback)
+            limits = FetchLimits(timeout_s=timeout_s, **set_)
+            fetching = HttpFetch(client, clock, limits, loopback=loopback)
             try:
                 await scene(fetching)
             finally:

@@ -102,7 +102,7 @@ def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
             waiting = [failing(fetching, Wanted(f"{provider.base}/{n}")) for n in range(5)]
             assert all("no place" in failed.problem for failed in await asyncio.gather(*waiting))
         assert provider.asked == []
-        fetching._settings = fetching._settings.model_copy(update={"timeout_s": 60.0})
+        fetching._limits = replace(fetching._limits, timeout_s=60.0)
         assert (await fetching.fetch(Wanted(f"{provider.base}/b"))).status == 200
 
     running(scene, clock, timeout_s=0.1, at_once_max=1, failures_max=2)
