@@ -117,11 +117,11 @@ class CheckoutAdapter(JsonAdapter):
 
     def named(self, delivered: Delivered) -> Iterator[Named]:
         document = delivered.document
-        event_id, told = text(document, "id"), text(document, "type")
+        event_id, reported = text(document, "id"), text(document, "type")
         _check_mode(document, delivered.mode)
         entity = _payment(document.get("data")) or event_id
         occurred_at = time_of(document.get("created_on") or document.get("timestamp"))
-        for event_type in types_of(told, is_loss=_is_loss(told)):
+        for event_type in types_of(reported, is_loss=_is_loss(reported)):
             yield Named(event_id, event_type, self._account(document), entity, occurred_at)
 
     def sign(

@@ -88,14 +88,14 @@ class RazorpayAdapter(JsonAdapter):
 
     def named(self, delivered: Delivered) -> Iterator[Named]:
         document = delivered.document
-        told, account, payload = (
+        reported, account, payload = (
             text(document, "event"),
             optional_text(document, "account_id") or "",
             _entities(document),
         )
         identity, occurred_at = _identity(document, payload, account), time_of(document.get("created_at"))
         event_id = _header_id(delivered.request) or identity[-1]
-        for event_type in types_of(told, is_loss=told == _LOST and not _is_inquiry(payload)):
+        for event_type in types_of(reported, is_loss=reported == _LOST and not _is_inquiry(payload)):
             entity = _payment(payload, event_type) or identity[-1]
             yield Named(event_id, event_type, account, entity, occurred_at, identity)
 

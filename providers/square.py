@@ -92,10 +92,10 @@ class SquareAdapter(JsonAdapter):
     def named(self, delivered: Delivered) -> Iterator[Named]:
         document = delivered.document
         _check_mode(delivered.request, delivered.mode)
-        event_id, told = text(document, "event_id"), text(document, "type")
+        event_id, reported = text(document, "event_id"), text(document, "type")
         account, entity = optional_text(document, "merchant_id") or "", _entity(document) or event_id
         occurred_at = time_of(document.get("created_at"))
-        for event_type in types_of(told, is_loss=_is_loss(document, told)):
+        for event_type in types_of(reported, is_loss=_is_loss(document, reported)):
             yield Named(event_id, event_type, account, entity, occurred_at)
 
     def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:

@@ -183,8 +183,8 @@ def test_a_body_without_money_that_comes_first_doesnt_keep_the_money_out(asking:
 
 
 def test_links_and_states_of_the_delivery_may_differ_in_paypals_answer(asking: Asking) -> None:
-    told = json.loads(capture("10.00")) | {"links": [], "status": "PENDING", "transmissions": [{"status": "FAILURE"}]}
-    asking.api.events["WH-1"] = json.dumps(told, indent=2).encode()
+    answer = json.loads(capture("10.00")) | {"links": [], "status": "PENDING", "transmissions": [{"status": "FAILURE"}]}
+    asking.api.events["WH-1"] = json.dumps(answer, indent=2).encode()
     assert deliver(asking, capture("10.00"))[0] == 200
 
 
