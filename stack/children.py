@@ -32,7 +32,6 @@ REFUSED = "refused"
 """The state of a stream that decides nothing until a person does."""
 
 SERVERS = ("kafka", "redis")
-SERVICES = ("ingest", "processor", "ops")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,6 @@ from dataclasses import dataclass
 
 from dlq.board import ItemStory
 
-PAYLOAD_CHARS_MAX = 16_000
-STACK_CHARS_MAX = 8_000
-LOG_CHARS_MAX = 4_096
-ATTEMPTS_MAX = 12
-"""The latest ones: a page stays below 100 KB."""
-
 RAW_BYTES_MAX = 4_096
 _BYTES_PER_LINE = 32
 

@@ -18,14 +18,6 @@ Told: TypeAlias = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One value for each category, in the categories' order."""
-
-    name: str
-    values: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
 class Steps:
     """A value that stays until the next moment. Moments ascend."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _MARK = "'"
 _MARKED = r"\A[=+\-@\t\r\n']"
 
@@ -21,11 +20,6 @@ def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.table(columns, names=table.column_names)
-
-
-def unmarked(cell: str) -> str:
-    """The text that a cell was made of."""
-    return cell.removeprefix(_MARK)
 
 
 def _cell(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -16,11 +16,12 @@ import redis.asyncio
 
 from core.clock import ManualClock
 from core.routing import MODES
-from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, MemoryClaims
+from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState
 from ingest.gate import RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
+from tests.memory_claims import MemoryClaims
 
 LEASE_S, BRIEF_S = 60.0, 0.05
 """Time passes by itself on a real Redis: a lease that a test outlives is a brief one, the others outlive the test."""

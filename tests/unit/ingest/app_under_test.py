@@ -16,7 +16,7 @@ from core.clock import ManualClock
 from core.errors import PayhookError
 from core.event import Headers, Mode
 from ingest.app import create_app
-from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.context import secret_file
 from ingest.fetch import FetchFailed
 from ingest.metrics import IngestMetrics
@@ -31,6 +31,7 @@ from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers.port import Fetched, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from tests.memory_claims import MemoryClaims
 from tests.virtual_time import LoopClock
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

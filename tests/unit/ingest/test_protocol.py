@@ -11,10 +11,11 @@ import pytest
 
 from core.clock import ManualClock
 from core.event import Dedupe, Event
-from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, MemoryClaims
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol, Taken
 from tests import virtual_time
+from tests.memory_claims import MemoryClaims
 from tests.unit.ingest.app_under_test import ListPublisher, SetGenerations
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

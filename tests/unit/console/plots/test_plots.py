@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.plots import Series, Steps, bars_plot, columns_plot, steps_plot
+from console.plots import Steps, bars_plot, steps_plot
 from console.plots.canvas import HEIGHT, WIDTH
 from tests.examples import examples
 
@@ -46,9 +46,6 @@ def rects(svg: ElementTree.Element) -> list[ElementTree.Element]:
     "plot",
     [
         bars_plot("t", "d", []),
-        columns_plot("t", "d", [], []),
-        columns_plot("t", "d", [], [Series("a", [])]),
-        columns_plot("t", "d", [T0], []),
         steps_plot("t", "d", []),
         steps_plot("t", "d", [Steps("a", [])]),
         steps_plot("t", "d", [Steps("a", [(T0, math.nan), (T0, math.inf)])]),
@@ -78,19 +75,6 @@ def test_negative_values_have_their_zero_line_between() -> None:
     assert {"-300", "0", "200"} <= set(texts(svg))
 
 
-def test_columns_stand_on_each_other() -> None:
-    bins = [T0, T0 + timedelta(hours=1)]
-    svg = parsed(columns_plot("t", "d", bins, [Series("SLE", [1, 0]), Series("NRE", [2, 4])]))
-    lower, upper, *_ = rects(svg)
-    assert (lower.get("class"), upper.get("class")) == ("s1", "s2")
-    assert float(upper.get("y", "0")) + float(upper.get("height", "0")) == pytest.approx(float(lower.get("y", "0")))
-    assert {"SLE", "NRE", "00:00", "01:00"} <= set(texts(svg))
-
-
-def test_columns_of_counts_have_no_fractions_on_their_axis() -> None:
-    assert texts(parsed(columns_plot("t", "d", [T0], [Series("a", [1])])))[:2] == ["0", "1"]
-
-
 def test_bars_are_as_long_as_their_values_and_name_them() -> None:
     svg = parsed(bars_plot("t", "d", [("DirectoryDown", 3_000), ("Poison", 1_500), ("none", 0)]))
     long, half = rects(svg)
@@ -109,7 +93,6 @@ def test_a_long_name_is_cut_and_whole_in_its_title() -> None:
     "plot",
     [
         bars_plot(HOSTILE, HOSTILE, [(HOSTILE, 1)]),
-        columns_plot(HOSTILE, HOSTILE, [T0], [Series(HOSTILE, [1]), Series("b", [1])]),
         steps_plot(HOSTILE, HOSTILE, [Steps(HOSTILE, [(T0, 1)])]),
     ],
 )
@@ -123,14 +106,6 @@ def test_no_name_becomes_markup(plot: str) -> None:
 @given(st.lists(st.tuples(st.text(max_size=5), VALUES), max_size=12))
 def test_bars_hold_any_values(values: list[tuple[str, float]]) -> None:
     parsed(bars_plot("t", "d", values))
-
-
-@settings(max_examples=examples(50))
-@given(st.lists(st.lists(VALUES, min_size=7, max_size=7), max_size=8))
-def test_columns_hold_any_values(stacks: list[list[float]]) -> None:
-    bins = [T0 + timedelta(hours=place) for place in range(7)]
-    svg = parsed(columns_plot("t", "d", bins, [Series(f"s{place}", stack) for place, stack in enumerate(stacks)]))
-    assert all(float(rect.get("y", "0")) >= 0 for rect in rects(svg))
 
 
 @settings(max_examples=examples(50))
