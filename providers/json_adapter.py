@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import Any, NamedTuple
 
 from core import strict_json
@@ -97,7 +97,7 @@ class JsonAdapter(ABC):
             event_type=event_type,
             event_key=join_key(name, *(named.key or (named.event_id,)), event_type),
             entity_key=self.entity_key(named),
-            content_sha256=self.content(document, self.content_version),
+            content_sha256=self.content(document, self.content_version, fact),
             content_version=self.content_version,
             body=body,
             mode=named.mode or delivered.mode,
@@ -121,8 +121,13 @@ class JsonAdapter(ABC):
             raise ContentVersionUnknown(self.name, version)
         return self.content(an_object(strict_json.loads(body), "the body"), version)
 
-    def content(self, document: Mapping[str, Any], version: int) -> str:
-        """The content hash of an event, as that version made it."""
+    def content(
+        self,
+        document: Mapping[str, Any],
+        version: int,
+        fact: MoneyFact | EllipsisType | None = ...,  # noqa: ARG002 - for an adapter whose content rests on it
+    ) -> str:
+        """The content hash of an event, as that version made it. ``fact``: what it reports for sure, where known."""
         return content_hash(document, self.left_out[version])
 
     def accepted(self) -> Answer:

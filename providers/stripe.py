@@ -32,7 +32,7 @@ from __future__ import annotations
 import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import Any, NamedTuple
 
 from core.errors import Unparseable
@@ -105,8 +105,8 @@ class StripeAdapter(JsonAdapter):
                 return None
             raise
 
-    def content(self, document: Mapping[str, Any], version: int) -> str:
-        return _content(document, version)
+    def content(self, document: Mapping[str, Any], version: int, fact: MoneyFact | EllipsisType | None = ...) -> str:
+        return _content(document, version, fact)
 
     def sign(
         self,
@@ -160,20 +160,22 @@ def _id_of(value: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _content(document: Mapping[str, Any], version: int) -> str:
+def _content(document: Mapping[str, Any], version: int, fact: MoneyFact | EllipsisType | None) -> str:
     reported = _object(document)
     if version == 1 or not reported:
         return content_hash(document, LEFT_OUT)
     named = {name: document[name] for name in NAMED if document.get(name) is not None}
     money = {"amount": reported.get("amount"), "currency": reported.get("currency")}
-    return content_hash({**named, "object": _id_of(reported), **money, "moved": _moved(document, reported)}, ())
+    moved = _moved(document, reported, fact)
+    return content_hash({**named, "object": _id_of(reported), **money, "moved": moved}, ())
 
 
-def _moved(document: Mapping[str, Any], reported: Mapping[str, Any]) -> object:
+def _moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | EllipsisType | None) -> object:
     """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
     if document.get("type") == "charge.refunded":
         return [_refunded_before(document["data"].get("previous_attributes")), reported.get("amount_refunded")]
-    fact = certain(lambda: _fact(document, text(document, "type")))
+    if fact is ...:
+        fact = certain(lambda: _fact(document, text(document, "type")))
     return fact.sha256 if fact else None
 
 
