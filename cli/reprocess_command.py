@@ -83,7 +83,7 @@ def reprocess(
         report.print_forecasts(told, as_json=as_json, sent=False)
         left_out = [one for one in forecasts if one.row.event_key in event_keys and one.verdict is not Verdict.BOOKS]
         sys.exit(1 if others or left_out else 0)
-    ran = run(place, books, reason or "", per_s, told=_what(wanted, len(books)), wait=wait, propose=propose)
+    ran = run(place, books, reason or "", per_s, what=_what(wanted, len(books)), wait=wait, propose=propose)
     report.print_run(told, ran, as_json=as_json)
     if propose and not as_json:
         click.echo(APPROVED_WHERE)

@@ -54,7 +54,7 @@ def run(
     reason: str,
     per_s: float | None,
     *,
-    told: str,
+    what: str,
     wait: bool,
     propose: bool = False,
 ) -> Ran:
@@ -73,7 +73,7 @@ def run(
     # Any: the client's stubs and the port agree only on arguments given by name.
     producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
     name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess)
-    with on_record(place, name, f"{place.mode} {told}", reason) as act, looking("the processor decides"):
+    with on_record(place, name, f"{place.mode} {what}", reason) as act, looking("the processor decides"):
         wanted = [Target.of(one.row) for one in books]
         for number, targets in enumerate(commands_of(wanted, interval_us)):
             if number and not propose:

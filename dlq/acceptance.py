@@ -70,9 +70,9 @@ class Meanwhile:
     freed: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
 
-    def take_back(self, told: Sequence[Judged]) -> None:
+    def take_back(self, judged: Sequence[Judged]) -> None:
         """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
-        for one in told:
+        for one in judged:
             if one.refusal is None and one.item is not None:
                 row = one.item.row
                 self.moved.discard(row.item_seq)

@@ -7,70 +7,25 @@ happens at once and who waits, one circuit breaker a host, and one request for a
 from __future__ import annotations
 
 import asyncio
-import base64
 import copy
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import httpx
 import pybreaker
-from pydantic import BaseModel, Field, ValidationError
 
 from core.clock import Clock
-from core.errors import PayhookError
+from ingest.provider_client import CredentialsRefused, FetchFailed, HostFails, ProviderClient, bare
 from providers.port import Fetched, Wanted
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-REFUSED = frozenset({401, 403})
-GONE = frozenset({404, 410})
-TOO_MANY = 429
-TOKEN_GIVEN = 200
-CLIENT_REFUSED = frozenset({400, 401, 403})
-TOKEN_MARGIN_S = 60
-
-
-class FetchFailed(PayhookError):
-    """The provider didn't say what was wanted, or wasn't asked; the webhook's redelivery asks again.
-
-    ``url`` is without its query and without credentials.
-    """
-
-    def __init__(self, url: str, problem: str) -> None:
-        self.url = url
-        self.problem = problem
-        super().__init__(f"{url}: {problem}")
-
-    def __reduce__(self) -> tuple[type[FetchFailed], tuple[str, str]]:
-        return FetchFailed, (self.url, self.problem)
-
-
-class CredentialsRefused(PayhookError):
-    """The provider refuses our credentials, so what it holds can't be told: the operator must set others.
-
-    ``refused``: which of them, counted from 0. ``url`` is without its query and without credentials.
-    """
-
-    def __init__(self, url: str, refused: tuple[int, ...]) -> None:
-        self.url = url
-        self.refused = refused
-        which = ", ".join(str(index + 1) for index in refused)
-        super().__init__(f"{url}: the provider refuses credential {which}; replace it or take it out")
-
-    def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
-        return CredentialsRefused, (self.url, self.refused)
-
-
-class _TokenAnswer(BaseModel):
-    """RFC 6749, section 5.1."""
-
-    access_token: str = Field(pattern=r"^[\x21-\x7e]{1,4096}$")
-    expires_in: int = Field(ge=1)
+SHARES = 3
+"""Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
+requests that were proven before."""
 
 
 class Fetch(Protocol):
@@ -84,24 +39,8 @@ class Fetch(Protocol):
         """
 
 
-def open_client() -> httpx.AsyncClient:
-    """A client that keeps nothing of what hosts tell it, cookies neither. The caller closes it."""
-    nobody = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-    headers = {"user-agent": "payhook", "accept-encoding": "identity"}
-    return httpx.AsyncClient(headers=headers, cookies=nobody, follow_redirects=False)
-
-
 _Key: TypeAlias = tuple[str, tuple[str, ...]]
 _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
-
-
-class _Answer(NamedTuple):
-    status: int
-    body: bytes
-
-
-class _HostFails(Exception):
-    """The host, not just this request, is in trouble: what a breaker counts."""
 
 
 class _Flight:
@@ -137,11 +76,6 @@ class FetchLimits:
     reset_s: float = 5.0
 
 
-SHARES = 3
-"""Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
-requests that were proven before."""
-
-
 @dataclass(slots=True)
 class _Share:
     """What one domain may have of all places and waiters, so that floods to one leave room for the others."""
@@ -152,12 +86,6 @@ class _Share:
 
 def _part(whole: int) -> int:
     return max(1, whole // SHARES)
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    ends_at: float
 
 
 class HttpFetch:
@@ -172,14 +100,13 @@ class HttpFetch:
     def __init__(
         self, client: httpx.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
     ) -> None:
-        self._client = client
+        self._provider = ProviderClient(client, clock, limits.answer_bytes_max)
         self._limits = limits
         self._clock = clock
         self._loopback = loopback
         self._places = asyncio.Semaphore(limits.at_once_max)
         self._waiting = 0
         self._shares: dict[tuple[str, bool], _Share] = {}
-        self._tokens: dict[tuple[str, str], _Token] = {}
         self._flights: dict[_Key, _Flight] = {}
         self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
         self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
@@ -194,7 +121,7 @@ class HttpFetch:
             return known
         share = self._share(url, wanted)
         if self._waiting >= self._limits.waiting_max or share.waiting >= _part(self._limits.waiting_max):
-            raise self._failed(FetchFailed(_bare(url), f"{share.waiting} requests wait for fetches already"))
+            raise self._failed(FetchFailed(bare(url), f"{share.waiting} requests wait for fetches already"))
         self._waiting += 1
         share.waiting += 1
         try:
@@ -217,7 +144,7 @@ class HttpFetch:
     async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx.URL) -> _Outcome:
         """Waits without taking the fetch down when this one is cancelled: others may share it."""
         await asyncio.wait([flight])
-        return FetchFailed(_bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
+        return FetchFailed(bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
 
     def _failed(self, error: FetchFailed | CredentialsRefused) -> FetchFailed | CredentialsRefused:
         self.failures += 1
@@ -230,7 +157,7 @@ class HttpFetch:
             raise self._failed(FetchFailed("the wanted address", "isn't an address")) from None
         plain = url.scheme == "http" and self._loopback and url.host in LOOPBACK
         if not url.host or not (url.scheme == "https" or plain) or url.userinfo:
-            raise self._failed(FetchFailed(_bare(url), "only https addresses without a user are fetched"))
+            raise self._failed(FetchFailed(bare(url), "only https addresses without a user are fetched"))
         return url
 
     def _known(self, key: _Key, kept_s: float) -> Fetched | None:
@@ -265,7 +192,7 @@ class HttpFetch:
             async with asyncio.timeout(self._limits.timeout_s):
                 await self._turn(flight, self._share(url, wanted))
         except TimeoutError:
-            return FetchFailed(_bare(url), f"no place to fetch was free within {self._limits.timeout_s:g} s")
+            return FetchFailed(bare(url), f"no place to fetch was free within {self._limits.timeout_s:g} s")
         try:
             flight.asking, asked_at = True, self._clock.monotonic()
             fetched = await self._guarded(url, wanted)
@@ -301,88 +228,14 @@ class HttpFetch:
         try:
             with self._breaker(url).calling():
                 async with asyncio.timeout(self._limits.timeout_s):
-                    return await self._ask(url, wanted)
+                    return await self._provider.ask(url, wanted)
         except pybreaker.CircuitBreakerError:
             problem = "the host failed too often and isn't asked for now"
         except TimeoutError:
             problem = f"no answer within {self._limits.timeout_s:g} s"
-        except _HostFails as failed:
+        except HostFails as failed:
             problem = str(failed)
-        raise FetchFailed(_bare(url), problem) from None
-
-    async def _ask(self, url: httpx.URL, wanted: Wanted) -> Fetched:
-        """Each credential in its turn, until one is answered with what is wanted."""
-        refused: list[int] = []
-        gone: Fetched | None = None
-        for index, bearer in enumerate(wanted.bearers or ("",)):
-            answer = await self._get(url, bearer, wanted.token_url)
-            if 200 <= answer.status <= 299:
-                return Fetched(answer.status, answer.body, index)
-            if bearer and answer.status in REFUSED:
-                refused.append(index)
-            elif answer.status in GONE:
-                gone = gone or Fetched(answer.status, answer.body, index)
-            else:
-                raise _unexpected(url, answer.status)
-        if gone is None or refused:
-            raise CredentialsRefused(_bare(url), tuple(refused))
-        return gone
-
-    async def _get(self, url: httpx.URL, bearer: str, token_url: str | None) -> _Answer:
-        if token_url is None:
-            return await self._send("GET", url, {"authorization": f"Bearer {bearer}"} if bearer else {})
-        for _ in range(2):
-            token = await self._token(token_url, bearer)
-            if token is None:
-                break
-            answer = await self._send("GET", url, {"authorization": f"Bearer {token}"})
-            if answer.status not in REFUSED:
-                return answer
-            # It may have ended before its time.
-            self._tokens.pop((token_url, bearer), None)
-        return _Answer(min(REFUSED), b"")
-
-    async def _token(self, token_url: str, client: str) -> str | None:
-        """A client's token, kept until a minute before its end; None where the client is refused."""
-        known = self._tokens.get((token_url, client))
-        if known is not None and self._clock.monotonic() < known.ends_at:
-            return known.text
-        url, asked_at = httpx.URL(token_url), self._clock.monotonic()
-        basic = base64.b64encode(client.encode()).decode()
-        headers = {"authorization": f"Basic {basic}", "content-type": "application/x-www-form-urlencoded"}
-        answer = await self._send("POST", url, headers, b"grant_type=client_credentials")
-        if answer.status in CLIENT_REFUSED:
-            return None
-        if answer.status != TOKEN_GIVEN:
-            raise _unexpected(url, answer.status)
-        try:
-            given = _TokenAnswer.model_validate_json(answer.body)
-        except ValidationError:
-            raise FetchFailed(_bare(url), "what it answers holds no access_token with expires_in") from None
-        self._tokens[token_url, client] = _Token(given.access_token, asked_at + given.expires_in - TOKEN_MARGIN_S)
-        return given.access_token
-
-    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
-        timeout = httpx.Timeout(self._limits.timeout_s)
-        try:
-            async with self._client.stream(
-                method, url, headers=headers, content=body or None, timeout=timeout, follow_redirects=False
-            ) as response:
-                broken = response.status_code >= 500
-                return _Answer(response.status_code, b"" if broken else await self._read(url, response))
-        except httpx.TransportError as failed:
-            raise _HostFails(type(failed).__name__) from None
-
-    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
-        """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise FetchFailed(_bare(url), "the answer is compressed, which wasn't asked for")
-        size_max, body = self._limits.answer_bytes_max, bytearray()
-        async for part in response.aiter_raw():
-            body += part
-            if len(body) > size_max:
-                raise FetchFailed(_bare(url), f"the answer is larger than {size_max} bytes")
-        return bytes(body)
+        raise FetchFailed(bare(url), problem) from None
 
     def _breaker(self, url: httpx.URL) -> pybreaker.CircuitBreaker:
         host = f"{url.host}:{url.port}" if url.port else url.host
@@ -408,14 +261,3 @@ class _StateLog(pybreaker.CircuitBreakerListener):
     def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
         level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
         log.log(level, "the breaker to %s is %s", breaker.name, new.name)
-
-
-def _unexpected(url: httpx.URL, status: int) -> Exception:
-    """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
-    problem = f"answered {status}"
-    return _HostFails(problem) if status >= 500 or status == TOO_MANY else FetchFailed(_bare(url), problem)
-
-
-def _bare(url: httpx.URL) -> str:
-    """Scheme, host and path."""
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))

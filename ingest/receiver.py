@@ -30,12 +30,13 @@ from ingest.errors import (
     unknown_provider,
     wrong_method,
 )
-from ingest.fetch import CredentialsRefused, Fetch, FetchFailed
+from ingest.fetch import Fetch
 from ingest.http_answer import send_answer
 from ingest.metrics import IngestMetrics
 from ingest.overload import Load, RateLimits, source_of
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
+from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.publisher import Publisher
 from ingest.reading import RawHeaders, ReadDeadline, check_head, read_body
 from ingest.receipts import Receipts

@@ -69,7 +69,7 @@ class JsonAdapter(ABC):
     def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
         """What money moved; None for none.
 
-        :raises MoneyInvalid, Unparseable: it can't be told for sure
+        :raises MoneyInvalid, Unparseable: it isn't certain
         """
 
     @abstractmethod

@@ -105,7 +105,7 @@ class Settings(BaseSettings):
 def load_settings(config: Path | None = None, *, reaches_lake: bool = True) -> Settings:
     """The settings of this process: ``config``, else ``PAYHOOK_CONFIG``, else ./payhook.toml if it is there.
 
-    :param reaches_lake: whether this process opens tables: it is then told of an object store (`core.storage`)
+    :param reaches_lake: whether this process opens tables, and needs an object store's address and keys
 
     :raises SettingError: names the setting that is wrong, or the file that can't be read
     """

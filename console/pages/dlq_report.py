@@ -26,19 +26,19 @@ def add_report(router: APIRouter, place: DlqPlace) -> None:
             return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
         stream = place.stream(request)
         journal = str(stream.files.journal)
-        told = await place.asking.ask(weekly, stream.name, journal, week, now, bugs_of(stream.name, journal))
-        context = {"report": told, "steps": steps(told), "plots": plots(told), "week": week, "named_max": NAMED_MAX}
+        made = await place.asking.ask(weekly, stream.name, journal, week, now, bugs_of(stream.name, journal))
+        context = {"report": made, "steps": steps(made), "plots": plots(made), "week": week, "named_max": NAMED_MAX}
         return place.show(request, "dlq/report.html", fields=fields, **context)
 
 
-def plots(told: WeeklyReport) -> list[tuple[str, Markup]]:
+def plots(report: WeeklyReport) -> list[tuple[str, Markup]]:
     """Depth by day, and the greatest causes."""
-    depths = [(depth.at, depth.items) for depth in told.depths]
-    begin, most, end = told.depths[0].items, told.deepest.items, told.depths[-1].items
+    depths = [(depth.at, depth.items) for depth in report.depths]
+    begin, most, end = report.depths[0].items, report.deepest.items, report.depths[-1].items
     words = f"{begin:,} at its beginning, {most:,} at most, {end:,} at its end."
-    causes = [(cause.error_class, cause.items) for cause in told.causes[:CAUSES_PLOTTED]]
+    causes = [(cause.error_class, cause.items) for cause in report.causes[:CAUSES_PLOTTED]]
     listed = ", ".join(f"{name}: {items:,}" for name, items in causes) or "none"
     return [
-        ("Dead, by day", steps_plot("Dead events in the week", words, [Steps("dead", depths)], told.until)),
+        ("Dead, by day", steps_plot("Dead events in the week", words, [Steps("dead", depths)], report.until)),
         ("Items by cause", bars_plot("Items that died, by cause", listed, causes)),
     ]

@@ -47,30 +47,30 @@ class Replays:
 
     def propose(self, control: Item, command: Command) -> None:
         """Takes a proposal down, or says why nothing could come of it. Nothing is tried."""
-        told = judge_replay(command, self.index, self.rules, self.meanwhile)
-        self.meanwhile.take_back(told)
-        possible, row = sum(one.refusal is None for one in told), control.row
+        judged = judge_replay(command, self.index, self.rules, self.meanwhile)
+        self.meanwhile.take_back(judged)
+        possible, row = sum(one.refusal is None for one in judged), control.row
         row.decision = Decision.RESOLVED if possible else Decision.IGNORED
-        done = f"{possible} of {len(told)} proposed to be replayed, nothing is tried yet" if possible else ""
-        row.reason = told_of(done, _refusals(told), command.reason if possible else "")
+        done = f"{possible} of {len(judged)} proposed to be replayed, nothing is tried yet" if possible else ""
+        row.reason = told_of(done, _refusals(judged), command.reason if possible else "")
 
     def replay(self, control: Item, command: Command) -> list[Item]:
         """What is accepted; the command's row tells how many, and why the others weren't."""
-        told = judge_replay(command, self.index, self.rules, self.meanwhile)
-        accepted = self._renamed(told)
+        judged = judge_replay(command, self.index, self.rules, self.meanwhile)
+        accepted = self._renamed(judged)
         refused = self.one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
         if refused is not None:
-            self.meanwhile.take_back(told)
+            self.meanwhile.take_back(judged)
             control.row.decision, control.row.reason = Decision.IGNORED, told_of("", [refused])
             return []
-        interval, refusals = timedelta(microseconds=command.interval_us), _refusals(told)
+        interval, refusals = timedelta(microseconds=command.interval_us), _refusals(judged)
         control.row.decision = Decision.REPLAYED if accepted else Decision.IGNORED
-        control.row.reason = told_of(f"{len(accepted)} of {len(told)} accepted", refusals)
+        control.row.reason = told_of(f"{len(accepted)} of {len(judged)} accepted", refusals)
         return [self._replayed(one, control, command, self.now + at * interval) for at, one in enumerate(accepted)]
 
-    def _renamed(self, told: Sequence[Judged]) -> list[_Accepted]:
+    def _renamed(self, judged: Sequence[Judged]) -> list[_Accepted]:
         accepted = [
-            self._by_today(one.item, one.in_place) for one in told if one.refusal is None and one.item is not None
+            self._by_today(one.item, one.in_place) for one in judged if one.refusal is None and one.item is not None
         ]
         moving = [one.item.row for one in accepted if one.left is not None]
         late = passed(moving, self.applied_upto, self.meanwhile) if moving else set()
@@ -98,5 +98,5 @@ class Replays:
         return replayed
 
 
-def _refusals(told: Sequence[Judged]) -> list[str]:
-    return [one.refusal.why for one in told if one.refusal is not None]
+def _refusals(judged: Sequence[Judged]) -> list[str]:
+    return [one.refusal.why for one in judged if one.refusal is not None]

@@ -22,7 +22,7 @@ from stack.settings import Settings, streams_of
 
 
 def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> Board:
-    """The board of one stream. ``bootstrap``: Kafka's servers, asked for bodies that aren't kept; None: nobody is."""
+    """The board of one stream. ``bootstrap``: Kafka's servers, to ask for bodies that aren't kept; None: not to ask."""
     known = partial(fates, layout.bodies, layout.derived("redactions"))
     return Board(
         layout.board,

@@ -30,7 +30,7 @@ from core.routing import topics_of
 from core.topics import check_topics
 from ingest.app import create_app
 from ingest.context import check_endpoints
-from ingest.fetch import HttpFetch, open_client
+from ingest.fetch import HttpFetch
 from ingest.gate import RedisGate
 from ingest.generations import RedisGenerations
 from ingest.http import HttpLimits, WebhookHttpProtocol, http_protocol
@@ -38,6 +38,7 @@ from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
 from ingest.pan_key import FILE, MaskingKey
 from ingest.protocol import Protocol
+from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims

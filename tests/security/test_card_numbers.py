@@ -83,7 +83,7 @@ def test_a_fields_name_spares_no_number(bench: Bench, name: str) -> None:
 
 
 def test_the_hash_beside_a_masked_number_cant_be_tried(bench: Bench) -> None:
-    """Six digits are missing: whoever reads the lake puts each million of them in and hashes."""
+    """Six digits are missing: who reads the lake hashes the body with each of a million."""
     sent, kept, beside = published(bench, {"note": f"paid with {CARD}"})
     assert HIDDEN.encode() in kept
     guessed = kept.replace(HIDDEN.encode(), CARD.encode())
@@ -95,7 +95,7 @@ def test_the_hash_beside_a_masked_number_cant_be_tried(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_of_a_code_or_a_track_not_even_a_keyed_hash_is_kept(bench: Bench, name: str) -> None:
-    """A thousand codes are tried in no time by whoever gets at the key too."""
+    """A thousand codes are tried in no time by who has the key too."""
     _, kept, beside = published(bench, {"number": CARD, name: "737"})
     assert b"737" not in kept
     assert f"'original_sha256': '{WITHHELD_SHA256}'" in beside

@@ -18,11 +18,11 @@ from core.event import Headers, Mode
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.context import secret_file
-from ingest.fetch import FetchFailed
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
 from ingest.protocol import Protocol
+from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
 from ingest.secrets import SecretFiles
@@ -73,7 +73,7 @@ class Answers:
         self.by_url: dict[str, Fetched | PayhookError] = {}
 
     async def fetch(self, wanted: Wanted) -> Fetched:
-        found = self.by_url.get(wanted.url, FetchFailed(wanted.url, "nobody answers"))
+        found = self.by_url.get(wanted.url, FetchFailed(wanted.url, "no answer"))
         if isinstance(found, PayhookError):
             raise found
         return found

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
-from ingest.fetch import FetchFailed, FetchLimits, HttpFetch, open_client
+from ingest.fetch import FetchLimits, HttpFetch
+from ingest.provider_client import FetchFailed, open_client
 from providers.port import Wanted
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -54,19 +55,19 @@ class Provider:
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    told = Provider()
+    started = Provider()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             with contextlib.suppress(OSError):
-                told.answer(self)
+                started.answer(self)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             with contextlib.suppress(OSError):
-                told.answer(self)
+                started.answer(self)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -75,11 +76,11 @@ def provider() -> Iterator[Provider]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    told.base = f"http://127.0.0.1:{server.server_address[1]}"
+    started.base = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield told
+        yield started
     finally:
-        told.open.set()
+        started.open.set()
         server.shutdown()
         server.server_close()
         thread.join(5)

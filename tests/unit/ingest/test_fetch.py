@@ -8,7 +8,8 @@ import base64
 import pytest
 
 from core.clock import ManualClock
-from ingest.fetch import CredentialsRefused, HttpFetch
+from ingest.fetch import HttpFetch
+from ingest.provider_client import CredentialsRefused
 from providers.port import Fetched, Wanted
 from tests.unit.ingest.provider_server import SECRET, Provider, failing, running, until
 

@@ -13,7 +13,8 @@ import pybreaker
 import pytest
 
 from core.clock import ManualClock
-from ingest.fetch import CredentialsRefused, FetchFailed, HttpFetch
+from ingest.fetch import HttpFetch
+from ingest.provider_client import CredentialsRefused, FetchFailed
 from load.samples import mollie
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Request, Wanted
@@ -208,7 +209,7 @@ def test_hosts_leave_no_cookies(provider: Provider, clock: ManualClock) -> None:
 
     async def scene(fetching: HttpFetch) -> None:
         await fetching.fetch(Wanted(f"{provider.base}/p"))
-        assert list(fetching._client.cookies.jar) == []
+        assert list(fetching._provider._client.cookies.jar) == []
 
     running(scene, clock)
 

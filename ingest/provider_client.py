@@ -1,0 +1,186 @@
+"""One question to a provider over HTTP: credentials, tokens for them, and an answer that isn't too large.
+
+When it may be asked, and how often, is `ingest.fetch`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import NamedTuple
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from core.clock import Clock
+from core.errors import PayhookError
+from providers.port import Fetched, Wanted
+
+REFUSED = frozenset({401, 403})
+GONE = frozenset({404, 410})
+TOO_MANY = 429
+TOKEN_GIVEN = 200
+CLIENT_REFUSED = frozenset({400, 401, 403})
+TOKEN_MARGIN_S = 60
+SILENT_S_MAX = 60.0
+"""Of a host, for a caller that sets no limit; `ingest.fetch` gives up much sooner."""
+
+
+class FetchFailed(PayhookError):
+    """The provider didn't say what was wanted, or wasn't asked; the webhook's redelivery asks again.
+
+    ``url`` is without its query and without credentials.
+    """
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url = url
+        self.problem = problem
+        super().__init__(f"{url}: {problem}")
+
+    def __reduce__(self) -> tuple[type[FetchFailed], tuple[str, str]]:
+        return FetchFailed, (self.url, self.problem)
+
+
+class CredentialsRefused(PayhookError):
+    """The provider refuses our credentials, so what it holds isn't known: the operator must set others.
+
+    ``refused``: which of them, counted from 0. ``url`` is without its query and without credentials.
+    """
+
+    def __init__(self, url: str, refused: tuple[int, ...]) -> None:
+        self.url = url
+        self.refused = refused
+        which = ", ".join(str(index + 1) for index in refused)
+        super().__init__(f"{url}: the provider refuses credential {which}; replace it or take it out")
+
+    def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
+        return CredentialsRefused, (self.url, self.refused)
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class HostFails(Exception):
+    """The host, not just this request, is in trouble: what a breaker counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    ends_at: float
+
+
+class _TokenAnswer(BaseModel):
+    """RFC 6749, section 5.1."""
+
+    access_token: str = Field(pattern=r"^[\x21-\x7e]{1,4096}$")
+    expires_in: int = Field(ge=1)
+
+
+def open_client() -> httpx.AsyncClient:
+    """A client that keeps nothing that hosts send, no cookies either. The caller closes it."""
+    no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+    headers = {"user-agent": "payhook", "accept-encoding": "identity"}
+    return httpx.AsyncClient(headers=headers, cookies=no_cookies, follow_redirects=False, timeout=SILENT_S_MAX)
+
+
+class ProviderClient:
+    """Asks over a client that the caller opened, and keeps the tokens that it is given. The caller limits the time."""
+
+    def __init__(self, client: httpx.AsyncClient, clock: Clock, answer_bytes_max: int) -> None:
+        self._client = client
+        self._clock = clock
+        self._answer_bytes_max = answer_bytes_max
+        self._tokens: dict[tuple[str, str], _Token] = {}
+
+    async def ask(self, url: httpx.URL, wanted: Wanted) -> Fetched:
+        """Each credential in its turn, until one is answered with what is wanted.
+
+        :raises HostFails: the host is in trouble, not just this request
+        :raises FetchFailed, CredentialsRefused: see there
+        """
+        refused: list[int] = []
+        gone: Fetched | None = None
+        for index, bearer in enumerate(wanted.bearers or ("",)):
+            answer = await self._get(url, bearer, wanted.token_url)
+            if 200 <= answer.status <= 299:
+                return Fetched(answer.status, answer.body, index)
+            if bearer and answer.status in REFUSED:
+                refused.append(index)
+            elif answer.status in GONE:
+                gone = gone or Fetched(answer.status, answer.body, index)
+            else:
+                raise _unexpected(url, answer.status)
+        if gone is None or refused:
+            raise CredentialsRefused(bare(url), tuple(refused))
+        return gone
+
+    async def _get(self, url: httpx.URL, bearer: str, token_url: str | None) -> _Answer:
+        if token_url is None:
+            return await self._send("GET", url, {"authorization": f"Bearer {bearer}"} if bearer else {})
+        for _ in range(2):
+            token = await self._token(token_url, bearer)
+            if token is None:
+                break
+            answer = await self._send("GET", url, {"authorization": f"Bearer {token}"})
+            if answer.status not in REFUSED:
+                return answer
+            # It may have ended before its time.
+            self._tokens.pop((token_url, bearer), None)
+        return _Answer(min(REFUSED), b"")
+
+    async def _token(self, token_url: str, client: str) -> str | None:
+        """A client's token, kept until a minute before its end; None where the client is refused."""
+        known = self._tokens.get((token_url, client))
+        if known is not None and self._clock.monotonic() < known.ends_at:
+            return known.text
+        url, asked_at = httpx.URL(token_url), self._clock.monotonic()
+        basic = base64.b64encode(client.encode()).decode()
+        headers = {"authorization": f"Basic {basic}", "content-type": "application/x-www-form-urlencoded"}
+        answer = await self._send("POST", url, headers, b"grant_type=client_credentials")
+        if answer.status in CLIENT_REFUSED:
+            return None
+        if answer.status != TOKEN_GIVEN:
+            raise _unexpected(url, answer.status)
+        try:
+            given = _TokenAnswer.model_validate_json(answer.body)
+        except ValidationError:
+            raise FetchFailed(bare(url), "what it answers holds no access_token with expires_in") from None
+        self._tokens[token_url, client] = _Token(given.access_token, asked_at + given.expires_in - TOKEN_MARGIN_S)
+        return given.access_token
+
+    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
+        try:
+            async with self._client.stream(
+                method, url, headers=headers, content=body or None, follow_redirects=False
+            ) as response:
+                broken = response.status_code >= 500
+                return _Answer(response.status_code, b"" if broken else await self._read(url, response))
+        except httpx.TransportError as failed:
+            raise HostFails(type(failed).__name__) from None
+
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise FetchFailed(bare(url), "the answer is compressed, which wasn't asked for")
+        size_max, body = self._answer_bytes_max, bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > size_max:
+                raise FetchFailed(bare(url), f"the answer is larger than {size_max} bytes")
+        return bytes(body)
+
+
+def _unexpected(url: httpx.URL, status: int) -> Exception:
+    """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
+    problem = f"answered {status}"
+    return HostFails(problem) if status >= 500 or status == TOO_MANY else FetchFailed(bare(url), problem)
+
+
+def bare(url: httpx.URL) -> str:
+    """Scheme, host and path."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))
