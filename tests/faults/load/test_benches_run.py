@@ -1,10 +1,11 @@
-"""The benches that start processors on data of their own making, at sizes that take a minute: they run, and measure."""
+"""The benches that start processors or verify on made data, at sizes that take a minute: they run, and measure."""
 
 from pathlib import Path
 
 from rich.console import Console
 
 from load.bench.drain import drain_once, kafka_with_backlog
+from load.bench.ledger_verify import measure_verify
 from load.bench.start import measure_start
 
 
@@ -18,3 +19,8 @@ def test_a_drain_is_measured(tmp_path: Path):
     with kafka_with_backlog(tmp_path, 5_000, Console(quiet=True)) as (port, _):
         drained = drain_once(tmp_path / "payhook", port, 5_000)
     assert drained.per_s > 0
+
+
+def test_a_verification_is_measured(tmp_path: Path):
+    figures = measure_verify(tmp_path / "verify", Console(quiet=True), 2_000)
+    assert figures["ledger.verify_rows_per_s"] > 0
