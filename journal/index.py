@@ -25,10 +25,10 @@ from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.index_catch_up import SETTLED_COLUMNS, reflect
 from journal.index_changes import Changes, Line, read_line
 from journal.index_queues import Queues
-from journal.keystore import KeyStore
 from journal.open_item import OpenItem, pack, unpack
 from journal.position import Position, follows
 from journal.reader import JournalReader
+from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class KnownFact:
 class Index:
     """Opened by one writer, in a folder of its own. A damaged store raises `IndexBroken` and is made anew next time."""
 
-    def __init__(self, store: KeyStore) -> None:
+    def __init__(self, store: RocksDbStore) -> None:
         self._store = store
         self._seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
@@ -81,7 +81,7 @@ class Index:
 
         :raises IndexHeld: a living process owns a folder of this very epoch
         """
-        store = KeyStore.take_over(root, epoch)
+        store = RocksDbStore.take_over(root, epoch)
         index = cls(store)
         index._queues = Queues(store.keys(layout.QUEUE))
         return index
@@ -93,7 +93,7 @@ class Index:
         :raises ValueError: there is none
         :raises IndexUnreadable: it is of another version
         """
-        store = KeyStore.read_only(root)
+        store = RocksDbStore.read_only(root)
         table = store.get(layout.TABLE)
         if table is not None and not table.startswith(layout.TABLE_PREFIX):
             store.close()

@@ -47,8 +47,8 @@ from processor.history.watch import HistoryWatch
 from processor.lasting import LastingStream
 from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
-from processor.source.first_pass import FirstPass, Pass
 from processor.source.journal_source import JournalSource
+from processor.source.map_stage import MapStage, Pass
 from processor.source.orders import ControlTopic
 from processor.source.republish import Republisher, republish_settings
 from processor.source.sources import KafkaSource, Source
@@ -249,7 +249,7 @@ class Starter:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
         wired, shared = self._wired, self._shared
         shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
-        source, first_pass = open_source(wired, shared), _first_pass(wired, shared)
+        source, map_stage = open_source(wired, shared), _map_stage(wired, shared)
 
         def run_on(batches: Batches) -> Stream:
             return Stream(
@@ -260,16 +260,16 @@ class Starter:
                 source,
                 self._catch_up,
                 partial(ControlTopic, shared.bootstrap, wired.rules.control_topic),
-                first_pass,
+                map_stage,
             )
 
         def open_batches(tenure: Tenure) -> Batches:
             if not self._is_warm:
                 Executor(shared.session, wired.task, _tasks(wired, shared)).warm()
-                if first_pass is not None:
-                    first_pass.warm(shared.session)
+                if map_stage is not None:
+                    map_stage.warm(shared.session)
                     if isinstance(source, KafkaSource):
-                        warm_up(source, first_pass, wired.places.checkpoint)
+                        warm_up(source, map_stage, wired.places.checkpoint)
                 self._is_warm = True
             return open_stream(wired, shared, source, self._metrics, self._telling, self._catch_up, tenure)
 
@@ -391,10 +391,10 @@ def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     return Republisher(partial(Producer, republish_settings(shared.bootstrap)), topic) if topic else None
 
 
-def _first_pass(wired: Wired, shared: Shared) -> FirstPass | None:
+def _map_stage(wired: Wired, shared: Shared) -> MapStage | None:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     if wired.reads is not None:
         return None
-    # With one task, a call that was left behind is found again: its Python worker must take no other task in between.
+    # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    return FirstPass(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))
+    return MapStage(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))

@@ -63,7 +63,7 @@ class StreamSettings(BaseModel):
         256,
         ge=1,
         le=1_000,
-        description="a Python worker in which so many handler calls were left behind and are still out is replaced",
+        description="a Python worker in which so many handler calls were abandoned and are still out is replaced",
     )
     concurrency: int = Field(1, ge=1, le=64, description="entities that one executor task handles at a time")
     tasks_max: int = Field(

@@ -98,8 +98,8 @@ def stay(scheduled: Sequence[Task], stop: threading.Event) -> None:
 def _round(task: Task, stop: threading.Event) -> int | None:
     """The exit code of one round; None if it was ended."""
     command = [sys.executable, "-m", task.module]
-    tether = [sys.executable, "-S", "-m", "stack.tether", str(os.getpid())]
-    with subprocess.Popen([*tether, *command], stdin=subprocess.DEVNULL) as process:
+    die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
+    with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
         while process.poll() is None:
             if stop.wait(0.2):
                 _end(process)

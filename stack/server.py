@@ -50,10 +50,10 @@ class Running:
         self.server = server
         server.prepare()
         server.log.parent.mkdir(parents=True, exist_ok=True)
-        tether = (sys.executable, "-S", "-m", "stack.tether", str(os.getpid()))
+        die_with_parent = (sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid()))
         with server.log.open("ab") as log:
             self._process = subprocess.Popen(
-                (*tether, *server.command),
+                (*die_with_parent, *server.command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -30,8 +30,8 @@ from processor.calls.budget import Budgets
 from processor.calls.downstreams import Downstreams
 from processor.judge.classify import Classifier, Failure
 from processor.judge.retry import parse_policy
+from processor.run.abandoned import AbandonedCalls
 from processor.run.execute import Executor
-from processor.run.left_behind import LeftBehind
 from processor.run.worker import Chunk, Task, run_chunk
 
 AT_ONCE, EACH_S = 4, 0.05
@@ -86,13 +86,13 @@ class WithoutSpark(Executor):
         super().__init__(None, task, 1, downstreams)  # type: ignore[arg-type]
         self._caller = caller
         self._limited = limited
-        self._left_behind = LeftBehind()
+        self._abandoned = AbandonedCalls()
 
     def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
         answers = []
         for chunk in chunks:
             given = chunk if self._limited else Chunk(chunk.groups, Budgets())
-            answers.append(pickle.dumps(run_chunk(self._task, self._caller, given, self._left_behind)))
+            answers.append(pickle.dumps(run_chunk(self._task, self._caller, given, self._abandoned)))
         return pa.table({"results": pa.array(answers, pa.binary())})
 
 

@@ -51,7 +51,7 @@ class Budget:
 class Report:
     """What became of the calls to one downstream. Times in seconds.
 
-    ``calls`` have ended, ``late`` of them were left behind by earlier batches; ``out`` are left behind by this one.
+    ``calls`` have ended, ``late`` of them were abandoned by earlier batches; ``out`` are abandoned by this one.
     ``failed_in_a_row`` are the last ones; ``peak`` is how many calls ran at a time; ``waited`` says that a call had to
     wait for another one; ``quiet_s`` is the longest Retry-After; ``problem`` is the last failure's class.
     """

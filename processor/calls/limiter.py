@@ -20,7 +20,7 @@ WAIT_S = 0.25
 """So long a thread waits for a call to come free: several times what a healthy one takes, half a batch's deadline."""
 
 LOOK_S = 0.02
-"""How often it looks whether a call that an earlier batch left behind is back."""
+"""How often it looks whether a call that an earlier batch abandoned is back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class Call:
 
 
 class LateCalls:
-    """The calls that batches left behind in this process: the next batch tells what became of them. Thread-safe."""
+    """The calls that batches abandoned in this process: the next batch tells what became of them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class Limiter:
         return one is not None and one.queues
 
     def reports(self) -> dict[str, Report]:
-        """What became of the calls, and of those that earlier batches left behind. Asked for once, at the end: what
+        """What became of the calls, and of those that earlier batches abandoned. Asked for once, at the end: what
         waits for a call is told that there is none."""
         with self._lock:
             gates = dict(self._gates)

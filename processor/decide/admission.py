@@ -97,7 +97,7 @@ class Admission:
         """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one.
 
         All of them together keep to one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): what is due, then
-        those behind, an equal share for each entity. Of what is left behind the next one is woken, by a row of its own.
+        those behind, an equal share for each entity. Of what is left over the next one is woken, by a row of its own.
         """
         by_entity: dict[str, list[OpenItem]] = {}
         for waiting in due:

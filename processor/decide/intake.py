@@ -31,14 +31,14 @@ from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 
 MODE_CHARS_MAX = 16
 PACKED = "packed"
-"""The one column of a batch that went through the first pass (`processor.source.first_pass`)."""
+"""The one column of a batch that went through the map stage (`processor.source.map_stage`)."""
 
 Named: TypeAlias = tuple[Any, ...]
 """An event's body, why it is poison, and what `_fill` takes for its row: plain values, which travel in a third of the
 time that classes take."""
 
 Early: TypeAlias = tuple[str, str | None, str | None]
-"""What a pure handler answered in the first pass: its version, then the booking as canonical JSON, or why the event is
+"""What a pure handler answered in the map stage: its version, then the booking as canonical JSON, or why the event is
 ignored."""
 
 _place = itemgetter(0, 1, 2)
@@ -79,7 +79,7 @@ class WrongMode(PayhookError):
 
 
 class KafkaRecord(NamedTuple):
-    """One record as it was read. ``named`` and ``early`` are set where the first pass has come by; value and headers
+    """One record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers
     are then in ``named``. ``until``: not a record, but offsets up to before it that hold none.
     """
 
@@ -126,7 +126,7 @@ class Item:
 
 
 def read_table(table: pa.Table) -> list[KafkaRecord]:
-    """Rows of ``topic, partition, offset, value, headers``, or of what the first pass packed, as records.
+    """Rows of ``topic, partition, offset, value, headers``, or of what the map stage packed, as records.
 
     Ticks (no topic) are left out.
     """

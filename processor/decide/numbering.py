@@ -92,7 +92,7 @@ def only_first(group: Group | None) -> Group:
 
 
 def divide(groups: Iterable[Group]) -> tuple[list[list[WorkItem]], list[tuple[Item, Booked | Ignored]]]:
-    """The events that a handler must see, group by group and in order, and those that the first pass answered."""
+    """The events that a handler must see, group by group and in order, and those that the map stage answered."""
     work: list[list[WorkItem]] = []
     early: list[tuple[Item, Booked | Ignored]] = []
     for group in groups:
@@ -138,7 +138,7 @@ def _to_run(group: Group) -> Iterator[Item]:
 
 
 def take_early(early: Iterable[tuple[Item, Booked | Ignored]], results: Results) -> None:
-    """Adds what the first pass answered to what the batch's own job did."""
+    """Adds what the map stage answered to what the batch's own job did."""
     for item, answer in early:
         results.by_item[item.seq] = answer
         if item.early is not None:
@@ -146,7 +146,7 @@ def take_early(early: Iterable[tuple[Item, Booked | Ignored]], results: Results)
 
 
 def answered(item: Item) -> Booked | Ignored | None:
-    """What the first pass answered, if it holds for the event as it stands now."""
+    """What the map stage answered, if it holds for the event as it stands now."""
     if item.early is None or item.previous_dead or item.died_before:
         return None
     _, postings, reason = item.early

@@ -40,7 +40,7 @@ GROUPS_PER_CHUNK_MIN = 64
 
 WORKERS_OF = "PAYHOOK_WORKERS_OF"
 """Spark shares Python workers between functions of the same environment. With the stream's name in it each stream has
-its own: calls that hang in one stream's slow down no other, and where it has one task a call that was left behind is
+its own: calls that hang in one stream's slow down no other, and where it has one task a call that was abandoned is
 found again."""
 
 _environment = threading.Lock()

@@ -21,11 +21,11 @@ from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.passing import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
-from processor.run.crew import Crew
+from processor.run.abandoned import AbandonedCalls, GivenUp
 from processor.run.deadlines import Deadlines
-from processor.run.left_behind import GivenUp, LeftBehind
 from processor.run.log_tails import LogTails
 from processor.run.outcomes import checked, version_of
+from processor.run.worker_pool import WorkerPool
 
 IN_PLACE_WAIT_S = 0.02
 RESULT_SCHEMA = "results binary"
@@ -56,7 +56,7 @@ class Task:
 
     ``build_handler`` is called once per Python worker and must be picklable by reference. ``deadline_s``,
     ``batch_deadline_s`` and ``hasty`` are as in `Deadlines`. ``hung_max``: a Python worker in which so many calls were
-    left behind and are still out is replaced.
+    abandoned and are still out is replaced.
     """
 
     stream: str
@@ -97,7 +97,7 @@ class Answer:
     left out.
 
     ``reports``: the calls to each downstream. ``waited_s``: how long it waited for nothing but calls that were out.
-    ``still_out``: events that wait for a call that was left behind. ``hung``: calls that were left behind in
+    ``still_out``: events that wait for a call that was abandoned. ``hung``: calls that were abandoned in
     ``worker``, by this chunk or earlier ones, and aren't back.
     """
 
@@ -112,7 +112,7 @@ class Answer:
 
 _handlers: dict[str, tuple[bytes, Handler]] = {}
 _late: dict[str, LateCalls] = {}
-_left_behind = LeftBehind()
+_abandoned = AbandonedCalls()
 _tasks_begun = 0
 
 
@@ -125,29 +125,29 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
             answer = _frozen_ends(task, handler, pickle.loads(chunk))  # noqa: S301 - from this job's own driver
             packed = pickle.dumps(answer, protocol=5)
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
-    if _left_behind.count() >= task.hung_max:
+    if _abandoned.count() >= task.hung_max:
         threading.Thread(target=_end_process, args=(_tasks_begun,), daemon=True).start()
 
 
 def run_groups(
-    task: Task, handler: Handler, groups: list[list[WorkItem]], left_behind: LeftBehind | None = None
+    task: Task, handler: Handler, groups: list[list[WorkItem]], abandoned: AbandonedCalls | None = None
 ) -> list[tuple[int, Outcome | Failure]]:
     """Runs the groups in this process, nobody limiting their calls; results by ``item_seq``."""
-    return run_chunk(task, handler, Chunk(groups), LeftBehind() if left_behind is None else left_behind).results
+    return run_chunk(task, handler, Chunk(groups), AbandonedCalls() if abandoned is None else abandoned).results
 
 
 def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
     """A chunk in a Python worker of its own: a call that never lets go of the interpreter ends that worker."""
     faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)
     try:
-        return run_chunk(task, handler, chunk, _left_behind)
+        return run_chunk(task, handler, chunk, _abandoned)
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
-def run_chunk(task: Task, handler: Handler, chunk: Chunk, left_behind: LeftBehind) -> Answer:
+def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCalls) -> Answer:
     """Runs a chunk in this process; calls that it doesn't wait for go to ``left_behind``, which is the process's."""
-    left_behind.tidy()
+    abandoned.tidy()
     deadlines = task.deadlines
     late = _late.setdefault(task.stream, LateCalls())
     limiter = Limiter(chunk.budgets, deadlines.call_s, late)
@@ -155,18 +155,18 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, left_behind: LeftBehin
         limited = bool(chunk.budgets.by_name or chunk.budgets.by_pattern)
         calls = Calls(task, handler, tails, limiter, limited)
         threads_max = task.hung_max + task.concurrency
-        crew = Crew(calls, handler, chunk.groups, deadlines, left_behind, task.concurrency, threads_max)
-        results = crew.run()
+        pool = WorkerPool(calls, handler, chunk.groups, deadlines, abandoned, task.concurrency, threads_max)
+        results = pool.run()
     keys = {item.item_seq: item.event_key for group in chunk.groups for item in group}
-    still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in crew.still_out.items()}
+    still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in pool.still_out.items()}
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    hung = left_behind.count()
-    return Answer(version_of(handler), results, limiter.reports(), still_out, crew.waited_s, hung, worker)
+    hung = abandoned.count()
+    return Answer(version_of(handler), results, limiter.reports(), still_out, pool.waited_s, hung, worker)
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls a handler for the threads of a chunk (`processor.run.crew.Work`). ``limited``: some downstream is."""
+    """Calls a handler for the threads of a chunk (`worker_pool.Work`). ``limited``: some downstream is."""
 
     task: Task
     handler: Handler

@@ -25,7 +25,7 @@ from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.decide.intake import without_answers
 from processor.source.ahead import Ahead
-from processor.source.first_pass import FirstPass
+from processor.source.map_stage import MapStage
 from processor.source.read_limit import ReadLimit
 from processor.source.sources import Source
 from processor.source.while_blocked import Orders, WhileBlocked
@@ -74,9 +74,9 @@ class Stream:
         source: Source,
         catch_up: CatchUp,
         open_orders: Callable[[], Orders],
-        first_pass: FirstPass | None = None,
+        map_stage: MapStage | None = None,
     ) -> None:
-        self._first_pass = first_pass
+        self._map_stage = map_stage
         self._catch_up = catch_up
         self._read_limit: ReadLimit | None = None
         self._source = source
@@ -223,7 +223,5 @@ class Stream:
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         return (
-            frame.toArrow()
-            if self._first_pass is None
-            else self._first_pass.collect(frame, self._batches.progress.taken)
+            frame.toArrow() if self._map_stage is None else self._map_stage.collect(frame, self._batches.progress.taken)
         )

@@ -27,12 +27,12 @@ class Idle(Protocol):
 
 
 class Collects(Protocol):
-    """What takes a batch's records (`processor.source.first_pass.FirstPass`)."""
+    """What takes a batch's records (`processor.source.map_stage.MapStage`)."""
 
     def collect(self, frame: DataFrame, records: int) -> object: ...
 
 
-def warm_up(source: Idle, first_pass: Collects, checkpoint: Path) -> None:
+def warm_up(source: Idle, map_stage: Collects, checkpoint: Path) -> None:
     """Runs a query like the stream's own on what comes to Kafka from now on, and lets go of what it reads.
 
     That it fails says nothing: the stream itself will say it better.
@@ -42,7 +42,7 @@ def warm_up(source: Idle, first_pass: Collects, checkpoint: Path) -> None:
     def batch(frame: DataFrame, number: int) -> None:
         with at_work:
             if not enough.is_set():
-                first_pass.collect(frame, 0)
+                map_stage.collect(frame, 0)
         if number + 1 >= BATCHES:
             enough.set()
 

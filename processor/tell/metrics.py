@@ -95,7 +95,7 @@ class ProcessorMetrics:
         )
         self.hung_calls = Gauge(
             "payhook_hung_calls",
-            "Handler calls left behind that are still out, in the Python workers of the last batch",
+            "Handler calls abandoned that are still out, in the Python workers of the last batch",
             registry=self.registry,
         )
         self.handler_timeouts = Counter(

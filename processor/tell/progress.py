@@ -23,7 +23,7 @@ class Fetch:
 class Progress:
     """What the last batch did; for status and metrics. Times in seconds.
 
-    ``hung_calls``: handler calls left behind that are still out, in the Python workers that took part. ``waited_s``:
+    ``hung_calls``: handler calls abandoned that are still out, in the Python workers that took part. ``waited_s``:
     how long the handlers' step waited for nothing else.
     """
 

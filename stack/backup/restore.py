@@ -24,9 +24,9 @@ from core.routing import MODES, stream_of
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.files import sync
-from journal.keystore import is_held
 from journal.lake import has_table
 from journal.reader import JournalReader
+from journal.rocksdb_store import is_held
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from ledger.maintain.lock import sole_maintenance

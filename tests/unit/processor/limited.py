@@ -14,8 +14,8 @@ from journal.schema import JournalRow
 from processor.calls.downstream_settings import DownstreamSettings
 from processor.calls.downstreams import Downstreams
 from processor.judge.classify import Classifier
+from processor.run.abandoned import AbandonedCalls
 from processor.run.execute import Executor
-from processor.run.left_behind import LeftBehind
 from processor.run.worker import Chunk, Task, run_chunk
 from processor.settings import DeadHead
 from tests.unit.processor.harness import Engine
@@ -30,12 +30,11 @@ class ThreadedExecutor(Executor):
         task = Task("ledger", lambda: handler, Classifier(), 5.0, concurrency, 1, stop_on_dead)
         super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
         self._handler = handler
-        self._left_behind = LeftBehind()
+        self._abandoned = AbandonedCalls()
 
     def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
         answers = [
-            run_chunk(self._task, self._handler, pickle.loads(pickle.dumps(chunk)), self._left_behind)
-            for chunk in chunks
+            run_chunk(self._task, self._handler, pickle.loads(pickle.dumps(chunk)), self._abandoned) for chunk in chunks
         ]
         return pa.table({"results": pa.array([pickle.dumps(answer) for answer in answers], pa.binary())})
 

@@ -16,7 +16,7 @@ from core.downstream import calling
 from core.work import Applied, Held, Outcome, WorkItem
 from processor.calls.budget import Budget, Budgets
 from processor.judge.classify import Classifier, Failure
-from processor.run.left_behind import LeftBehind, LeftCall
+from processor.run.abandoned import AbandonedCall, AbandonedCalls
 from processor.run.worker import Answer, Chunk, Task, run_chunk, run_groups
 
 HANG_S_MAX = 30.0
@@ -87,7 +87,7 @@ def task(**changes: object) -> Task:
     return Task(**{**settings, **changes})  # type: ignore[arg-type]
 
 
-def the_call(left: LeftBehind) -> LeftCall:
+def the_call(left: AbandonedCalls) -> AbandonedCall:
     [[call]] = left._calls.values()
     return call
 
@@ -96,7 +96,7 @@ def told(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
     return {seq: r.error_class if isinstance(r, Failure) else type(r) for seq, r in results}
 
 
-def chunk(handler: Hanging, left: LeftBehind, *items: WorkItem, **changes: object) -> Answer:
+def chunk(handler: Hanging, left: AbandonedCalls, *items: WorkItem, **changes: object) -> Answer:
     return run_chunk(task(**changes), handler, Chunk([[one] for one in items]), left)
 
 
@@ -115,7 +115,7 @@ def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: Hang
 
 
 def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_second_call(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"))
     again = chunk(handler, left, replace(item(1, "hang"), attempt=1))
     assert told(again.results) == {1: "HandlerTimeout"}
@@ -123,7 +123,7 @@ def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_sec
 
 
 def test_a_late_result_is_never_taken(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"))
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
@@ -133,7 +133,7 @@ def test_a_late_result_is_never_taken(handler: Hanging):
 
 
 def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_meanwhile(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), deadline_s=30.0)
     the_call(left).began -= 31.0
     handler.let_go.set()
@@ -143,7 +143,7 @@ def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_mea
 
 
 def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     first = chunk(handler, left, item(1, "hang"), item(2), deadline_s=30.0)
     assert told(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
     second = chunk(handler, left, item(1, "hang"), item(3), deadline_s=30.0)
@@ -157,7 +157,7 @@ def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hang
 
 def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: Hanging):
     """New events are numbered before it is known how many rows come before theirs."""
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), deadline_s=30.0)
     renumbered = replace(item(1, "hang"), item_seq=3)
     other = replace(item(2), item_seq=1)
@@ -172,7 +172,7 @@ def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(
 
 
 def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), deadline_s=30.0)
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
@@ -181,7 +181,7 @@ def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
 
 
 def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_second(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), deadline_s=30.0)
     the_call(left).began -= 30.0
     assert told(chunk(handler, left, item(1, "hang"), deadline_s=30.0).results) == {1: "HandlerTimeout"}
@@ -190,19 +190,19 @@ def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_seco
 
 def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
     limits = {"deadline_s": 30.0, "batch_deadline_s": 10.0}
-    hasty = chunk(handler, LeftBehind(), item(1, "hang"), item(2), hasty=True, **limits)
+    hasty = chunk(handler, AbandonedCalls(), item(1, "hang"), item(2), hasty=True, **limits)
     assert told(hasty.results) == {2: Applied}
     assert 1.0 <= hasty.still_out[1].seconds < 8.0
 
 
 def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: Hanging):
     limits = {"batch_deadline_s": 10.0}
-    assert 0.0 < chunk(handler, LeftBehind(), item(1, "hang"), deadline_s=1.0, **limits).waited_s < 8.0
-    assert chunk(handler, LeftBehind(), item(2), item(3), deadline_s=30.0, **limits).waited_s == 0.0
+    assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), deadline_s=1.0, **limits).waited_s < 8.0
+    assert chunk(handler, AbandonedCalls(), item(2), item(3), deadline_s=30.0, **limits).waited_s == 0.0
 
 
 def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)), hung_max=5)
     assert answer.hung == left.count() == 6
     assert told(answer.results) == dict.fromkeys(handler.calls, "HandlerTimeout")
@@ -212,7 +212,7 @@ def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_ne
 
 
 def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
-    left = LeftBehind()
+    left = AbandonedCalls()
     assert told(chunk(handler, left, item(1, "spin")).results) == {1: "HandlerTimeout"}
     the_call(left).thread.join(HANG_S_MAX)
     assert (left.count(), handler.let_go.is_set()) == (0, False)
@@ -237,11 +237,11 @@ def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
 def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(
     handler: Hanging, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("processor.run.crew.SPARE_AFTER_USUAL", 100)
+    monkeypatch.setattr("processor.run.worker_pool.SPARE_AFTER_USUAL", 100)
     groups = [[item(seq, "slow")] for seq in range(30)]
     run_groups(task(concurrency=4), handler, groups)
     assert handler.peak == 4
-    left = LeftBehind()
+    left = AbandonedCalls()
     run_groups(task(), handler, groups, left)
     handler.peak = 0
     run_groups(task(), handler, groups, left)
@@ -269,14 +269,14 @@ def test_an_entitys_events_run_one_after_the_other_whatever_hangs_and_overtakes(
 def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
     budgets = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)})
     groups = [[item(1, "call")], [item(2, "call")], [item(3)]]
-    answer = run_chunk(task(), handler, Chunk(groups, budgets), LeftBehind())
+    answer = run_chunk(task(), handler, Chunk(groups, budgets), AbandonedCalls())
     assert told(answer.results) == {1: "HandlerTimeout", 2: Held, 3: Applied}
     [late] = [result for _, result in answer.results if isinstance(result, Failure)]
     assert late.downstream == "bank"
 
 
 def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_next_batch(handler: Hanging):
-    budgets, left = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)}), LeftBehind()
+    budgets, left = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)}), AbandonedCalls()
     first = run_chunk(task(hasty=True), handler, Chunk([[item(1, "call")], [item(2, "call")]], budgets), left)
     assert first.results == [] and first.still_out.keys() == {1}
     for call in [call for calls in left._calls.values() for call in calls]:

@@ -13,7 +13,7 @@ from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, WorkItem
 from processor.judge.classify import RETRY_AFTER_S_MAX, Classifier, Failure
 from processor.judge.error_rules import Rules
-from processor.run.left_behind import LeftBehind
+from processor.run.abandoned import AbandonedCalls
 from processor.run.log_tails import LOG_BYTES_MAX, LogTails
 from processor.run.outcomes import checked, version_of
 from processor.run.worker import Chunk, Task, run_chunk
@@ -40,7 +40,7 @@ def _results(handler: Any, classifier: Classifier | None = None) -> dict[int, Ou
     items = [WorkItem(seq, f"key-{seq}", f"e{seq}", "stripe", "acct", "odd", b"{}", None, 0) for seq in (1, 2)]
     object.__setattr__(items[1], "event_type", "plain")
     task = Task("test", Applied, classifier or Classifier(), 60.0, 1, 1, True, batch_deadline_s=100.0)  # type: ignore[arg-type]
-    packed = pickle.dumps(run_chunk(task, handler, Chunk([[item] for item in items]), LeftBehind()), protocol=5)
+    packed = pickle.dumps(run_chunk(task, handler, Chunk([[item] for item in items]), AbandonedCalls()), protocol=5)
     assert len(packed) < BYTES_MAX
     results = dict(pickle.loads(packed).results)
     assert results[2] == Applied()

@@ -3,8 +3,8 @@
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
 from processor.judge.classify import Classifier, Failure
-from processor.run.crew import BLOCKED_IN_A_ROW
 from processor.run.worker import Task, run_groups
+from processor.run.worker_pool import BLOCKED_IN_A_ROW
 
 
 class Down(Exception):

@@ -1,4 +1,4 @@
-"""``python -m stack.tether PARENT COMMAND…``: runs COMMAND so that it dies with its parent.
+"""``python -m stack.die_with_parent PARENT COMMAND…``: runs COMMAND so that it dies with its parent.
 
 Linux kills a process whose parent has died if it asked for that, and the wish survives ``exec``. Asking
 between fork and exec isn't safe in a process with threads; asking here, before an ``exec``, is. Where

@@ -13,8 +13,8 @@ from typing import Protocol, TypeAlias
 from core.work import Handler, Outcome, WorkItem
 from processor.decide.passing import is_passed_dead
 from processor.judge.classify import Failure
+from processor.run.abandoned import AbandonedCall, AbandonedCalls, GivenUp
 from processor.run.deadlines import Deadlines
-from processor.run.left_behind import GivenUp, LeftBehind, LeftCall
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02
@@ -72,23 +72,23 @@ class Blocking:
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """A thread of the chunk; while ``began`` is set it is in a call. ``left`` is that call once it is left behind."""
+    """A thread of the chunk; while ``began`` is set it is in a call. ``left`` is that call once it is abandoned."""
 
     thread: threading.Thread | None = None
     run: GroupRun | None = None
     item: WorkItem | None = None
     began: float | None = None
-    left: LeftCall | None = None
+    left: AbandonedCall | None = None
 
 
-class Crew:
+class WorkerPool:
     """Runs the groups of one chunk.
 
     It is done when every call is back; or when nothing but calls that are out is left and each had its time
     (`Deadlines.patience_s`); or when it works for too long. ``waited_s`` is how long nothing else was left to do.
 
-    ``still_out``: events whose calls it left behind or found still out, and for how long; their time isn't over.
-    ``threads_max``: most threads in this process, those of calls left behind included.
+    ``still_out``: events whose calls it abandoned or found still out, and for how long; their time isn't over.
+    ``threads_max``: most threads in this process, those of calls abandoned included.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Crew:
         handler: Handler,
         groups: Sequence[list[WorkItem]],
         deadlines: Deadlines,
-        left_behind: LeftBehind,
+        abandoned: AbandonedCalls,
         concurrency: int,
         threads_max: int,
     ) -> None:
@@ -105,16 +105,16 @@ class Crew:
         self._handler = handler
         self._runs = [GroupRun(items) for items in groups]
         self._deadlines = deadlines
-        self._left_behind = left_behind
+        self._abandoned = abandoned
         self._concurrency = concurrency
-        self._threads_max = max(1, threads_max - left_behind.count())
+        self._threads_max = max(1, threads_max - abandoned.count())
         self._waiting = deque(self._runs)
         self._lock = threading.Lock()
         self._active: set[Runner] = set()
         self._wanted = concurrency
         self._closed = False
         self._done = threading.Event()
-        self._usual_s = left_behind.usual_s or (USUAL_S_ALONE if concurrency == 1 else USUAL_S_SEVERAL)
+        self._usual_s = abandoned.usual_s or (USUAL_S_ALONE if concurrency == 1 else USUAL_S_SEVERAL)
         self._back, self._took_s = 0, 0.0
         self._stop_at = 0.0
         self._waits_since: float | None = None
@@ -184,10 +184,10 @@ class Crew:
             return True
 
     def _result(self, item: WorkItem) -> Result | None:
-        before = self._left_behind.find(self._handler, item) if self._left_behind else None
+        before = self._abandoned.find(self._handler, item) if self._abandoned else None
         return self._work.run(item) if before is None else self._of_earlier(item, before)
 
-    def _of_earlier(self, item: WorkItem, before: LeftCall) -> Result | None:
+    def _of_earlier(self, item: WorkItem, before: AbandonedCall) -> Result | None:
         """The event has an earlier call here: no second one runs beside it. None while it is out and has time."""
         if before.out:
             seconds = time.monotonic() - before.began
@@ -273,9 +273,9 @@ class Crew:
         return all(_is_out(runner, now, self._deadlines.patience_s) for runner in self._active)
 
     def _leave(self, now: float) -> None:
-        """From here on nothing begins and no result is taken; calls that are out are left behind."""
+        """From here on nothing begins and no result is taken; calls that are out are abandoned."""
         self._closed, self._left_at = True, now
-        self._left_behind.usual_s = self._usual()
+        self._abandoned.usual_s = self._usual()
         for runner in self._active:
             if runner.began is not None:
                 self._leave_behind(runner, now - runner.began)
@@ -283,9 +283,9 @@ class Crew:
     def _leave_behind(self, runner: Runner, seconds: float) -> None:
         assert runner.run is not None and runner.item is not None and runner.thread is not None
         item, call_s = runner.item, self._deadlines.call_s
-        call = LeftCall(self._handler, item, time.monotonic() - seconds, call_s, runner.thread)
+        call = AbandonedCall(self._handler, item, time.monotonic() - seconds, call_s, runner.thread)
         runner.left = call
-        self._left_behind.add(call)
+        self._abandoned.add(call)
         if self._work.queues(item):
             return
         if seconds < call_s:

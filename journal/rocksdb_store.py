@@ -36,7 +36,7 @@ _STORAGE = re.compile(
 """What says nothing against the store itself: it must not be thrown away for it."""
 
 
-class KeyStore:
+class RocksDbStore:
     """Byte keys in order, written in atomic batches.
 
     The owner holds a lock on a file in the folder for as long as it lives, paused or not; the folder may be renamed
@@ -49,7 +49,7 @@ class KeyStore:
         self._owner = owner
 
     @classmethod
-    def take_over(cls, root: Path, epoch: int) -> KeyStore:
+    def take_over(cls, root: Path, epoch: int) -> RocksDbStore:
         """Owns ``root/epoch-<epoch>``: the newest folder that no living process owns, renamed, or an empty one.
 
         :raises IndexHeld: a living process owns a folder of this very epoch
@@ -70,7 +70,7 @@ class KeyStore:
         return cls(mine, _open_or_begin(mine), owner)
 
     @classmethod
-    def read_only(cls, root: Path) -> KeyStore:
+    def read_only(cls, root: Path) -> RocksDbStore:
         """The newest folder as it is now, beside its owner.
 
         :raises ValueError: there is none

@@ -19,8 +19,8 @@ class GivenUp(SystemExit):
 
 
 @dataclass(slots=True, eq=False)
-class LeftCall:
-    """A call that its batch left behind. ``began`` and ``ended`` are by `time.monotonic`; its time is ``call_s``.
+class AbandonedCall:
+    """A call that its batch abandoned. ``began`` and ``ended`` are by `time.monotonic`; its time is ``call_s``.
 
     ``timed_out``: its time was over before it was back; whatever comes of it then is nobody's.
     """
@@ -66,7 +66,7 @@ class LeftCall:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(GivenUp))
 
 
-class LeftBehind:
+class AbandonedCalls:
     """The calls of earlier chunks in this process, by event key: an event's number is another one once it has its row.
 
     Only the thread that runs chunks adds and drops.
@@ -76,15 +76,15 @@ class LeftBehind:
 
     def __init__(self) -> None:
         self.usual_s = 0.0
-        self._calls: dict[str, list[LeftCall]] = {}
+        self._calls: dict[str, list[AbandonedCall]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, call: LeftCall) -> None:
+    def add(self, call: AbandonedCall) -> None:
         self._calls.setdefault(call.item.event_key, []).append(call)
 
-    def find(self, handler: Handler, item: WorkItem) -> LeftCall | None:
+    def find(self, handler: Handler, item: WorkItem) -> AbandonedCall | None:
         """The event's call that is still out, or came back with a result that is still good; else None."""
         found = None
         for call in self._calls.get(item.event_key, ()):
@@ -115,7 +115,7 @@ class LeftBehind:
                 del self._calls[event_key]
 
 
-def _matters(call: LeftCall, forget_before: float) -> bool:
+def _matters(call: AbandonedCall, forget_before: float) -> bool:
     if call.out:
         return True
     return call.is_good and call.ended is not None and call.ended > forget_before

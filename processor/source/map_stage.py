@@ -1,4 +1,4 @@
-"""The first pass: where records are read, their events are named and, if the handler is pure, handled right away.
+"""The map stage: where records are read, their events are named and, if the handler is pure, handled right away.
 
 One Spark job instead of two: what a batch takes from Kafka isn't sent back to the executors to be handled. A handler is
 pure if it says so (``pure = True``): it calls nobody, remembers nothing, and what it answers depends on its event
@@ -72,7 +72,7 @@ class Pass:
     control_topic: str
 
 
-class FirstPass:
+class MapStage:
     """The driver's side, on the Python workers of that name, in at most so many ``tasks``. Where a worker dies of it,
     the batch is read again without a pass.
     """
@@ -81,7 +81,7 @@ class FirstPass:
         self._told = told
         self._workers = workers
         self._tasks = tasks
-        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(first_pass, told)
+        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(map_stage, told)
 
     def warm(self, session: SparkSession) -> None:
         """Takes what nobody wrote, so that the first records find the way from the JVM and back in use."""
@@ -105,7 +105,7 @@ class FirstPass:
             if not worker_gone(error):
                 raise
             log.warning(
-                "%s: a Python worker was lost in the first pass: this batch goes without", self._told.task.stream
+                "%s: a Python worker was lost in the map stage: this batch goes without", self._told.task.stream
             )
             return frame.toArrow()
 
@@ -113,7 +113,7 @@ class FirstPass:
         return max(1, min(self._tasks, -(-records // RECORDS_PER_TASK)))
 
 
-def first_pass(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def map_stage(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
     task_begins()
     handler = handler_of(told.task)

@@ -1,4 +1,4 @@
-"""The first pass decides nothing: with it and without it a journal comes out the same."""
+"""The map stage decides nothing: with it and without it a journal comes out the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from processor.decide.numbering import answered
 from processor.judge.classify import Classifier
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
-from processor.source.first_pass import Pass, first_pass
+from processor.source.map_stage import Pass, map_stage
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
 from tests.unit.processor.hostile import ODD_ANSWERS
@@ -58,7 +58,7 @@ def told(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
 
 
 def passed(records: pa.Table, to: Pass) -> pa.Table:
-    return pa.Table.from_batches(list(first_pass(to, iter(records.combine_chunks().to_batches()))))
+    return pa.Table.from_batches(list(map_stage(to, iter(records.combine_chunks().to_batches()))))
 
 
 class Plain(Engine):
@@ -68,7 +68,7 @@ class Plain(Engine):
 
 
 class Passing(Plain):
-    """What is read goes through the first pass."""
+    """What is read goes through the map stage."""
 
     def batch(self) -> list[JournalRow]:
         before = len(self.journal.rows)

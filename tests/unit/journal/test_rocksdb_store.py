@@ -18,12 +18,12 @@ import pytest
 from rocksdict import WriteBatch
 
 from journal.errors import IndexBroken, IndexHeld
-from journal.keystore import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, KeyStore
+from journal.rocksdb_store import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, RocksDbStore
 
 CHECKOUT = Path(__file__).parents[3]
 
 
-def put(store: KeyStore, **pairs: str) -> None:
+def put(store: RocksDbStore, **pairs: str) -> None:
     batch = WriteBatch(raw_mode=True)
     for key, value in pairs.items():
         batch.put(key.encode(), value.encode())
@@ -38,8 +38,8 @@ OWNER = """
 import sys
 from pathlib import Path
 from rocksdict import WriteBatch
-from journal.keystore import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, KeyStore
-store = KeyStore.take_over(Path(sys.argv[1]), int(sys.argv[2]))
+from journal.rocksdb_store import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, RocksDbStore
+store = RocksDbStore.take_over(Path(sys.argv[1]), int(sys.argv[2]))
 
 def put(key, value):
     batch = WriteBatch(raw_mode=True)
@@ -69,7 +69,7 @@ def test_the_folder_of_a_dead_owner_is_taken_over_with_what_is_in_it(tmp_path: P
     with owner_process(tmp_path, 1) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        store = KeyStore.take_over(tmp_path, 2)
+        store = RocksDbStore.take_over(tmp_path, 2)
     assert store.get(b"k") == b"from the other process"
     assert names(tmp_path) == ["epoch-00000002"]
 
@@ -77,7 +77,7 @@ def test_the_folder_of_a_dead_owner_is_taken_over_with_what_is_in_it(tmp_path: P
 def test_a_paused_owner_keeps_its_folder_and_finds_it_whole_when_it_wakes(tmp_path: Path) -> None:
     with owner_process(tmp_path, 1) as process:
         process.send_signal(signal.SIGSTOP)
-        successor = KeyStore.take_over(tmp_path, 2)
+        successor = RocksDbStore.take_over(tmp_path, 2)
         assert successor.get(b"k") is None
         assert names(tmp_path) == ["epoch-00000001", "epoch-00000002"]
         process.send_signal(signal.SIGCONT)
@@ -85,43 +85,43 @@ def test_a_paused_owner_keeps_its_folder_and_finds_it_whole_when_it_wakes(tmp_pa
     assert told == "from the other process\n"
     assert successor.get(b"late") is None
     successor.close()
-    KeyStore.take_over(tmp_path, 3)
+    RocksDbStore.take_over(tmp_path, 3)
     assert names(tmp_path) == ["epoch-00000003"]
 
 
 def test_of_two_owners_in_one_process_too_only_a_closed_one_gives_its_folder_away(tmp_path: Path) -> None:
-    first = KeyStore.take_over(tmp_path, 1)
+    first = RocksDbStore.take_over(tmp_path, 1)
     put(first, k="first")
-    second = KeyStore.take_over(tmp_path, 2)
+    second = RocksDbStore.take_over(tmp_path, 2)
     assert second.get(b"k") is None
     first.close()
     second.close()
-    third = KeyStore.take_over(tmp_path, 3)
+    third = RocksDbStore.take_over(tmp_path, 3)
     assert third.get(b"k") is None, "the newest folder is taken, not the older one"
     assert names(tmp_path) == ["epoch-00000003"]
 
 
 def test_an_epoch_that_is_owned_already_is_refused(tmp_path: Path) -> None:
-    first = KeyStore.take_over(tmp_path, 1)
+    first = RocksDbStore.take_over(tmp_path, 1)
     put(first, k="first")
     with pytest.raises(IndexHeld):
-        KeyStore.take_over(tmp_path, 1)
+        RocksDbStore.take_over(tmp_path, 1)
     assert first.get(b"k") == b"first"
 
 
 def test_a_folder_of_a_later_epoch_is_taken_over_when_its_owner_is_dead(tmp_path: Path) -> None:
     """The journal was made anew and counts its epochs from 1 again: a reader must not find the old folder newest."""
-    old = KeyStore.take_over(tmp_path, 9)
+    old = RocksDbStore.take_over(tmp_path, 9)
     put(old, k="old")
     old.close()
-    assert KeyStore.take_over(tmp_path, 1).get(b"k") == b"old"
+    assert RocksDbStore.take_over(tmp_path, 1).get(b"k") == b"old"
     assert names(tmp_path) == ["epoch-00000001"]
 
 
 def test_a_folder_removed_under_its_owner_is_not_taken_for_owned(tmp_path: Path) -> None:
-    first = KeyStore.take_over(tmp_path, 1)
+    first = RocksDbStore.take_over(tmp_path, 1)
     shutil.rmtree(tmp_path)
-    second = KeyStore.take_over(tmp_path, 2)
+    second = RocksDbStore.take_over(tmp_path, 2)
     assert second.get(b"k") is None
     first.close()
 
@@ -130,48 +130,48 @@ def test_a_folder_that_is_renamed_while_it_is_being_locked_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two starters look at the folder of one dead owner."""
-    KeyStore.take_over(tmp_path, 1).close()
+    RocksDbStore.take_over(tmp_path, 1).close()
     flock = fcntl.flock
-    others: list[KeyStore] = []
+    others: list[RocksDbStore] = []
 
     def slow_flock(descriptor: int, operation: int) -> None:
         if not others:
             monkeypatch.setattr(fcntl, "flock", flock)
-            others.append(KeyStore.take_over(tmp_path, 3))
+            others.append(RocksDbStore.take_over(tmp_path, 3))
             put(others[0], k="theirs")
             others[0].close()
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", slow_flock)
-    mine = KeyStore.take_over(tmp_path, 2)
+    mine = RocksDbStore.take_over(tmp_path, 2)
     assert mine.get(b"k") is None
     assert names(tmp_path) == ["epoch-00000002", "epoch-00000003"]
 
 
 def test_what_was_written_is_read_again_after_a_close_and_keys_come_in_order(tmp_path: Path) -> None:
-    store = KeyStore.take_over(tmp_path, 1)
+    store = RocksDbStore.take_over(tmp_path, 1)
     put(store, ab="1", aa="2", b="3", a="4")
     store.close()
-    again = KeyStore.take_over(tmp_path, 2)
+    again = RocksDbStore.take_over(tmp_path, 2)
     assert list(again.keys(b"a")) == [b"a", b"aa", b"ab"]
     again.begin_anew()
     assert list(again.keys(b"")) == []
 
 
 def test_a_reader_beside_the_owner_sees_what_was_written(tmp_path: Path) -> None:
-    store = KeyStore.take_over(tmp_path, 1)
+    store = RocksDbStore.take_over(tmp_path, 1)
     put(store, k="v")
-    beside = KeyStore.read_only(tmp_path)
+    beside = RocksDbStore.read_only(tmp_path)
     assert beside.get(b"k") == b"v"
     beside.close()
     put(store, k="w")
     assert store.get(b"k") == b"w"
-    assert KeyStore.take_over(tmp_path, 2).get(b"k") is None, "the reader didn't give the owner's folder away"
+    assert RocksDbStore.take_over(tmp_path, 2).get(b"k") is None, "the reader didn't give the owner's folder away"
 
 
 def test_there_is_nothing_to_read_where_there_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
-        KeyStore.read_only(tmp_path)
+        RocksDbStore.read_only(tmp_path)
 
 
 # damage
@@ -191,7 +191,7 @@ def garble(path: Path) -> None:
 
 def filled(root: Path) -> None:
     """One sorted file on disk, with more than one block."""
-    store = KeyStore.take_over(root, 1)
+    store = RocksDbStore.take_over(root, 1)
     for chunk in range(20):
         put(store, **{f"key-{chunk:03}-{n:03}": f"{n}" * 40 for n in range(100)})
     store._db.flush()
@@ -207,12 +207,12 @@ def test_a_damaged_folder_ends_up_empty_or_whole_never_in_between(
     filled(tmp_path)
     for path in tmp_path.rglob(files):
         damage(path)
-    store = KeyStore.take_over(tmp_path, 2)
+    store = RocksDbStore.take_over(tmp_path, 2)
     try:
         held = len(list(store.keys(b"key")))
     except IndexBroken:
         store.close()
-        store = KeyStore.take_over(tmp_path, 3)
+        store = RocksDbStore.take_over(tmp_path, 3)
         held = len(list(store.keys(b"key")))
     assert held in (0, 2000)
     put(store, k="v")
@@ -225,13 +225,13 @@ def test_damage_found_by_a_look_up_is_an_error_and_not_an_unknown_key(tmp_path: 
         content = bytearray(path.read_bytes())
         content[: len(content) // 2] = random.Random(5).randbytes(len(content) // 2)
         path.write_bytes(content)
-    store = KeyStore.take_over(tmp_path, 2)
+    store = RocksDbStore.take_over(tmp_path, 2)
     with pytest.raises(IndexBroken):
         store.get(b"key-000-000")
     with pytest.raises(IndexBroken):
         list(store.keys(b"key-000"))
     store.close()
-    assert KeyStore.take_over(tmp_path, 3).get(b"key-000-000") is None
+    assert RocksDbStore.take_over(tmp_path, 3).get(b"key-000-000") is None
 
 
 def filters(folder: Path) -> str:
@@ -244,7 +244,7 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
     """RocksDB's own are no filters and 8 MiB: look-ups of new keys would read blocks, and those never stay."""
     told = []
     for epoch in (1, 2, 3):
-        store = KeyStore.take_over(tmp_path, epoch)
+        store = RocksDbStore.take_over(tmp_path, epoch)
         put(store, k="v")
         if epoch == 3:
             store.begin_anew()
@@ -252,7 +252,7 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
         capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
         told.append((capacity, filters(folder)))
         store.close()
-    reader = KeyStore.read_only(tmp_path)
+    reader = RocksDbStore.read_only(tmp_path)
     assert reader._db.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
     reader.close()
     assert told == [(BLOCK_CACHE_BYTES, "bloomfilter")] * 3
@@ -260,15 +260,15 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
 
 def test_the_filter_of_a_large_file_stays_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one piece it is more than a shard of the cache takes, and would be read anew for each key."""
-    monkeypatch.setattr("journal.keystore.BLOCK_CACHE_BYTES", 16 << 20)
+    monkeypatch.setattr("journal.rocksdb_store.BLOCK_CACHE_BYTES", 16 << 20)
     chance, keys = Random(5), 600_000
-    store = KeyStore.take_over(tmp_path, 1)
+    store = RocksDbStore.take_over(tmp_path, 1)
     batch = WriteBatch(raw_mode=True)
     for _ in range(keys):
         batch.put(chance.randbytes(16), b"")
     store.write(batch)
     store.close()
-    store = KeyStore.take_over(tmp_path, 2)
+    store = RocksDbStore.take_over(tmp_path, 2)
     assert store.get_many([chance.randbytes(16) for _ in range(2_000)]) == [None] * 2_000
     used = store._db.property_int_value("rocksdb.block-cache-usage") or 0
     assert used > 0.8 * keys * BLOOM_BITS_PER_KEY / 8
