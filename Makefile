@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help docs environment setup demo up down test test-faults lint bench soak load clean
+.PHONY: help docs environment setup demo up down test test-faults lint bench load clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,14 +54,11 @@ lint: environment  ## check style, types, import direction, the compose file
 bench: setup  ## print figures beside baselines of the same run; ONLY=receiver,redis SHORT=1
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
-soak: setup  ## watch memory over two million webhooks
-	@$(PY) -m load.soak $(if $(ONLY),--only $(ONLY))
-
 load: setup  ## send two minutes of webhooks and look each 2xx up in the journal
 	@$(PY) -m load.run
 
 clean: down  ## remove data folders
-	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench .payhook/soak
+	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench
 
 docs: setup  ## write the generated pages again
 	@$(PY) -m stack.settings_page > docs/settings.md

@@ -28,16 +28,12 @@ from load.bench.dlq import DLQ_SECONDS, DLQ_SECONDS_SHORT, measure_dlq
 from load.bench.drain import DRAIN_SECONDS, DRAIN_SECONDS_SHORT, measure_processor
 from load.bench.e2e import E2E_SECONDS, E2E_SECONDS_SHORT, measure_e2e
 from load.bench.figures import GOALS, SHORT_VARIABLE, Group
-from load.bench.head_of_line import HEAD_OF_LINE_SECONDS, HEAD_OF_LINE_SECONDS_SHORT, measure_head_of_line
 from load.bench.index import INDEX_SECONDS, INDEX_SECONDS_SHORT, measure_index
 from load.bench.ledger import LEDGER_SECONDS, LEDGER_SECONDS_SHORT, measure_ledger
-from load.bench.maintenance import MAINTENANCE_SECONDS, MAINTENANCE_SECONDS_SHORT, measure_maintenance
 from load.bench.receiver import RECEIVER_SECONDS, measure_receiver
 from load.bench.redis_memory import REDIS_SECONDS, measure_redis
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
 from load.bench.start import START_SECONDS, START_SECONDS_SHORT, measure_start
-from load.bench.storms import STORMS_SECONDS, STORMS_SECONDS_SHORT, measure_storms
-from load.bench.streams import STREAMS_SECONDS, STREAMS_SECONDS_SHORT, measure_streams
 from stack.paths import DEFAULT_DATA_DIR
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "confluent-kafka", "redis", "fastapi", "uvicorn", "rocksdict")
@@ -48,16 +44,12 @@ GROUPS = (
     Group("redis", REDIS_SECONDS, measure_redis),
     Group("processor", DRAIN_SECONDS, measure_processor, DRAIN_SECONDS_SHORT),
     Group("e2e", E2E_SECONDS + 60, measure_e2e, E2E_SECONDS_SHORT + 60),
-    Group("head_of_line", HEAD_OF_LINE_SECONDS, measure_head_of_line, HEAD_OF_LINE_SECONDS_SHORT),
-    Group("streams", STREAMS_SECONDS, measure_streams, STREAMS_SECONDS_SHORT),
-    Group("storms", STORMS_SECONDS, measure_storms, STORMS_SECONDS_SHORT),
     Group("retry", RETRY_SECONDS, measure_retry, RETRY_SECONDS_SHORT),
     # Both use one history. `start` comes first: its broker is new, and would hold none of what `index` adds.
     Group("start", START_SECONDS, measure_start, START_SECONDS_SHORT),
     Group("index", INDEX_SECONDS, measure_index, INDEX_SECONDS_SHORT),
     Group("dlq", DLQ_SECONDS, measure_dlq, DLQ_SECONDS_SHORT),
     Group("ledger", LEDGER_SECONDS, measure_ledger, LEDGER_SECONDS_SHORT),
-    Group("maintenance", MAINTENANCE_SECONDS, measure_maintenance, MAINTENANCE_SECONDS_SHORT),
 )
 NAMES = [group.name for group in GROUPS]
 

@@ -33,7 +33,6 @@ from journal.writer import JournalWriter
 from load.bench.figures import is_short
 from load.bench.history import HistoryEvent
 from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
-from load.memory import MIB, own_mib
 from processor.decide.batch import Batches
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
@@ -229,15 +228,21 @@ def _memory_mb(index: Path, rows: int) -> float:
 
 def _print_memory(root: Path, rows: int) -> None:
     process, chance = psutil.Process(), random.Random(11)
-    before_mib = own_mib(process)
+    before = _own_bytes(process)
     epoch = max(int(folder.name.partition("-")[2]) for folder in root.glob("epoch-*"))
     index = Index.open(root, epoch + 1)
     for number in range(LOOKUPS):
         known = HistoryEvent(chance.randint(1, rows))
         assert index.known_event(known.event_key) is not None
         assert index.known_event(f"stripe:evt_{number}:charge.succeeded") is None
-    sys.stdout.write(f"{(own_mib(process) - before_mib) * MIB}\n")
+    sys.stdout.write(f"{_own_bytes(process) - before}\n")
     index.close()
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    """What it holds for itself. Pages of files aren't counted: the kernel takes them back as it likes."""
+    held = process.memory_info()
+    return int(held.rss - held.shared)
 
 
 def main() -> None:
