@@ -66,7 +66,7 @@ class Downstream:
     def excuses(self, report: Report | None) -> bool:
         """Whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
 
-        ``report`` is the batch's; a call that was abandoned may be told without one.
+        ``report`` is the batch's; a call that was abandoned may be reported without one.
         """
         if self.may_be_called:
             return False

@@ -146,7 +146,7 @@ def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
 
 
 def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCalls) -> Answer:
-    """Runs a chunk in this process; calls that it doesn't wait for go to ``left_behind``, which is the process's."""
+    """Runs a chunk in this process; calls that it doesn't wait for go to ``abandoned``, which is the process's."""
     abandoned.tidy()
     deadlines = task.deadlines
     late = _late.setdefault(task.stream, LateCalls())

@@ -1,4 +1,4 @@
-"""The threads of one chunk: entities side by side, each one's events in order, nobody behind a call that hangs."""
+"""The threads of one chunk: entities side by side, each one's events in order. A call that hangs holds up its own."""
 
 from __future__ import annotations
 
@@ -278,9 +278,9 @@ class WorkerPool:
         self._abandoned.usual_s = self._usual()
         for runner in self._active:
             if runner.began is not None:
-                self._leave_behind(runner, now - runner.began)
+                self._abandon(runner, now - runner.began)
 
-    def _leave_behind(self, runner: Runner, seconds: float) -> None:
+    def _abandon(self, runner: Runner, seconds: float) -> None:
         assert runner.run is not None and runner.item is not None and runner.thread is not None
         item, call_s = runner.item, self._deadlines.call_s
         call = AbandonedCall(self._handler, item, time.monotonic() - seconds, call_s, runner.thread)

@@ -207,7 +207,7 @@ def test_one_that_never_comes_back_is_told_as_failed_by_a_later_batch() -> None:
     assert limiter(late=late, time=time).reports() == {}
 
 
-def test_a_call_that_an_earlier_batch_left_behind_still_counts_among_those_at_a_time() -> None:
+def test_a_call_that_an_earlier_batch_abandoned_still_counts_among_those_at_a_time() -> None:
     time, late = Time(), LateCalls()
     following = limiter(late=late, time=time, at_once=1)
     first = limiter(late=late, time=time)

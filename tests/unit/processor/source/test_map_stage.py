@@ -100,7 +100,7 @@ def run(engine: Engine, batches: Sequence[Sequence[Posted]]) -> list[JournalRow]
 
 @settings(max_examples=examples(40), deadline=None)
 @given(batches=st.lists(st.lists(POSTED, max_size=5), max_size=5))
-def test_every_row_is_as_it_would_be_without_a_first_pass(
+def test_every_row_is_as_it_would_be_without_a_map_stage(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Posted]]
 ):
     folder = tmp_path_factory.mktemp("engine")
@@ -109,7 +109,7 @@ def test_every_row_is_as_it_would_be_without_a_first_pass(
     assert passing.bodies.by_hash == plain.bodies.by_hash
 
 
-def test_an_event_that_the_first_pass_handled_is_not_handled_again(tmp_path: Path):
+def test_an_event_that_the_map_stage_handled_is_not_handled_again(tmp_path: Path):
     engine = Passing(_made(tmp_path / "one"))
     engine.post("a")
     ByBody.calls = 0
@@ -119,7 +119,7 @@ def test_an_event_that_the_first_pass_handled_is_not_handled_again(tmp_path: Pat
     assert engine.journal.rows[0].handler_version == "test-1"
 
 
-def test_a_handler_that_is_not_pure_sees_nothing_in_the_first_pass(tmp_path: Path):
+def test_a_handler_that_is_not_pure_sees_nothing_in_the_map_stage(tmp_path: Path):
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a")
     Impure.calls = ByBody.calls = 0
