@@ -1,4 +1,4 @@
-"""The threads of one chunk: entities side by side, each one's events in order. A call that hangs holds up its own."""
+"""The threads of one chunk: entities run side by side, so that a call that hangs holds up its own entity alone."""
 
 from __future__ import annotations
 
