@@ -6,7 +6,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
 from core.place import Place
 from core.routing import topics_of
 from core.topics import check_topics
-from dlq.done_alone import given_since
+from dlq.done_alone import DoneAlone, given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
@@ -40,8 +40,12 @@ from processor.backlog.catch_up import CatchUp
 from processor.backlog.lag import EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
-from processor.decide.batch import Batches, Reader
+from processor.decide.batch import Batches
+from processor.decide.commit import Journal
+from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
+from processor.decide.ports import Known, Reader
+from processor.decide.run import Handlers
 from processor.history.check import check
 from processor.history.watch import HistoryWatch
 from processor.lasting import LastingStream
@@ -70,7 +74,7 @@ RECORDS_FIRST = 2_000
 """At most, before anything is known of what a batch costs: about what one takes in half a second."""
 
 
-class Derived(Protocol):
+class DerivedTable(Protocol):
     """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
     class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
     """
@@ -161,30 +165,27 @@ def open_stream(
         dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
         anchors = _anchors(wired, shared, state)
         undo.callback(anchors.close, 0)
-        watch = HistoryWatch(stream, lambda: batches.position, source.log, source.topics)
-        batches = Batches(
-            rules=wired.rules,
-            state=state,
-            writer=writer,
-            index=index,
-            bodies=bodies,
-            followers=_followers(wired, reader),
-            dead_letters=dead_letters,
-            executor=Executor(shared.session, wired.task, _tasks(wired, shared), downstreams),
-            adapters=shared.adapters,
-            clock=shared.clock,
-            trying=places.trying,
-            anchors=anchors,
-            rows_of=partial(_rows_of, places.journal),
-            given_since=partial(given_since, places.journal, wired.rules.control_topic),
-            applied_upto=partial(_applied_upto, places.journal),
-            republish=_republisher(wired, shared),
-            on_rows=metrics.committed,
-            notes=lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
-            downstreams=downstreams.status,
-            transactional=shared.transactional,
-            watch=watch,
+        watch = HistoryWatch(stream, lambda: journal.position, source.log, source.topics)
+        journal = Journal(
+            state,
+            writer,
+            bodies,
+            lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
+            watch,
         )
+        known = Known(
+            index,
+            shared.adapters,
+            partial(_rows_of, places.journal),
+            bodies.fetch,
+            partial(_applied_upto, places.journal),
+            DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
+        )
+        executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
+        handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
+        derived = Derived(index, _followers(wired, reader), dead_letters, anchors, metrics.committed)
+        rules = replace(wired.rules, transactional=shared.transactional)
+        batches = Batches(rules, journal, known, handlers, derived, shared.clock)
         watch.start()
         undo.pop_all()
         return batches
@@ -299,8 +300,8 @@ def _tasks(wired: Wired, shared: Shared) -> int:
     return wired.config.tasks_max or shared.cores
 
 
-def _followers(wired: Wired, reader: JournalReader) -> list[Derived]:
-    followers: list[Derived] = [
+def _followers(wired: Wired, reader: JournalReader) -> list[DerivedTable]:
+    followers: list[DerivedTable] = [
         kept_by.open(str(wired.places.derived(table))) for table, kept_by in wired.derived.items()
     ]
     for follower in followers:

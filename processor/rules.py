@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from core.event import Mode
@@ -17,7 +18,7 @@ class StreamRules:
     """One work stream's rules, as its batches need them. Times in seconds.
 
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
-    behind others included.
+    behind others included. ``transactional``: topics whose offsets have holes, where transactions' markers are.
     """
 
     name: str
@@ -33,6 +34,7 @@ class StreamRules:
     heads: HeadLimits = field(default_factory=HeadLimits)
     replays_max: int = 5
     alone: AloneLimits = field(default_factory=AloneLimits)
+    transactional: Collection[str] = ()
 
     @property
     def replays(self) -> ReplayRules:

@@ -34,6 +34,10 @@ from load.bench.figures import is_short
 from load.bench.history import HistoryEvent
 from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
 from processor.decide.batch import Batches
+from processor.decide.commit import Journal
+from processor.decide.derive import Derived
+from processor.decide.ports import Known
+from processor.decide.run import Handlers
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.run.collector import calm, uncollected
@@ -116,18 +120,14 @@ class _Engine:
         self._offset = state.marks[EVENTS][0]
         # Another one each time that a history is opened: what was new to it once isn't any more.
         self._random = random.Random(state.epoch)
+        clock = SystemClock()
         self._batches = Batches(
             rules,
-            state,
-            writer,
-            index,
-            bodies,
-            [],
-            _NoDeadLetters(),
-            _Applying(),  # type: ignore[arg-type]
-            {},
-            SystemClock(),
-            places.trying,
+            Journal(state, writer, bodies),
+            Known(index, {}),
+            Handlers(_Applying(), places.trying, clock),
+            Derived(index, [], _NoDeadLetters()),
+            clock,
         )
 
     def batch_s(self, old_share: float, history: int) -> float:

@@ -34,7 +34,7 @@ from ledger.spark import open_read_session
 from load.bench.figures import is_short
 from load.bench.history import FIRST_AT
 from load.webhooks import stripe_event
-from processor.decide.intake import KafkaRecord, new_item
+from processor.decide.records import KafkaRecord, new_item
 from providers.port import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter

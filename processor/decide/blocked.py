@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from core.decision import ErrorKind
 from core.work import Outcome
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.calls.budget import Report
-from processor.decide.intake import Item
-from processor.decide.passing import disproves
+from processor.decide.item import Item, is_suspect
+from processor.decide.line import disproves
 from processor.judge.classify import Failure
 
 PROBE_S_FIRST = 1.0
@@ -75,11 +74,6 @@ class Blocked:
 
 def _is_met(need: str, result: Outcome | Failure, answered: Collection[str]) -> bool:
     return disproves(result, answered, () if need == ANY else (need,))
-
-
-def is_suspect(row: JournalRow) -> bool:
-    """Whether the last try of an open event failed as if the whole stream were blocked."""
-    return row.error_kind is ErrorKind.SBE
 
 
 def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, OpenItem | Item] | None:

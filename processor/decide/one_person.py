@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from core.money import Money, MoneyFact
+from core.money import Money
 from dlq.commands import Command
-from dlq.done_alone import DoneAlone
 from dlq.limits import AloneLimits, Volume, kind_of
 from journal.schema import JournalRow
-from processor.decide.approvals import ProposalLookup, not_approved
-from processor.decide.intake import Item
-from processor.decide.own_error import attempt
+from processor.decide.bookings import not_approved
+from processor.decide.item import Item, attempt
+from processor.decide.ports import Known
 from providers.reconciled import reader_of
 
 Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 """What an order would act on: row and body of each event."""
 
 
-class MoneyReader(Protocol):
-    """What an adapter says of an event's money."""
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
-
-
 @dataclass(slots=True)
 class OnePerson:
-    """Judges the orders of one batch. ``done``: what each person did without a second one, this batch included."""
+    """Judges the orders of one batch, with what each person did without a second one, this batch included."""
 
-    index: ProposalLookup
-    adapters: Mapping[str, MoneyReader]
+    known: Known
     limits: AloneLimits
-    done: DoneAlone
     now: datetime
 
     def refusal(self, control: Item, command: Command, events: Events) -> str | None:
         """Why an order takes a second person, or why what the second one approves doesn't stand. None: it is carried
         out, and what one person does alone is noted in the order's row."""
         if command.proposal is not None:
-            return not_approved(self.index, command)
+            return not_approved(self.known.index, command)
         kind, wanted = kind_of(command.action), self._volume(events)
         if not wanted.items:
             return None
-        why = self.limits.beyond(kind, wanted, self.done.of(command.actor, kind, self.now))
+        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
         if why is not None:
             return f"{why}: have it proposed (propose_{command.action})"
         control.row.headers = wanted.to_json(kind)
-        self.done.add(control.row)
+        self.known.done_alone.add(control.row)
         return None
 
     def _volume(self, events: Events) -> Volume:
@@ -64,7 +55,7 @@ class OnePerson:
         return Volume(items, amounts)
 
     def _money(self, row: JournalRow, body: bytes) -> Money | None:
-        adapter, event_type = self.adapters.get(row.provider or ""), row.event_type or ""
+        adapter, event_type = self.known.adapters.get(row.provider or ""), row.event_type or ""
         if adapter is None:
             return None
         fact = reader_of(adapter, event_type).money(body, event_type)

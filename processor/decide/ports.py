@@ -2,14 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
+from core.event import Event, Headers
+from core.money import MoneyFact
+from dlq.done_alone import DoneAlone
 from journal.anchoring import Head
 from journal.errors import Refused
+from journal.index import KnownEvent, KnownFact
+from journal.index_changes import Line as Passed
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from processor.decide.admission import ContentHash
-from processor.decide.one_person import MoneyReader
+
+RowsOf: TypeAlias = Callable[[Sequence[int]], Mapping[int, JournalRow]]
+"""Committed rows by their seq; those that aren't there are left out."""
+
+BodiesOf: TypeAlias = Callable[[Iterable[str]], Mapping[str, bytes]]
+"""Bodies by their hash; those that aren't kept are left out."""
+
+AppliedUpto: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
+"""Of each entity the last applied item after the one that is named, in the committed rows; none where none was."""
+
+Outgoing: TypeAlias = tuple[Event, Headers]
+
+
+class Lookup(Protocol):
+    """What is known of all rows before this batch: `journal.index.Index`."""
+
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]: ...
+    def known_fact(self, fact_key: str) -> KnownFact | None: ...
+    def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]: ...
+    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
+    def known_original(self, event_key: str, content_sha256: str) -> bool: ...
+    def open_item(self, item_seq: int) -> OpenItem | None: ...
+    def of_entity(self, entity_key: str) -> Iterator[int]: ...
+    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
+    def died(self, entity_key: str) -> Iterator[int]: ...
+    def closed_heads(self, entity_key: str) -> list[tuple[int, int]]: ...
+    def line(self, entity_key: str) -> Passed | None: ...
+    def is_reversed(self, item_seq: int) -> bool: ...
+    def reopened_at(self, item_seq: int) -> int | None: ...
+
+
+class Reader(Protocol):
+    """What deciding asks of a provider's adapter."""
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        """The content hash by an older version of its list of left-out fields."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        """What an event moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that deciding may look up. It stands still during a batch: nothing of the batch is in it."""
+
+    index: Lookup
+    adapters: Mapping[str, Reader]
+    rows_of: RowsOf = lambda seqs: {}
+    bodies_of: BodiesOf = lambda hashes: {}
+    applied_upto: AppliedUpto = lambda after: {}
+    done_alone: DoneAlone = field(default_factory=lambda: DoneAlone(lambda since: ()))
+
+
+class Republish(Protocol):
+    """Puts events into the stream's own topic."""
+
+    def __call__(self, events: Sequence[Outgoing]) -> str | None:
+        """Returns once every replica has each of them, or why not; then some may be there all the same."""
 
 
 class Watch(Protocol):
@@ -25,10 +89,6 @@ class Watch(Protocol):
 
     def notes(self) -> Mapping[str, str]: ...
     def close(self) -> None: ...
-
-
-class Reader(ContentHash, MoneyReader, Protocol):
-    """What deciding asks of a provider's adapter."""
 
 
 class Follower(Protocol):
@@ -53,7 +113,7 @@ class DeadLetters(Protocol):
 
 
 class Anchors(Protocol):
-    """Who says outside the lake where the journal stands; never blocks the caller."""
+    """Says outside the lake where the journal stands; never blocks the caller."""
 
     @property
     def anchored_seq(self) -> int: ...

@@ -10,9 +10,7 @@ from datetime import datetime
 from core.decision import OPEN_DECISIONS, Decision
 from dlq.acceptance import Lookup, Meanwhile
 from journal.open_item import OpenItem
-from processor.decide.admission import again
-from processor.decide.intake import Item
-from processor.decide.verdict import park
+from processor.decide.item import Item, again, park
 
 
 def release(
@@ -46,7 +44,7 @@ def release(
         else:
             item = again(waiting)
             elsewhere = f" as an event of {head.row.entity_key}" if head.row.entity_key != entity else ""
-            park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}{elsewhere}"[:500], now)
+            park(item, f"item {head.seq}, which held it back, was {head.row.decision.value}{elsewhere}", now)
             item.cause = head.cause
             woken.append(item)
     return woken
@@ -75,9 +73,9 @@ def _lines(heads: Iterable[str], batch: Sequence[Item], ordered: Sequence[Item])
 def _first_left(
     entity: str, line: _Line, index: Lookup, gone: Set[int], meanwhile: Meanwhile, *, die_with_it: bool
 ) -> OpenItem | Item | None:
-    """Who waits at the head of its entity's line and would wait for ever; None where nobody does.
+    """The event at the head of its entity's line that nothing would take up any more; None: there is none.
 
-    Behind a dead head somebody waits for ever only where followers die with it: the next batch lets them.
+    Behind a dead head that is so only where followers die with it: the next batch lets them.
     """
     for waiting in _holding(entity, line, index, gone):
         row = waiting.row
@@ -90,16 +88,16 @@ def _first_left(
 
 
 def _holding(entity: str, line: _Line, index: Lookup, gone: Set[int]) -> Iterator[OpenItem | Item]:
-    """Whoever holds back later events of the entity after this batch, in Kafka's order.
+    """The events that hold back later ones of the entity after this batch, in Kafka's order.
 
     What the batch decided stands for what the index knows, which also lacks those that hold nobody until now.
     """
     known = gone | line.events.keys()
     before = (waiting for waiting in index.queue(entity) if waiting.row.item_seq not in known)
     now = [item for item in line.events.values() if item.row.blocking and item.row.decision in OPEN_DECISIONS]
-    now.sort(key=_place)
-    return heapq.merge(before, now, key=_place)
+    now.sort(key=_item_seq)
+    return heapq.merge(before, now, key=_item_seq)
 
 
-def _place(waiting: OpenItem | Item) -> int:
+def _item_seq(waiting: OpenItem | Item) -> int:
     return waiting.row.item_seq

@@ -1,6 +1,6 @@
 """Replayed poison: its adapter, mended since, reads it again, and what it holds is published as what it is.
 
-The events come in at the end of their topic, with their own keys, like anyone's: nothing is decided of them here. A
+The events come in at the end of their topic, with their own keys, like any other: nothing is decided of them here. A
 crash between the publication and the commit publishes them once more, and the second copy is a duplicate.
 """
 
@@ -9,35 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol, cast
+from typing import cast
 
 from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Headers, Mode, from_record, to_headers
 from core.header_schema import quote_text
-from processor.decide.intake import Item
-from processor.decide.own_error import attempt, failure_of
-from processor.decide.verdict import POISON_CLASS, die, park
+from processor.decide.item import POISON_CLASS, Item, attempt, die, failure_of, park, settle
+from processor.decide.ports import Outgoing, Republish
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from providers.port import Adapter
 from providers.reread import reread
 
 AGAIN_S = 5.0
 """Until the next try where Kafka didn't take the events."""
-KEYS_TOLD_MAX = 5
+KEYS_SHOWN_MAX = 5
 PER_BATCH_MAX = 500
 """Events that arrive meanwhile wait for the batch: what is beyond is read in the next one."""
 REREAD_OF = "reread_of"
 """Header of an event that was poison: the stream and the item, such as ``ledger/1041``."""
-
-Outgoing = tuple[Event, Headers]
-
-
-class Republish(Protocol):
-    """Puts events into the stream's own topic."""
-
-    def __call__(self, events: Sequence[Outgoing]) -> str | None:
-        """Returns once every replica has each of them, or says why not; then some may be there all the same."""
 
 
 @dataclass(slots=True)
@@ -65,17 +55,17 @@ class Rereads:
         problem = self.republish(outgoing) if outgoing and self.republish is not None else None
         for item, events in self._read:
             if problem is not None and events:
-                park(item, f"its events aren't published yet: {problem}"[:500], self.now + timedelta(seconds=AGAIN_S))
+                park(item, f"its events aren't published yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
             else:
-                item.row.decision, item.row.blocking, item.row.reason = Decision.RESOLVED, False, _told(events)
+                settle(item, Decision.RESOLVED, _published(events))
 
     def _outgoing(self, item: Item) -> list[Outgoing] | Failure:
         """Its events with their headers, such as a batch can read."""
         try:
             events = self._events(item)
         except Unparseable as unreadable:
-            told = clean(unreadable.problem, MESSAGE_CHARS_MAX)
-            return replace(failure_of(unreadable), error_class=POISON_CLASS, message=told)
+            message = clean(unreadable.problem, MESSAGE_CHARS_MAX)
+            return replace(failure_of(unreadable), error_class=POISON_CLASS, message=message)
         outgoing = [(event, self._headers(item, event)) for event in events]
         for event, headers in outgoing:
             from_record(event.body, headers)
@@ -96,9 +86,9 @@ class Rereads:
         return [*headers, (REREAD_OF, quote_text(f"{self.stream}/{item.seq}").encode())]
 
 
-def _told(events: Sequence[Outgoing]) -> str:
+def _published(events: Sequence[Outgoing]) -> str:
     if not events:
         return "its adapter reads it now, and it holds no event"
-    keys = ", ".join(event.event_key for event, _ in events[:KEYS_TOLD_MAX])
-    more = f" and {len(events) - KEYS_TOLD_MAX} more" if len(events) > KEYS_TOLD_MAX else ""
+    keys = ", ".join(event.event_key for event, _ in events[:KEYS_SHOWN_MAX])
+    more = f" and {len(events) - KEYS_SHOWN_MAX} more" if len(events) > KEYS_SHOWN_MAX else ""
     return f"its adapter reads it now; published as {keys}{more}"[:500]

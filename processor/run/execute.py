@@ -21,7 +21,7 @@ from core.errors import PayhookError
 from core.work import Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report, merged
 from processor.calls.downstreams import Downstreams
-from processor.decide.passing import holds_back, is_passed_dead
+from processor.decide.line import holds_back, is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import OutSince, Patience
 from processor.run.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, run_chunks, timed_out

@@ -19,7 +19,7 @@ from core.errors import PayhookError
 from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
-from processor.decide.passing import disproves, holds_back
+from processor.decide.line import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.abandoned import AbandonedCalls, GivenUp
 from processor.run.deadlines import Deadlines

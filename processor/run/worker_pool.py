@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from core.work import Handler, Outcome, WorkItem
-from processor.decide.passing import is_passed_dead
+from processor.decide.line import is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.abandoned import AbandonedCall, AbandonedCalls, GivenUp
 from processor.run.deadlines import Deadlines

@@ -28,7 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
-from processor.decide.intake import PACKED, Early, KafkaRecord, Named, named, packed, read_batch, work_item
+from processor.decide.item import Early
+from processor.decide.records import PACKED, KafkaRecord, Named, named, packed, read_batch, work_item
 from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
@@ -96,7 +97,7 @@ class MapStage:
             self.collect(frame, self._tasks * RECORDS_PER_TASK)
 
     def collect(self, frame: DataFrame, records: int) -> pa.Table:
-        """A batch's records, as `processor.decide.intake.read_table` takes them; about ``records`` are expected."""
+        """A batch's records, as `processor.decide.records.read_table` takes them; about ``records`` are expected."""
         try:
             with on_workers_of(frame.sparkSession, self._workers):
                 passing = frame.coalesce(self._tasks_for(records)).mapInArrow(self._function, PASS_SCHEMA)
@@ -165,8 +166,8 @@ def _answer(handler: Handler, item: WorkItem) -> Early | None:
     if isinstance(outcome, Applied):
         if outcome.after is not None or outcome.unless is not None:
             return None
-        return version, postings_to_json(outcome.postings), None
-    return (version, None, outcome.reason) if isinstance(outcome, Ignored) else None
+        return Early(version, postings_to_json(outcome.postings), None)
+    return Early(version, None, outcome.reason) if isinstance(outcome, Ignored) else None
 
 
 @contextlib.contextmanager

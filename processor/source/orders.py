@@ -7,7 +7,7 @@ import logging
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from journal.marks import Marks
-from processor.decide.intake import KafkaRecord
+from processor.decide.records import KafkaRecord
 
 log = logging.getLogger(__name__)
 

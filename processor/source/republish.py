@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from core.durability import RECORD_BYTES_MAX
 from core.routing import PARTITIONER
-from processor.decide.rereads import Outgoing
+from processor.decide.ports import Outgoing
 
 PUBLISH_S_MAX = 5.0
 """A batch waits so long for Kafka's word. librdkafka gives a record up before."""
@@ -35,7 +35,7 @@ def republish_settings(bootstrap: str) -> dict[str, Any]:
 
 
 class Republisher:
-    """`processor.decide.rereads.Republish`. Its producer is made when it is needed, which is rarely."""
+    """`processor.decide.ports.Republish`. Its producer is made when it is needed, which is rarely."""
 
     def __init__(self, producer_factory: Callable[[], Producer], topic: str) -> None:
         self._producer_factory = producer_factory

@@ -23,7 +23,7 @@ from core.errors import PayhookError
 from journal.errors import Refused, StorageDown
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
-from processor.decide.intake import without_answers
+from processor.decide.records import without_answers
 from processor.source.ahead import Ahead
 from processor.source.map_stage import MapStage
 from processor.source.read_limit import ReadLimit

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from core.clock import Clock
 from journal.marks import Marks
-from processor.decide.intake import KafkaRecord, read_table, without_answers
+from processor.decide.records import KafkaRecord, read_table, without_answers
 
 LOOK_S = 0.05
 

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from core.decision import Decision
+from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
 from journal.schema import JournalRow
-from processor.decide.verdict import CONFLICT_CLASS, FACT_CONFLICT_CLASS, HEAD_DEAD_CLASS, POISON_CLASS
+from processor.decide.item import HEAD_DEAD_CLASS, POISON_CLASS
 
 IN_TIME, LATE, FAILED, SET_ASIDE, WAITED = "in_time", "late", "failed", "set_aside", "waited"
 OUTCOMES: Final = (IN_TIME, LATE, FAILED, SET_ASIDE, WAITED)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,13 @@ from journal.schema import JournalRow
 from journal.whole import check_whole
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flat
-from processor.decide.batch import Batches, StreamRules
+from processor.decide.batch import Batches
+from processor.decide.commit import Journal
+from processor.decide.derive import Derived
+from processor.decide.ports import Known
+from processor.decide.run import Handlers
 from processor.judge.retry import parse_policy
+from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Handler, InlineExecutor, Same, table
 
@@ -169,7 +174,7 @@ class Stored:
         self.handler = DyingHandler()
         self.producer: Callable[[], Any] = lambda: FileProducer(self.dlq)
 
-    def open(self, tenure: Tenure | None = None) -> Batches:
+    def open(self, tenure: Tenure | None = None, transactional: Sequence[str] = ()) -> Batches:
         """A new writer and all that is derived, in the order in which the processor opens them."""
         with contextlib.ExitStack() as undo:
             writer = JournalWriter.create_or_open(str(self.journal), "ledger", tenure)
@@ -185,18 +190,19 @@ class Stored:
             dead_letters = DlqPublisher(self.producer, "dlq.ledger", state.published_upto)
             dead_letters.catch_up(reader, bodies)
             undo.pop_all()
+        policy = parse_policy("fixed(1s x1)")
+        rules = StreamRules(
+            "ledger", EVENTS, CONTROL, policy, DeadHead.CONTINUE, 100, 100, 60.0, transactional=transactional
+        )
+        clock = SystemClock()
+        executor = InlineExecutor(self.handler, stop_on_dead=False)
         return Batches(
-            StreamRules("ledger", EVENTS, CONTROL, parse_policy("fixed(1s x1)"), DeadHead.CONTINUE, 100, 100, 60.0),
-            state,
-            writer,
-            index,
-            bodies,
-            [postings],
-            dead_letters,
-            InlineExecutor(self.handler, stop_on_dead=False),  # type: ignore[arg-type]
-            {"stripe": Same()},
-            SystemClock(),
-            self.folder / "trying.json",
+            rules,
+            Journal(state, writer, bodies),
+            Known(index, {"stripe": Same()}),
+            Handlers(executor, self.folder / "trying.json", clock),
+            Derived(index, [postings], dead_letters),
+            clock,
         )
 
     def decide(self, batches: Batches) -> None:

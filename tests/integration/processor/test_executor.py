@@ -144,7 +144,7 @@ def test_whatever_handlers_do_the_stream_goes_on(session: SparkSession, tmp_path
     Spark's workers made of them."""
     engine = Engine(tmp_path)
     hostile = task(build_handler=hostile_handler.build, stream="hostile", concurrency=4)
-    engine.batches._executor = Executor(session, hostile, 2)
+    engine.handlers._executor = Executor(session, hostile, 2)
     odd = [f"answer_{number}" for number in range(len(hostile_handler.ANSWERS))]
     odd += [f"error_{number}" for number in range(len(hostile_handler.ERRORS))]
     fine = [engine.post(f"fine_{number}", entity=f"fine-{number}") for number in range(20)]

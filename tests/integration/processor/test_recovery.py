@@ -11,7 +11,7 @@ import pytest
 from journal.errors import Fenced, JournalBroken
 from journal.position import JournalOlder
 from journal.writer import Tenure
-from processor.decide.intake import OffsetHole
+from processor.decide.records import OffsetHole
 from tests.integration.processor.stored import Stored
 from tests.unit.processor.harness import EVENTS
 
@@ -73,8 +73,7 @@ def test_kafka_hands_over_an_offset_beyond_the_mark_and_nothing_is_decided(store
 
 def test_a_gap_of_a_declared_topic_has_one_row_that_says_which_offsets_were_passed_over(stored: Stored) -> None:
     """Markers of transactions take offsets and hold no record."""
-    batches = stored.open()
-    batches._transactional = (EVENTS,)
+    batches = stored.open(transactional=(EVENTS,))
     for event_id in ("g", "h", "i", "j"):
         stored.kafka.post(event_id)
     batches.run(stored.kafka.read(8))

@@ -17,7 +17,7 @@ from journal.kafka_log import Held, Log
 from journal.marks import Marks
 from journal.state import JournalState
 from load.client import wait_for
-from processor.decide.intake import KafkaRecord
+from processor.decide.records import KafkaRecord
 from processor.source.sources import tick
 from processor.source.stream import Stream
 from processor.spark import open_session

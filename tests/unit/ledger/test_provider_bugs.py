@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.event import Dedupe, to_headers
 from core.layout import Layout
+from journal import open_item
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, provider_bugs
 from load.webhooks import stripe_event
-from processor.decide import verdict
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 
@@ -155,7 +155,7 @@ def test_there_is_nothing_to_tell_before_the_first_start(world: World) -> None:
 
 
 def test_the_engines_words_for_a_conflict_are_the_reports() -> None:
-    assert (report._FACT_CONFLICT, report._EVENT_CONFLICT) == (verdict.FACT_CONFLICT_CLASS, verdict.CONFLICT_CLASS)
+    assert (report._FACT_CONFLICT, report._EVENT_CONFLICT) == (open_item.FACT_CONFLICT_CLASS, open_item.CONFLICT_CLASS)
 
 
 @pytest.fixture

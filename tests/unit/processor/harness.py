@@ -19,17 +19,22 @@ from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
+from dlq.done_alone import DoneAlone
 from dlq.record import build_record
 from journal.index import Index
 from journal.marks import Marks
 from journal.schema import JournalRow, row_hash, stamped, to_arrow
 from journal.state import JournalState
 from journal.writer import Committed
-from processor.decide.batch import Batches, StreamRules
-from processor.decide.intake import KafkaRecord, read_table
-from processor.decide.rereads import Outgoing
+from processor.decide.batch import Batches
+from processor.decide.commit import Journal
+from processor.decide.derive import Derived
+from processor.decide.ports import Known, Outgoing
+from processor.decide.records import KafkaRecord, read_table
+from processor.decide.run import Handlers
 from processor.judge.classify import Classifier
 from processor.judge.retry import parse_policy
+from processor.rules import StreamRules
 from processor.run.execute import Results
 from processor.run.worker import Task, run_groups
 from processor.settings import DeadHead
@@ -249,6 +254,7 @@ class Engine:
         self.adapter = Same()
         self.adapters: dict[str, object] = {"stripe": self.adapter}
         self.kafka_is_down = ""
+        self.noted: Callable[[], Mapping[str, str]] = dict
         self.lineage = lineage
         self._epoch = 0
         self._index_root = folder
@@ -280,26 +286,31 @@ class Engine:
             notes=self.journal.notes,
             lineage=self.lineage,
         )
-        self.batches = Batches(
+        self.batches = self.engine_on(state)
+
+    def engine_on(self, state: JournalState) -> Batches:
+        """The stream's batches from a state of the journal on."""
+        executor = InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is not DeadHead.CONTINUE)
+        self.handlers = Handlers(executor, self.folder / "trying.json", self.clock, self._republish)
+        return Batches(
             self.rules,
-            state,
-            self.journal,  # type: ignore[arg-type]
-            self.index,
-            self.bodies,  # type: ignore[arg-type]
-            [],
-            self.dead_letters,
-            InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is not DeadHead.CONTINUE),  # type: ignore[arg-type]
-            self.adapters,  # type: ignore[arg-type]
+            Journal(state, self.journal, self.bodies, lambda: self.noted()),  # type: ignore[arg-type]
+            Known(
+                self.index,
+                self.adapters,  # type: ignore[arg-type]
+                rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
+                bodies_of=self.bodies.fetch,
+                applied_upto=self._applied_upto,
+                done_alone=DoneAlone(self._given_since),
+            ),
+            self.handlers,
+            Derived(self.index, [], self.dead_letters),
             self.clock,
-            self.folder / "trying.json",
             jitter=lambda: 0.0,
-            rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
-            given_since=lambda since: [
-                row for row in self.journal.rows if row.topic == CONTROL and row.first and row.decided_at >= since
-            ],
-            applied_upto=self._applied_upto,
-            republish=self._republish,
         )
+
+    def _given_since(self, since: datetime) -> list[JournalRow]:
+        return [row for row in self.journal.rows if row.topic == CONTROL and row.first and row.decided_at >= since]
 
     def fill_index(self) -> None:
         """Brings a new process's index up to the journal's end."""

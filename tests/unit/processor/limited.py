@@ -60,10 +60,10 @@ class LimitedEngine(Engine):
         super().start(**options)
         self.downstreams = Downstreams(self.settings, self.clock, notes=self.journal.notes)
         stop_on_dead = self.rules.dead_head is not DeadHead.CONTINUE
-        self.batches._executor = ThreadedExecutor(
+        self.handlers._executor = ThreadedExecutor(
             self.handler, self.parallelism, self.downstreams, stop_on_dead, self.concurrency
         )
-        self.batches._notes = self.downstreams.notes
+        self.noted = self.downstreams.notes
 
     def last(self, event_key: str) -> JournalRow:
         return [row for row in self.journal.rows if row.event_key == event_key][-1]

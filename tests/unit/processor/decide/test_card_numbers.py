@@ -18,7 +18,8 @@ from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings
 from ingest.protocol import distinct
 from load.samples import square
-from processor.decide.intake import Item, KafkaRecord, new_item
+from processor.decide.item import Item
+from processor.decide.records import KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.worker import Task, run_groups
 from providers import ProvidersSettings, Request, build_adapters

@@ -284,7 +284,7 @@ def test_a_proposal_alone_closes_nothing(engine: Engine) -> None:
     row = order(engine, "propose_purge", *keys)
     assert (row.decision, row.reason) == (
         Decision.RESOLVED,
-        "2 of 2 proposed to be purged, nothing is closed yet: garbage",
+        "2 of 2 proposed to be purged, nothing is done yet: garbage",
     )
     assert {engine.decisions(key)[-1] for key in keys} == {"dead"}
 

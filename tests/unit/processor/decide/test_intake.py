@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from processor.decide.intake import HEADER_TEXT_MAX, header_text
+from processor.decide.records import HEADER_TEXT_MAX, header_text
 from processor.judge.classify import MESSAGE_CHARS_MAX, clean
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))

@@ -11,7 +11,7 @@ import pytest
 
 from core.event import Mode
 from core.work import Outcome, WorkItem
-from processor.decide.intake import WrongMode
+from processor.decide.records import WrongMode
 from tests.unit.processor.harness import CONTROL, Engine, booked
 
 OTHER: dict[Mode, Mode] = {"live": "test", "test": "live"}

@@ -98,7 +98,7 @@ def test_content_that_cannot_be_compared_ends_the_copy_and_holds_no_key(engine: 
     assert decided_beside_the_copy(engine) == ["applied"]
     copy = last(engine, first)
     assert (copy.decision.value, copy.error_class, copy.blocking) == ("dead", "EventConflict", False)
-    assert "whether this copy says the same can't be told" in (copy.error_message or "")
+    assert "whether this copy says the same can't be found out" in (copy.error_message or "")
     assert copy.error_code is not None
     assert copy.error_stack
     engine.post("evt_odd")
@@ -180,7 +180,7 @@ def test_a_result_that_cannot_be_decided_ends_its_event_like_a_handlers_bug(
 ) -> None:
     """Should a worker let something through: deciding it is about this event alone."""
     engine = Engine(tmp_path, dead_head=policy)
-    run = engine.batches._executor.run
+    run = engine.handlers._executor.run
 
     def odd(groups: Any, *, suspect: bool = False) -> Results:
         results = run(groups, suspect=suspect)
@@ -189,7 +189,7 @@ def test_a_result_that_cannot_be_decided_ends_its_event_like_a_handlers_bug(
         return results
 
     key = "stripe:evt_odd:charge.captured"
-    engine.batches._executor.run = odd  # type: ignore[method-assign]
+    engine.handlers._executor.run = odd  # type: ignore[method-assign]
     engine.post("evt_odd")
     assert decided_beside_the_copy(engine) == ["applied" if policy is DeadHead.CONTINUE else HELD_BACK[policy]]
     row = last(engine, key)

@@ -161,7 +161,7 @@ def test_a_proposal_tries_nothing(engine: Engine) -> None:
     row = order(engine, "propose_replay", *keys)
     assert (row.decision, row.reason) == (
         Decision.RESOLVED,
-        "2 of 2 proposed to be replayed, nothing is tried yet: garbage",
+        "2 of 2 proposed to be replayed, nothing is done yet: garbage",
     )
     engine.advance(0)
     assert {last(engine, key).decision for key in keys} == {Decision.DEAD}

@@ -8,7 +8,7 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, WorkItem
-from processor.decide.passing import holds_back, is_passed_dead
+from processor.decide.line import holds_back, is_passed_dead
 from processor.judge.classify import Failure
 
 ITEM = WorkItem(1, "key-1", "entity", "stripe", "acct", "type", b"{}", None, 0)

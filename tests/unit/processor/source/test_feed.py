@@ -20,7 +20,7 @@ from journal.reader import JournalReader
 from journal.schema import to_arrow
 from journal.state import JournalState
 from journal.writer import JournalWriter
-from processor.decide.intake import KafkaRecord, OffsetHole, read_table, take
+from processor.decide.records import KafkaRecord, OffsetHole, read_table, take
 from processor.history.check import HistoryRefused, check, other_records
 from processor.history.find import find
 from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.intake import PACKED, new_item, read_table, without_answers
-from processor.decide.numbering import answered
+from processor.decide.records import PACKED, new_item, read_table, without_answers
 from processor.judge.classify import Classifier
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
@@ -162,9 +161,9 @@ def test_an_answer_is_not_taken_where_the_handler_is_to_be_told_more_than_the_ev
     engine.post("a")
     [record] = read_table(passed(table(engine._pending), told()))
     item = new_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
-    assert answered(item) is not None
-    assert answered(replace(item, previous_dead=True)) is None
-    assert answered(replace(item, died_before=True)) is None
+    assert item.answer is not None
+    assert replace(item, previous_dead=True).answer is None
+    assert replace(item, died_before=True).answer is None
 
 
 def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):

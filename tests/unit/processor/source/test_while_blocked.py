@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from journal.marks import Marks
-from processor.decide.intake import KafkaRecord, read_table
+from processor.decide.records import KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, table
 

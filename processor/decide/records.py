@@ -1,15 +1,15 @@
-"""Step 1: Kafka's rows become items, and no offset is missed or taken twice."""
+"""Read: Kafka's records become items, and no offset is missed or taken twice."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import pickle
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -22,26 +22,18 @@ from core.keys import join_key
 from core.routing import is_sparse
 from core.work import WorkItem
 from journal.errors import Refused
-from journal.histories import FIRST, life_of
-from journal.index import KnownFact
+from journal.histories import FIRST, Histories, life_of
 from journal.marks import Marks
 from journal.schema import JournalRow
-from processor.decide.own_error import failure_of
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
+from processor.decide.item import Early, Item, failure_of
+from processor.judge.classify import MESSAGE_CHARS_MAX, clean
+from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16
 PACKED = "packed"
 """The one column of a batch that went through the map stage (`processor.source.map_stage`)."""
 
-Named: TypeAlias = tuple[Any, ...]
-"""An event's body, why it is poison, and what `_fill` takes for its row: plain values, which travel in a third of the
-time that classes take."""
-
-Early: TypeAlias = tuple[str, str | None, str | None]
-"""What a pure handler answered in the map stage: its version, then the booking as canonical JSON, or why the event is
-ignored."""
-
-_place = itemgetter(0, 1, 2)
+_location = itemgetter(0, 1, 2)
 """A record's topic, partition and offset."""
 
 HEADER_TEXT_MAX = 8_192
@@ -78,6 +70,36 @@ class WrongMode(PayhookError):
         return WrongMode, (self.event_key, self.mode, self.wanted)
 
 
+class Named(NamedTuple):
+    """What a record says of itself: its body, why that is poison, and the columns of its first row.
+
+    Between executors and driver it travels as a plain tuple, which is pickled in a third of the time.
+    """
+
+    body: bytes
+    poison: str | None
+    event_key: str
+    entity_key: str
+    fact_key: str | None
+    fact_sha256: str | None
+    provider: str
+    account: str
+    event_type: str
+    mode: Mode
+    tenant: str | None
+    zone: str | None
+    occurred_at: datetime | None
+    received_at: datetime | None
+    content_sha256: str
+    content_version: int
+    body_sha256: str
+    original_sha256: str | None
+    original_content_sha256: str | None
+    dedupe: str
+    actor: str | None
+    headers: str
+
+
 class KafkaRecord(NamedTuple):
     """One record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers
     are then in ``named``. ``until``: not a record, but offsets up to before it that hold none.
@@ -93,38 +115,6 @@ class KafkaRecord(NamedTuple):
     until: int | None = None
 
 
-@dataclass(slots=True)
-class Item:
-    """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
-
-    ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
-    dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
-    of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`).
-    """
-
-    row: JournalRow
-    body: bytes
-    new: bool
-    refused: Failure | None = None
-    poison: str | None = None
-    known_fact: KnownFact | None = None
-    condemned: Failure | None = None
-    ends_line: bool = False
-    cause: Item | None = None
-    previous_dead: bool = False
-    last_try: bool = False
-    died_before: bool = False
-    suspect: bool = False
-    early: Early | None = None
-
-    @property
-    def seq(self) -> int:
-        """The item's name: the seq of its first row."""
-        return self.row.item_seq
-
-
 def read_table(table: pa.Table) -> list[KafkaRecord]:
     """Rows of ``topic, partition, offset, value, headers``, or of what the map stage packed, as records.
 
@@ -132,7 +122,7 @@ def read_table(table: pa.Table) -> list[KafkaRecord]:
     """
     if table.schema.names == [PACKED]:
         blobs = table.column(PACKED).to_pylist()
-        return [KafkaRecord(*row) for blob in blobs for row in pickle.loads(blob)]  # noqa: S301 - from our executors
+        return [_unpacked(*row) for blob in blobs for row in pickle.loads(blob)]  # noqa: S301 - from our executors
     return [record for batch in table.combine_chunks().to_batches() for record in read_batch(batch)]
 
 
@@ -160,7 +150,28 @@ def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tup
     """A record as it travels to the driver; one that wasn't named goes as it came."""
     if named is None:
         return record[:5]
-    return record.topic, record.partition, record.offset, None, [], named, early
+    answer = None if early is None else tuple(early)
+    return record.topic, record.partition, record.offset, None, [], tuple(named), answer
+
+
+def _unpacked(
+    topic: str,
+    partition: int,
+    offset: int,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    named: tuple[Any, ...] | None = None,
+    early: tuple[Any, ...] | None = None,
+) -> KafkaRecord:
+    return KafkaRecord(
+        topic,
+        partition,
+        offset,
+        value,
+        headers,
+        None if named is None else Named._make(named),
+        None if early is None else Early._make(early),
+    )
 
 
 def _headers(column: pa.Array) -> Iterator[list[tuple[str, bytes | None]]]:
@@ -185,7 +196,7 @@ def take(
     """
     until = {topic: dict(partitions) for topic, partitions in marks.items()}
     taken: list[KafkaRecord] = []
-    for record in sorted(records, key=_place):
+    for record in sorted(records, key=_location):
         partitions = until.setdefault(record.topic, {})
         wanted = partitions.get(record.partition, 0)
         if record.offset < wanted:
@@ -199,7 +210,33 @@ def take(
     return taken, until
 
 
-def passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
+@dataclass(slots=True)
+class Arrivals:
+    """A batch's new offsets: events, ``passed`` ones that hold none, and commands, each with its provisional seq."""
+
+    events: list[Item] = field(default_factory=list)
+    passed: list[Item] = field(default_factory=list)
+    commands: list[tuple[KafkaRecord, int]] = field(default_factory=list)
+
+
+def number(
+    records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules, histories: Histories
+) -> Arrivals:
+    """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
+    arrivals = Arrivals()
+    lives = {topic: history.of_row() for topic, history in histories.items()}
+    for seq, record in enumerate(records, next_seq):
+        life = lives.get(record.topic)
+        if record.until is not None:
+            arrivals.passed.append(_passed_over(record, seq, now, life))
+        elif record.topic == rules.control_topic:
+            arrivals.commands.append((record, seq))
+        else:
+            arrivals.events.append(new_item(record, seq, now, rules.mode, life))
+    return arrivals
+
+
+def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
     """Offsets that hold no record: one row says which."""
     row = _first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, "markers of transactions"
@@ -244,7 +281,7 @@ def named(record: KafkaRecord, mode: Mode) -> Named:
     if event.mode != mode:
         raise WrongMode(event.event_key, event.mode, mode)
     is_own = event.event_type.startswith(OWN_TYPES)
-    return (
+    return Named(
         event.body,
         event.poison,
         event.event_key,
@@ -282,11 +319,20 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
 
 def work_item(named: Named) -> WorkItem | None:
     """What a pure handler sees of an event; None of one that no handler sees."""
-    body, poison, event_key, entity_key, fact_key, fact, provider, account, event_type, _, tenant, *_ = named
-    if poison is not None:
+    if named.poison is not None:
         return None
     return WorkItem(
-        0, event_key, entity_key, provider, account, event_type, body, fact_key, 0, tenant=tenant, fact_sha256=fact
+        item_seq=0,
+        event_key=named.event_key,
+        entity_key=named.entity_key,
+        provider=named.provider,
+        account=named.account,
+        event_type=named.event_type,
+        body=named.body,
+        fact_key=named.fact_key,
+        attempt=0,
+        tenant=named.tenant,
+        fact_sha256=named.fact_sha256,
     )
 
 

@@ -6,26 +6,30 @@ was never looked up, so it could be booked twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import cast
 
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Mode
 from dlq.acceptance import Meanwhile
 from journal.index_changes import EMPTY_SHA256
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from processor.decide.own_error import attempt
+from processor.decide.item import attempt
+from processor.decide.ports import AppliedUpto
 from processor.judge.classify import Failure
 from providers.reread import Names, OtherKey, Reader, renamed
 
-AppliedUpto: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
-"""Of each entity the last applied item after the one that is named, in the committed rows; none where none was."""
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An event that an order acts on. ``in_place``: it runs before all that came later of its entity. ``left``: the
+    entity that it was one of and isn't any more, by the names that its adapter gives it now."""
 
-def applied_nothing(_: Mapping[str, int]) -> Mapping[str, int]:
-    """Where no journal is looked through."""
-    return {}
+    item: OpenItem
+    in_place: bool = False
+    left: str | None = None
 
 
 def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:

@@ -1,0 +1,224 @@
+"""Admit: which events are new, and which may run now. All that crosses entities is looked up here: keys and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from core.decision import Decision
+from core.event import POISON_TYPE
+from journal.index_changes import EMPTY_SHA256
+from journal.open_item import OpenItem
+from journal.schema import JournalRow
+from processor.decide.item import POISON_CLASS, Item, again, attempt, because, conflict, die, settle
+from processor.decide.line import Line, LineUp, line_up
+from processor.decide.ports import Known
+from processor.judge.classify import Failure
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+from providers.reconciled import reader_of
+
+BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A batch's events by entity. ``settled`` are decided by a look-up; ``poison`` is taken up again, and its bytes are
+    yet to be read."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+    settled: list[Item] = field(default_factory=list)
+    poison: list[Item] = field(default_factory=list)
+
+
+def admit(
+    known: Known,
+    rules: StreamRules,
+    now: datetime,
+    due: Sequence[OpenItem],
+    arrivals: Sequence[Item],
+    condemned: Mapping[int, Failure],
+) -> Admitted:
+    """Sorts a batch's events: what is ``due`` with what waits behind it, then ``arrivals`` in Kafka's order.
+
+    :param condemned: why items are to be dead-lettered without another try
+    """
+    admission = _Admission(known, rules, now, condemned)
+    admission.take_up(due)
+    admission.admit(arrivals)
+    return admission.admitted
+
+
+@dataclass(slots=True)
+class _Admission:
+    known: Known
+    rules: StreamRules
+    now: datetime
+    condemned: Mapping[int, Failure]
+    admitted: Admitted = field(default_factory=Admitted)
+    _seen: dict[str, Item] = field(default_factory=dict)
+    _conflicts: set[tuple[str, str]] = field(default_factory=set)
+
+    def take_up(self, due: Sequence[OpenItem]) -> None:
+        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one.
+
+        All of them together keep to one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): what is due, then
+        those behind, an equal share for each entity. Of what is left over the next one is woken, by a row of its own.
+        """
+        by_entity: dict[str, list[OpenItem]] = {}
+        for waiting in due:
+            by_entity.setdefault(waiting.row.entity_key or "", []).append(waiting)
+        rules = self.rules
+        records, size = rules.due_per_batch_max - len(due), rules.due_bytes_max - _size(due)
+        for at, (entity, its_due) in enumerate(by_entity.items()):
+            share = max(0, records) // (len(by_entity) - at)
+            line = self._line_up(entity, its_due, share, max(0, size))
+            self._take_up(entity, line)
+            records -= max(0, line.count - len(its_due))
+            size -= max(0, line.size - _size(its_due))
+
+    def _line_up(self, entity: str, due: Sequence[OpenItem], followers: int, bytes_max: int) -> LineUp:
+        """An entity's events that are due and as many others of its queue as there is room for."""
+        drain_max = min(self.rules.drain_per_entity_max, sum(waiting.row.blocking for waiting in due) + followers)
+        return line_up(
+            self.known.index.queue(entity),
+            due,
+            self.now,
+            drain_max,
+            die_with_it=self.rules.dead_head is DeadHead.DIE_WITH_IT,
+            bytes_max=bytes_max + _size(due),
+        )
+
+    def _take_up(self, entity: str, lined: LineUp) -> None:
+        index = self.known.index
+        run = [item for item in map(again, lined.run) if not self._is_settled(item)]
+        mine, passed = {item.seq for item in run}, index.line(entity)
+        line = self.admitted.lines[entity] = Line(
+            self.rules,
+            lined.holder,
+            lined.beyond,
+            next((seq for seq in index.died(entity) if seq not in mine), None),
+            0 if passed is None else passed.applied_upto,
+            index.closed_heads(entity),
+        )
+        for item in run:
+            self._look_up_fact(item)
+            item.condemned = self.condemned.get(item.seq)
+            line.take_up(item)
+        line.leave(lined)
+        for item in map(again, lined.doomed):
+            if not self._is_settled(item):
+                line.doom(item)
+
+    def _is_settled(self, item: Item) -> bool:
+        """Whether what is taken up is settled before it is handled: only its key's holder may be handled."""
+        row, key = item.row, item.row.event_key
+        if not item.body and row.body_sha256 not in (None, EMPTY_SHA256):
+            settle(item, Decision.IGNORED, BODY_GONE)
+        elif row.event_type == POISON_TYPE and item.body:
+            self.admitted.poison.append(item)
+            return True
+        elif key is None or row.event_type == POISON_TYPE:
+            text = "it has no identity to be handled under: let the provider send it again"
+            die(item, because(POISON_CLASS, text), blocking=False)
+        else:
+            holder = self.known.index.known_event(key)
+            same: bool | Failure = False
+            if holder is not None:
+                same = _is_among(attempt(self._contents, item, holder.content_version), [holder.content8])
+            if same is True:
+                return False
+            die(item, conflict(key, same), blocking=False)
+        self.admitted.settled.append(item)
+        return True
+
+    def admit(self, items: Sequence[Item]) -> None:
+        """New events, in the order of Kafka's offsets."""
+        index, rows = self.known.index, [item.row for item in items]
+        events = [row.event_key for row in rows if row.event_key is not None]
+        facts = [row.fact_key for row in rows if row.fact_key is not None]
+        known_events = dict(zip(events, index.known_events(events), strict=True))
+        known_facts = dict(zip(facts, index.known_facts(facts), strict=True))
+        for item in items:
+            row = item.row
+            if item.refused is not None:
+                self._die(item, item.refused)
+                continue
+            key, seen = row.event_key or "", self._seen.get(row.event_key or "")
+            holder = known_events[key]
+            if seen is not None:
+                self._is_copy(item, _own_contents(seen.row), seen.row.content_version, seen)
+            elif holder is not None:
+                self._is_copy(item, [holder.content8], holder.content_version, None)
+            else:
+                self._seen[key] = item
+                if item.poison is not None:
+                    self._die(item, because(POISON_CLASS, item.poison))
+                else:
+                    item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
+                    self._line(row.entity_key or "").arrive(item)
+
+    def _line(self, entity: str) -> Line:
+        lines = self.admitted.lines
+        line = lines.get(entity)
+        if line is None:
+            index = self.known.index
+            line = lines[entity] = Line(
+                self.rules, next(index.queue(entity), None), died=next(index.died(entity), None)
+            )
+        return line
+
+    def _is_copy(self, item: Item, held: Sequence[bytes], version: int | None, first: Item | None) -> None:
+        """Its key is held: it says the same, and is a duplicate, or it dies beside the holder. ``first``: the holder,
+        if it is of this batch."""
+        key, known = item.row.event_key or "", self.known.index
+        contents, own = attempt(self._contents, item, version), _own_contents(item.row)
+        same = _is_among(contents, held)
+        named = [(key, one.hex()) for one in own]
+        compared = named if isinstance(contents, Failure) else [(key, one.hex()) for one in contents]
+        if same is True or any(known.known_original(*one) for one in compared):
+            settle(item, Decision.DUPLICATE, "an earlier copy holds the event key")
+            item.cause = first
+        elif any(one in self._conflicts or known.known_conflict(*one) for one in named):
+            settle(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
+        else:
+            self._conflicts.update(named)
+            die(item, conflict(key, same), blocking=False)
+        self.admitted.settled.append(item)
+
+    def _contents(self, item: Item, version: int | None) -> list[bytes]:
+        """By which content hashes it may be known to one who compares by that version."""
+        row = item.row
+        adapter = self.known.adapters.get(row.provider or "")
+        if version is None or version == row.content_version or adapter is None:
+            return _own_contents(row)
+        return [bytes.fromhex(reader_of(adapter, row.event_type or "").content_sha256(item.body, version))]
+
+    def _look_up_fact(self, item: Item) -> None:
+        fact = item.row.fact_key
+        if fact is not None:
+            item.known_fact = self.known.index.known_fact(fact)
+
+    def _die(self, item: Item, failure: Failure) -> None:
+        die(item, failure, blocking=False)
+        self.admitted.settled.append(item)
+
+
+def _own_contents(row: JournalRow) -> list[bytes]:
+    """The hash of its content, and where that was masked a keyed one of what it was before: two copies that were masked
+    by other settings have the second in common. A copy that wasn't masked has no keyed one.
+    """
+    return [bytes.fromhex(one) for one in (row.content_sha256, row.original_content_sha256) if one is not None]
+
+
+def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> bool | Failure:
+    """Whether one of the hashes is held; ``held`` may be the beginnings of hashes."""
+    if isinstance(contents, Failure):
+        return contents
+    return any(content[: len(one)] == one for content in contents for one in held)
+
+
+def _size(waiting: Iterable[OpenItem]) -> int:
+    """Bytes of their bodies."""
+    return sum(len(one.body) for one in waiting)

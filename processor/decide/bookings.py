@@ -1,0 +1,148 @@
+"""Bookings by two people: one proposes, another approves. Reversing entries of what was booked, and entries by hand."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from core.decision import Decision
+from core.keys import join_key
+from core.work import postings_from_json, postings_to_json, reversed_postings
+from dlq.commands import PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Target, encode
+from dlq.hands import in_common
+from dlq.refusals import restored
+from journal.index_layout import CONTENT_BYTES
+from journal.schema import JournalRow
+from processor.decide.item import Item
+from processor.decide.ports import Known, Lookup
+
+REFUSALS_SHOWN_MAX = 10
+
+
+def reason_of(done: str, refusals: Sequence[str]) -> str:
+    """The reason of a command's row: ``5 of 7 replayed; refused: …; and 2 more``."""
+    more = len(refusals) - REFUSALS_SHOWN_MAX
+    refused = f"refused: {'; '.join(refusals[:REFUSALS_SHOWN_MAX])}" if refusals else ""
+    return "; ".join(part for part in (done, refused, f"and {more} more" if more > 0 else "") if part)
+
+
+def not_approved(index: Lookup, command: Command) -> str | None:
+    """Why an approval doesn't stand. Its proposal counts only if the journal holds that very one, from another person
+    than the one who approves."""
+    proposed = command.proposed
+    known = index.known_event(join_key("payhook", proposed.command_id, proposed.action))
+    if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
+        return f"no proposal {proposed.command_id} with these items, this proposer and this reason was received"
+    if in_common({proposed.actor, *proposed.hands}, {command.actor}):
+        return f"{command.actor} proposed it, or could have: another person must approve it"
+    return None
+
+
+@dataclass(slots=True)
+class Reversals:
+    """Decides the reversals of one batch. Proposal and approval are checked in the same way: what can't be reversed
+    can't be proposed, and what was proposed may have been reversed since.
+    """
+
+    known: Known
+    now: datetime
+    _done: set[int] = field(default_factory=set)
+
+    def decide(self, control: Item, command: Command) -> list[Item]:
+        """The reversing entries of an approved proposal: of all of its targets, or of none."""
+        proposes = command.action == PROPOSE_REVERSAL
+        refused = None if proposes else not_approved(self.known.index, command)
+        bookings, refusals = self._bookings(command) if refused is None else ([], [refused])
+        row, count = control.row, len(command.targets)
+        if refusals:
+            row.decision, row.reason = Decision.IGNORED, reason_of("", refusals)
+            return []
+        if proposes:
+            row.decision = Decision.RESOLVED
+            row.reason = f"{count} proposed, nothing is booked yet: {command.reason}"
+            return []
+        first = command.proposal
+        assert first is not None
+        row.decision = Decision.REVERSED
+        row.reason = f"{count} reversed as {first.actor} proposed ({first.command_id}): {command.reason}"
+        self._done |= {booking.item_seq for booking in bookings}
+        return [self._entry(booking, control, command) for booking in bookings]
+
+    def _bookings(self, command: Command) -> tuple[list[JournalRow], list[str]]:
+        """The booked rows of a command's targets, and of each that isn't one why."""
+        found = self.known.rows_of(sorted({target.seen_seq for target in command.targets}))
+        refusals = [why for target in command.targets if (why := self._refusal(target, found.get(target.seen_seq)))]
+        return [found[target.seen_seq] for target in command.targets] if not refusals else [], refusals
+
+    def _refusal(self, target: Target, row: JournalRow | None) -> str | None:
+        number = target.item_seq
+        if row is None or row.item_seq != number:
+            return f"there is no row {target.seen_seq} of item {number}"
+        if not target.is_row(row):
+            return restored(target).why
+        if row.decision is not Decision.APPLIED or row.postings is None:
+            return f"row {target.seen_seq} booked nothing: it is {row.decision.value}"
+        if number in self._done or self.known.index.is_reversed(number):
+            return f"item {number} was reversed before"
+        return None
+
+    def _entry(self, booking: JournalRow, control: Item, command: Command) -> Item:
+        """The row that takes a booking back, of the same event; the person who asked for it is in its reason."""
+        assert booking.postings is not None and command.proposal is not None
+        row = copy.copy(booking)
+        row.first, row.blocking, row.attempt, row.headers = False, False, 0, None
+        row.decision = Decision.REVERSED
+        row.postings = postings_to_json(reversed_postings(postings_from_json(booking.postings)))
+        row.occurred_at, row.due_at = command.at, None
+        row.cause_seq, row.actor = control.seq, command.actor
+        row.reason = f"{command.proposal.reason} (proposed by {command.proposal.actor})"
+        return Item(row, b"", new=False, cause=control)
+
+
+@dataclass(slots=True)
+class Entries:
+    """Decides the entries by hand of one batch. The command's own row books: it is an event of the entry's entity.
+
+    Its fact is the proposal, so that a second approval of one books nothing.
+    """
+
+    index: Lookup
+    _booked: set[str] = field(default_factory=set)
+
+    def decide(self, control: Item, command: Command) -> None:
+        """Takes a proposal down, or books what was proposed, or says why not."""
+        row = control.row
+        if command.action == PROPOSE_ENTRY:
+            row.decision = Decision.RESOLVED
+            row.reason = f"an entry is proposed, nothing is booked yet: {command.reason}"
+        elif (refused := self._refusal(command)) is not None:
+            row.decision, row.reason = Decision.IGNORED, f"refused: {refused}"
+        else:
+            self._book(row, command)
+
+    def _refusal(self, command: Command) -> str | None:
+        fact = _fact_key(command)
+        if fact in self._booked or self.index.known_fact(fact) is not None:
+            return "the entry was booked before"
+        return not_approved(self.index, command)
+
+    def _book(self, row: JournalRow, command: Command) -> None:
+        entry, first = command.entry, command.proposal
+        assert entry is not None and first is not None
+        row.decision, row.entity_key, row.occurred_at = Decision.APPLIED, entry.entity_key, entry.occurred_at
+        row.postings = entry.postings_json
+        row.fact_key, row.fact_sha256 = _fact_key(command), entry.postings_sha256
+        row.reason = (
+            f"{first.reason} (proposed by {first.actor}, {first.command_id}); approved: {command.reason}; "
+            f"evidence {entry.evidence_sha256}"
+        )
+        self._booked.add(row.fact_key)
+
+
+def _fact_key(command: Command) -> str:
+    """The event key of the proposal."""
+    assert command.proposal is not None
+    return join_key("payhook", command.proposal.command_id, PROPOSE_ENTRY)

@@ -1,0 +1,86 @@
+"""Commit: bodies, then rows, marks and notes in one commit. It is the only point at which anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from core.crash import crash_point
+from core.decision import Decision
+from journal.anchoring import Head
+from journal.bodies import BodyStore
+from journal.errors import Refused
+from journal.marks import Marks
+from journal.schema import JournalRow
+from journal.state import JournalState
+from journal.writer import JournalWriter
+from processor.decide.ports import Watch
+from processor.history.watch import Position
+
+
+class Journal:
+    """A stream's journal from an epoch on. ``notes`` are texts that go with each commit, by name
+    (`JournalWriter.commit`)."""
+
+    def __init__(
+        self,
+        state: JournalState,
+        writer: JournalWriter,
+        bodies: BodyStore,
+        notes: Callable[[], Mapping[str, str]] = dict,
+        watch: Watch | None = None,
+    ) -> None:
+        self.state = state
+        self._writer = writer
+        self._bodies = bodies
+        self._notes = notes
+        self._watch = watch
+        self._lasts: dict[tuple[str, int], JournalRow] = {}
+
+    @property
+    def seq(self) -> int:
+        """The last committed row's."""
+        return self.state.next_seq - 1
+
+    @property
+    def position(self) -> Position:
+        """How far it has decided; may be asked from any thread."""
+        state, lasts = self.state, self._lasts
+        return Position(state.next_seq - 1, state, lasts)
+
+    @property
+    def refusal(self) -> Refused | None:
+        """Why nothing more may be decided: what there is to read is of another history."""
+        return None if self._watch is None else self._watch.refusal
+
+    @property
+    def by_range(self) -> list[str]:
+        """Partitions of which only topic id and range could be compared."""
+        return [] if self._watch is None else list(self._watch.by_range)
+
+    def commit(
+        self,
+        rows: Sequence[JournalRow],
+        bodies: Mapping[str, bytes],
+        marks: Marks,
+        published_upto: int,
+        notes: Mapping[str, str],
+    ) -> Head:
+        """Where the journal stands then.
+
+        :param bodies: of all rows, by hash; those that no earlier batch has written are written before the rows
+        """
+        fresh = {row.body_sha256 for row in rows if row.first and row.decision is not Decision.DUPLICATE}
+        self._bodies.append([(sha256, body) for sha256, body in bodies.items() if sha256 in fresh])
+        crash_point("processor.before_commit")
+        looked = {} if self._watch is None else self._watch.notes()
+        committed = self._writer.commit(rows, marks, published_upto, {**self._notes(), **looked, **notes})
+        crash_point("processor.after_commit")
+        self.state = replace(self.state, marks=marks, next_seq=committed.last_seq + 1)
+        self._lasts = {**self._lasts, **{(row.topic, row.partition): row for row in rows if row.first}}
+        return Head(self.state.epoch, committed.last_seq, committed.chain)
+
+    def close(self) -> None:
+        """Looks no more whether what was decided is still what there is."""
+        if self._watch is not None:
+            self._watch.close()

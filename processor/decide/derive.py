@@ -1,0 +1,74 @@
+"""Derive: index, postings, dead letters and anchors follow the committed rows by seq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from core.crash import crash_point
+from core.decision import Decision
+from core.errors import PayhookError
+from journal.anchoring import Head, Unanchored
+from journal.index import Index
+from journal.schema import JournalRow
+from processor.decide.ports import Anchors, DeadLetters, Follower
+
+CLOSE_S_MAX = 5.0
+
+
+class IndexBehind(PayhookError):
+    """The index doesn't reflect the last committed row: deciding by it could decide twice."""
+
+    def __init__(self, index_seq: int, journal_seq: int) -> None:
+        self.index_seq = index_seq
+        self.journal_seq = journal_seq
+        super().__init__(f"the index is at seq {index_seq}, the journal at {journal_seq}; restart to let it catch up")
+
+
+class Derived:
+    """All that is made of a stream's rows. ``followers`` are tables; ``on_rows`` counts for metrics."""
+
+    def __init__(
+        self,
+        index: Index,
+        followers: Sequence[Follower],
+        dead_letters: DeadLetters,
+        anchors: Anchors | None = None,
+        on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
+    ) -> None:
+        self.index = index
+        self.dead_letters = dead_letters
+        self.anchors: Anchors = anchors or Unanchored()
+        self._followers = followers
+        self._on_rows = on_rows
+
+    def check(self, seq: int) -> None:
+        """
+        :raises IndexBehind: the index isn't where the journal is
+        """
+        if self.index.seq != seq:
+            raise IndexBehind(self.index.seq, seq)
+
+    def follow(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], head: Head) -> None:
+        """Takes in a batch's rows that are committed."""
+        self.index.apply(rows, bodies)
+        crash_point("processor.after_index")
+        for follower in self._followers:
+            follower.follow(rows)
+        crash_point("processor.after_postings")
+        dead = [(row, bodies.get(row.body_sha256 or "", b"")) for row in rows if row.decision is Decision.DEAD]
+        self.dead_letters.publish(dead)
+        self.dead_letters.passed(head.seq)
+        crash_point("processor.after_dlq")
+        self._on_rows(rows)
+        self.anchors.committed(head)
+
+    def poll(self) -> None:
+        """Takes note of what Kafka has acknowledged since."""
+        self.dead_letters.poll()
+        self.anchors.poll()
+
+    def close(self, timeout_s: float) -> None:
+        """Dead letters and anchors get so long, and the index is free for the next writer."""
+        self.dead_letters.close(timeout_s)
+        self.anchors.close(timeout_s)
+        self.index.close()

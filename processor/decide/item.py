@@ -1,0 +1,249 @@
+"""One event in a batch, and how its journal row is filled in once it is known what becomes of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from core.decision import Decision, ErrorKind
+from core.work import Applied, Ignored, postings_to_json
+from journal.index import KnownFact
+from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
+from journal.schema import JournalRow
+from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
+from processor.judge.retry import RetryPolicy, policy_for
+from processor.settings import DeadHead
+
+POISON_CLASS = "Poison"
+HEAD_DEAD_CLASS = "HeadDead"
+REASON_CHARS_MAX = 500
+BEHIND = "behind an earlier event of its entity"
+
+_CLASSIFIER = Classifier()
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+class Early(NamedTuple):
+    """What a pure handler answered in the map stage: the booking as canonical JSON, or why the event is ignored."""
+
+    handler_version: str
+    postings: str | None
+    ignored_because: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked(Applied):
+    """`Applied`, with its booking as the journal keeps it."""
+
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class Item:
+    """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
+
+    ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
+    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
+    dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
+    of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
+    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`).
+    """
+
+    row: JournalRow
+    body: bytes
+    new: bool
+    refused: Failure | None = None
+    poison: str | None = None
+    known_fact: KnownFact | None = None
+    condemned: Failure | None = None
+    ends_line: bool = False
+    cause: Item | None = None
+    previous_dead: bool = False
+    last_try: bool = False
+    died_before: bool = False
+    suspect: bool = False
+    early: Early | None = None
+
+    @property
+    def seq(self) -> int:
+        """The item's name: the seq of its first row."""
+        return self.row.item_seq
+
+    @property
+    def answer(self) -> Booked | Ignored | None:
+        """What the map stage answered, if it holds for the event as it stands now."""
+        if self.early is None or self.previous_dead or self.died_before:
+            return None
+        early = self.early
+        return Booked(text=early.postings) if early.ignored_because is None else Ignored(early.ignored_because)
+
+
+def again(waiting: OpenItem) -> Item:
+    """A waiting event as an item of this batch: its identities stay, what was decided last is cleared.
+
+    One that failed before keeps the policy under which it did.
+    """
+    row = copy.copy(waiting.row)
+    row.seq = 0
+    row.first = False
+    row.due_at = row.reason = row.cause_seq = row.actor = None
+    row.retry_policy = row.retry_policy if row.attempt > 0 else None
+    row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
+    row.log_lines = row.handler_version = row.postings = row.headers = None
+    return Item(row, waiting.body, new=False, suspect=is_suspect(waiting.row), died_before=waiting.died)
+
+
+def is_suspect(row: JournalRow) -> bool:
+    """Whether the last try of an open event failed as if the whole stream were blocked."""
+    return row.error_kind is ErrorKind.SBE
+
+
+def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer | Failure:
+    """What ``step`` answers, or the failure that its event dies of: the stream goes on.
+
+    What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
+    result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the
+    stream starts again from the journal.
+    """
+    try:
+        return step(*args, **kwargs)
+    except BaseException as error:  # an adapter is a stranger's code too, and may call sys.exit()
+        return failure_of(error)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An event's own exception as the journal keeps it. No retry will help: the same bytes would raise it again."""
+    return replace(_CLASSIFIER.failure(error), kind=ErrorKind.NRE)
+
+
+def because(error_class: str, message: str) -> Failure:
+    """A failure that the engine itself finds in an event."""
+    return Failure(ErrorKind.NRE, error_class, None, message, stack="")
+
+
+def conflict(event_key: str, same: bool | Failure) -> Failure:
+    """Why an event dies beside the holder of its key: other content, or content that can't be compared (``same`` is the
+    failure then). Like the first the second holds no key: the first one of the key does.
+    """
+    if not isinstance(same, Failure):
+        return because(CONFLICT_CLASS, conflict_text(event_key))
+    text = (
+        f"{event_key} was received before, and whether this copy says the same can't be found out: {same.error_class}: "
+        f"{same.message}. Mend that, then compare both bodies: purge this one if they say the same; if they don't, ask "
+        "the provider which one holds."
+    )
+    return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
+
+
+def conflict_text(event_key: str) -> str:
+    return (
+        f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
+        "holds: replay it once the other one is purged, or purge this one."
+    )
+
+
+def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:
+    """The handler answered."""
+    row = item.row
+    row.handler_version = handler_version
+    row.blocking = False
+    if isinstance(outcome, Applied):
+        row.decision = Decision.APPLIED
+        row.postings = outcome.text if isinstance(outcome, Booked) else postings_to_json(outcome.postings)
+    else:
+        row.decision = Decision.IGNORED
+        row.reason = outcome.reason
+
+
+def settle(item: Item, decision: Decision, reason: str) -> None:
+    """Decided without the handler, for good: a copy, ignored, resolved."""
+    item.row.decision = decision
+    item.row.reason = reason
+    item.row.blocking = False
+
+
+def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
+    """Waits behind its entity's head, or until ``due_at`` where it is the head itself."""
+    row = item.row
+    row.decision = Decision.PARKED
+    row.reason = reason[:REASON_CHARS_MAX]
+    row.due_at = due_at
+    row.blocking = True
+    row.error_kind = ErrorKind.SBE if item.suspect else None
+
+
+def block(item: Item, failure: Failure, due_at: datetime) -> None:
+    """It failed as if the whole stream were blocked: it waits, and no attempt is spent."""
+    park(item, "", due_at)
+    _record(item, failure)
+    item.row.reason = f"the stream is blocked: {item.row.reason}"[:REASON_CHARS_MAX]
+
+
+def die(item: Item, failure: Failure, *, blocking: bool) -> None:
+    """No further try: a person decides."""
+    _record(item, failure)
+    item.row.decision = Decision.DEAD
+    item.row.blocking = blocking
+
+
+def die_with(item: Item, head: JournalRow) -> None:
+    """Its entity's head is dead, and this stream's followers die with theirs. It holds back nothing: the head does."""
+    text = (
+        f"{head.event_key}, an earlier event of its entity, is dead, and followers die with their head here. Replay "
+        "that one first, then this one."
+    )
+    die(item, because(HEAD_DEAD_CLASS, text), blocking=False)
+
+
+def fact_taken(item: Item, fact8: bytes) -> None:
+    """Its fact was applied under another event key: a duplicate, or a conflict where the two reports differ."""
+    row = item.row
+    mine = bytes.fromhex(row.fact_sha256 or "")[:8]
+    if not mine or not fact8 or mine == fact8:
+        settle(item, Decision.DUPLICATE_FACT, f"{row.fact_key} was applied under another event key")
+        return
+    text = (
+        f"{row.fact_key} was applied with another amount, currency or account under another event key. "
+        "Ask the provider which report holds."
+    )
+    die(item, because(FACT_CONFLICT_CLASS, text), blocking=False)
+
+
+def fail(
+    item: Item,
+    failure: Failure,
+    policy: RetryPolicy,
+    dead_head: DeadHead,
+    now: datetime,
+    jitter: Callable[[], float],
+) -> None:
+    """A try failed: a retry with its due time, or death when the error or the policy says so.
+
+    What misses a predecessor holds nothing back: the predecessor may be one of its followers. ``policy`` is for events
+    that fail for the first time; one that failed before goes on with its own.
+    """
+    row = item.row
+    policy = policy_for(row.retry_policy, policy)
+    retry = row.attempt + 1
+    delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, jitter)
+    row.retry_policy = policy.text
+    if delay_s is None:
+        die(item, failure, blocking=dead_head is not DeadHead.CONTINUE and not failure.missing_predecessor)
+        return
+    _record(item, failure)
+    row.decision = Decision.RETRY
+    row.attempt = retry
+    row.due_at = now + timedelta(seconds=max(delay_s, failure.retry_after_s or 0.0))
+    row.blocking = not failure.missing_predecessor
+
+
+def _record(item: Item, failure: Failure) -> None:
+    row = item.row
+    row.error_class, row.error_code = failure.error_class, failure.error_code
+    row.error_message, row.error_stack = failure.message, failure.stack
+    row.error_kind, row.log_lines = failure.kind, failure.log_lines
+    row.reason = f"{failure.error_class}: {failure.message}"[:REASON_CHARS_MAX]

@@ -1,0 +1,316 @@
+"""One entity's line: its open events in order, what holds them back, and what becomes of each in a batch.
+
+Two pure steps. `line_up` says which of an entity's events may run now, and in which order; `step`, once handlers have
+answered, gives each event its row. Neither looks anything up, and neither knows of another line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from core.decision import Decision, ErrorKind
+from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from journal.open_item import OpenItem
+from processor.decide.item import BEHIND, Item, again, attempt, block, die, die_with, fact_taken, fail, finish, park
+from processor.judge.classify import Failure
+from processor.judge.retry import RetryPolicy, policy_for
+from processor.rules import StreamRules
+from processor.settings import DeadHead
+
+MORE_WAIT = "more wait than one batch takes"
+
+
+@dataclass(slots=True)
+class LineUp:
+    """One entity's waiting events.
+
+    ``run`` may be tried, in this order. ``holder`` is the first that may not: later ones wait behind it. ``doomed`` die
+    with it. ``behind`` are due, but it isn't their turn. ``beyond``: more wait than one batch takes, from here on.
+    """
+
+    run: list[OpenItem] = field(default_factory=list)
+    holder: OpenItem | None = None
+    doomed: list[OpenItem] = field(default_factory=list)
+    behind: list[OpenItem] = field(default_factory=list)
+    beyond: OpenItem | None = None
+
+    @property
+    def count(self) -> int:
+        """Events that are taken up."""
+        return len(self.run) + len(self.doomed) + len(self.behind)
+
+    @property
+    def size(self) -> int:
+        """Bytes of their bodies."""
+        return sum(len(waiting.body) for waiting in (*self.run, *self.doomed, *self.behind))
+
+
+def line_up(
+    queue: Iterable[OpenItem],
+    due: Sequence[OpenItem],
+    now: datetime,
+    drain_max: int,
+    *,
+    die_with_it: bool,
+    bytes_max: float = math.inf,
+) -> LineUp:
+    """Lines up what holds later ones back (``queue``, head first) and what doesn't but is due.
+
+    Never early, unless ``due`` names it: an event with a time of its own that hasn't come holds those behind it, even
+    where an earlier one of its entity is due.
+
+    :param queue: read as far as it is needed
+    :param drain_max: most events of the queue
+    :param bytes_max: after bodies of so many bytes no other event of the queue runs
+    """
+    line = LineUp()
+    size = 0
+    called = {waiting.row.item_seq for waiting in due}
+    left = iter(queue)
+    for waiting in left:
+        if len(line.run) == drain_max or (line.run and size >= bytes_max) or not _may_run(waiting, now, called):
+            line.holder = waiting
+            break
+        line.run.append(waiting)
+        size += len(waiting.body)
+    if line.holder is not None:
+        if die_with_it and is_dead(line.holder):
+            _doom(line, left, called, drain_max)
+        elif _may_run(line.holder, now, called):
+            line.beyond = line.holder
+    _place_due(line, due, die_with_it=die_with_it)
+    line.run.sort(key=lambda waiting: waiting.row.item_seq)
+    return line
+
+
+def is_dead(item: OpenItem) -> bool:
+    return item.row.decision is Decision.DEAD
+
+
+def _may_run(waiting: OpenItem, now: datetime, called: set[int]) -> bool:
+    if is_dead(waiting):
+        return False
+    return waiting.row.due_at is None or waiting.row.due_at <= now or waiting.row.item_seq in called
+
+
+def _doom(line: LineUp, followers: Iterator[OpenItem], due: set[int], drain_max: int) -> None:
+    """The first of those that wait behind the dead holder; ``due`` are placed in any case."""
+    for waiting in followers:
+        if is_dead(waiting) or waiting.row.item_seq in due:
+            continue
+        if len(line.doomed) == drain_max:
+            line.beyond = waiting
+            return
+        line.doomed.append(waiting)
+
+
+def _place_due(line: LineUp, due: Sequence[OpenItem], *, die_with_it: bool) -> None:
+    """What is due and isn't placed yet: before the holder it runs, behind it it waits its turn or dies with it."""
+    placed = {waiting.row.item_seq for waiting in (*line.run, *line.doomed)}
+    holder = line.holder
+    for waiting in due:
+        seq = waiting.row.item_seq
+        if seq in placed or (holder is not None and seq == holder.row.item_seq):
+            continue
+        if holder is None or seq < holder.row.item_seq:
+            line.run.append(waiting)
+        elif die_with_it and is_dead(holder):
+            line.doomed.append(waiting)
+        else:
+            line.behind.append(waiting)
+
+
+@dataclass(slots=True)
+class Line:
+    """One entity in one batch. ``items`` may run, in Kafka's order; ``settled`` are decided without a handler.
+
+    ``holder`` is the first waiting event that may not run: newcomers go behind it. ``beyond``: of those that the batch
+    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over;
+    ``applied_upto`` the last one that was applied past others; ``closed_heads`` are events that held back the entity
+    until a person closed them, each with the closing row's seq.
+    """
+
+    rules: StreamRules
+    holder: OpenItem | None = None
+    beyond: OpenItem | None = None
+    died: int | None = None
+    applied_upto: int = 0
+    closed_heads: Sequence[tuple[int, int]] = ()
+    items: list[Item] = field(default_factory=list)
+    settled: list[Item] = field(default_factory=list)
+
+    @property
+    def _die_with_it(self) -> bool:
+        return self.rules.dead_head is DeadHead.DIE_WITH_IT
+
+    def take_up(self, item: Item) -> None:
+        """A waiting event runs, in its place."""
+        item.row.out_of_order |= self.applied_upto > item.seq
+        self._join(item)
+        item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in self.closed_heads)
+
+    def leave(self, line: LineUp) -> None:
+        """Those of it that are due and don't run: they wait for their turn, or die with the dead head."""
+        for item in map(again, line.behind):
+            park(item, BEHIND)
+            self.settled.append(item)
+
+    def doom(self, item: Item) -> None:
+        """A waiting event dies with the dead holder."""
+        assert self.holder is not None
+        die_with(item, self.holder.row)
+        item.row.cause_seq = self.holder.last_seq
+        self.settled.append(item)
+
+    def arrive(self, item: Item) -> None:
+        """A new event: it runs, or waits behind the holder, or dies with that."""
+        if self.holder is None:
+            self._join(item)
+        elif self._die_with_it and is_dead(self.holder):
+            self.doom(item)
+        else:
+            park(item, BEHIND)
+            self.settled.append(item)
+
+    def _join(self, item: Item) -> None:
+        item.previous_dead = self.died is not None and self.died < item.seq
+        item.last_try = is_last_try(item, self.rules.policy)
+        if item.condemned is not None:
+            item.ends_line = self.rules.dead_head is not DeadHead.CONTINUE
+            self.died = item.seq if self.died is None else min(self.died, item.seq)
+        self.items.append(item)
+
+    def to_run(self) -> Iterator[Item]:
+        """Those that a handler is to see, down to the one that ends the line."""
+        for item in self.items:
+            if item.known_fact is None and item.condemned is None:
+                yield item
+            if item.ends_line:
+                return
+
+
+def is_last_try(item: Item, policy: RetryPolicy) -> bool:
+    """Whether the event is dead if it fails now."""
+    row = item.row
+    if row.attempt or row.retry_policy is not None:
+        policy = policy_for(row.retry_policy, policy)
+    return policy.tries is not None and row.attempt >= policy.tries
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What handlers said, by item, and what holds in the whole batch. An event without an answer wasn't tried.
+
+    ``blocked_by``: why the whole stream is blocked, if it is.
+    """
+
+    by_item: Mapping[int, Outcome | Failure]
+    handler_version: str
+    now: datetime
+    jitter: Callable[[], float]
+    blocked_by: str | None = None
+
+    @property
+    def not_tried_because(self) -> str:
+        """Why an event without an answer is due again."""
+        if self.blocked_by is None:
+            return "the batch's deadline passed before its turn"
+        return f"the stream is blocked: {self.blocked_by}"
+
+
+def step(line: Line, answers: Answers) -> list[Item]:
+    """What the batch decides of the line's events: those that get a row, each with its row filled in."""
+    decided, held, dead_head = list(line.settled), False, None
+    for item in line.items:
+        if dead_head is not None:
+            die_with(item, dead_head.row)
+            item.cause = dead_head
+        elif not held:
+            held = _decide(item, answers, line.rules)
+            if held and item.row.decision is Decision.DEAD and line.rules.dead_head is DeadHead.DIE_WITH_IT:
+                dead_head = item
+        elif item.new:
+            park(item, BEHIND)
+        else:
+            continue
+        decided.append(item)
+    if not held or dead_head is not None:
+        decided += _woken(line.beyond, answers.now)
+    return decided
+
+
+def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
+    """The batch had no room for it, and nothing else would take it up: the next one does."""
+    if waiting is None or waiting.row.due_at is not None or is_dead(waiting):
+        return []
+    following = again(waiting)
+    park(following, MORE_WAIT, now)
+    return [following]
+
+
+def _decide(item: Item, answers: Answers, rules: StreamRules) -> bool:
+    """Fills in the item's row; true when its followers must wait."""
+    failed = attempt(_fill_in, item, answers, rules)
+    if failed is not None:
+        item.row.handler_version = answers.handler_version
+        die(item, failed, blocking=rules.dead_head is not DeadHead.CONTINUE)
+    return item.row.blocking
+
+
+def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
+    if item.known_fact is not None:
+        fact_taken(item, item.known_fact.fact8)
+        return
+    if item.condemned is not None:
+        item.row.retry_policy = rules.policy.text
+        die(item, item.condemned, blocking=item.ends_line)
+        return
+    answer, now = answers.by_item.get(item.seq), answers.now
+    if answer is None:
+        park(item, answers.not_tried_because, now)
+    elif isinstance(answer, Failure) and answer.blocks:
+        block(item, answer, now)
+    elif isinstance(answer, Held):
+        park(item, f"{answer.downstream} {answer.reason}", now + timedelta(seconds=answer.retry_after_s))
+    elif isinstance(answer, Failure):
+        item.row.handler_version = answers.handler_version
+        fail(item, answer, rules.policy, rules.dead_head, now, answers.jitter)
+    else:
+        finish(item, answer, answers.handler_version)
+
+
+def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
+    """Whether the later events of its entity wait for another batch: `step` said before it is known.
+
+    ``stop_on_dead``: the stream's followers don't go on past a dead head.
+    """
+    if not isinstance(result, Failure):
+        return isinstance(result, Held)
+    if result.kind is ErrorKind.SBE:
+        return True
+    if result.missing_predecessor:
+        return False
+    return stop_on_dead or not _dies(item, result)
+
+
+def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
+    """Whether those that run after it see `WorkItem.previous_dead`: it died of this, or it had died and waits again."""
+    return isinstance(result, Failure) and (_dies(item, result) or item.died_before)
+
+
+def _dies(item: WorkItem, failure: Failure) -> bool:
+    return failure.kind is ErrorKind.NRE or (item.last_try and failure.kind is not ErrorKind.SBE)
+
+
+def disproves(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
+    """Whether an event's result shows that an earlier failure wasn't the whole stream's.
+
+    ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.
+    Where it had called none, an event has to be applied.
+    """
+    if not called:
+        return isinstance(result, Applied)
+    return isinstance(result, (Applied, Ignored)) and set(called) <= set(answered)

@@ -1,0 +1,250 @@
+"""Operators' commands, decided in the same batch and journal as the events that they act on, after those."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from core.decision import Decision
+from core.keys import join_key
+from dlq.acceptance import Judged, Meanwhile, judge_closing, judge_replay
+from dlq.commands import (
+    APPROVES,
+    CLOSING_ACTIONS,
+    ENTRY_ACTIONS,
+    PROPOSE_PURGE,
+    PROPOSE_REPLAY,
+    PURGE,
+    REPLAY,
+    REPROCESS_ACTIONS,
+    Command,
+    decode,
+)
+from dlq.refusals import older_than_restore
+from journal.open_item import frees_key, is_conflict
+from journal.schema import JournalRow
+from processor.decide.bookings import Entries, Reversals, reason_of
+from processor.decide.item import Item, again, attempt, die, settle
+from processor.decide.names import Accepted, passed, renamed_if_readable
+from processor.decide.one_person import OnePerson
+from processor.decide.ports import Known
+from processor.decide.records import KafkaRecord
+from processor.decide.release import release
+from processor.decide.reprocess import Reprocess
+from processor.judge.classify import Failure
+from processor.rules import StreamRules
+
+PROPOSALS = frozenset(APPROVES.values())
+
+
+@dataclass(slots=True)
+class Orders:
+    """Decides the commands of one batch. ``batch``: what the batch decided of events, their item seqs final.
+
+    ``lineage``: the journal's; a command of another one is refused whole. ``history`` is that of the control topic's
+    offsets. ``commands`` are the commands' own rows, ``rows`` those of the items that they act on.
+    """
+
+    known: Known
+    rules: StreamRules
+    lineage: str
+    history: int | None
+    now: datetime
+    batch: Sequence[Item]
+    commands: list[Item] = field(default_factory=list)
+    rows: list[Item] = field(default_factory=list)
+    _meanwhile: Meanwhile = field(init=False)
+    _one_person: OnePerson = field(init=False)
+    _reversals: Reversals = field(init=False)
+    _entries: Entries = field(init=False)
+    _reprocess: Reprocess = field(init=False)
+    _heads: dict[str, Item] = field(default_factory=dict)
+    _gone: set[int] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        known, now = self.known, self.now
+        self._meanwhile = _decided(self.batch)
+        self._one_person = OnePerson(known, self.rules.alone, now)
+        self._reversals = Reversals(known, now)
+        self._entries = Entries(known.index)
+        self._reprocess = Reprocess(known, self.rules, self._meanwhile)
+
+    def decide(self, record: KafkaRecord, seq: int) -> None:
+        """Gives the control offset its one row, and each accepted target a row that refers to it."""
+        item = self._control_item(record, seq)
+        self.commands.append(item)
+        command = attempt(decode, record.value or b"")
+        if isinstance(command, Failure):
+            die(item, command, blocking=False)
+            return
+        row = item.row
+        row.event_key = join_key("payhook", command.command_id, command.action)
+        row.event_type, row.actor, row.occurred_at = command.action, command.actor, command.at
+        row.entity_key = join_key("payhook", command.command_id)
+        if row.event_key in self._seen or self.known.index.known_event(row.event_key) is not None:
+            settle(item, Decision.DUPLICATE, "the command was received before")
+            return
+        self._seen.add(row.event_key)
+        if command.stream != self.rules.name:
+            row.decision, row.reason = Decision.IGNORED, f"for the stream {command.stream}"
+        elif (why := older_than_restore(command.lineage, self.lineage)) is not None:
+            row.decision, row.reason = Decision.IGNORED, why
+        else:
+            self._act(item, command)
+
+    def end(self) -> None:
+        """After the last command: what waited behind an event that was closed, or left its entity, goes on."""
+        self.rows += release(
+            self._heads, self._gone, self.known.index, self.batch, self.rows, self._meanwhile, self.now,
+            die_with_it=self.rules.replays.die_with_it,
+        )  # fmt: skip
+
+    def _act(self, control: Item, command: Command) -> None:
+        action = command.action
+        if action in (REPLAY, PROPOSE_REPLAY):
+            self._replay(control, command)
+        elif action in REPROCESS_ACTIONS:
+            accepted, refusals = self._reprocess.judge(command)
+            self._take(control, command, accepted, refusals, "taken up again", Decision.REPLAYED, self._replayed)
+        elif action in CLOSING_ACTIONS:
+            self._close(control, command)
+        elif action in ENTRY_ACTIONS:
+            self._entries.decide(control, command)
+        else:
+            self.rows += self._reversals.decide(control, command)
+
+    def _replay(self, control: Item, command: Command) -> None:
+        judged = judge_replay(command, self.known.index, self.rules.replays, self._meanwhile)
+        accepted = _accepted(judged)
+        if command.action == REPLAY:
+            accepted = self._renamed(accepted)
+        done = "replayed" if command.action == PROPOSE_REPLAY else "accepted"
+        if not self._take(control, command, accepted, _refusals(judged), done, Decision.REPLAYED, self._replayed):
+            self._meanwhile.take_back(judged)
+
+    def _close(self, control: Item, command: Command) -> None:
+        """Each target by itself: one that can't be closed doesn't keep the others open."""
+        judged = judge_closing(command, self.known.index, self._meanwhile)
+        decision = Decision.PURGED if command.action in (PURGE, PROPOSE_PURGE) else Decision.RESOLVED
+        self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)
+
+    def _take(
+        self,
+        control: Item,
+        command: Command,
+        accepted: Sequence[Accepted],
+        refusals: Sequence[str],
+        done: str,
+        decision: Decision,
+        row_of: Callable[[Accepted, Item, Command, datetime], Item],
+    ) -> bool:
+        """Acts on what was accepted, or notes that it is proposed; the command's row says how many, and why the others
+        weren't. False where nothing of it is done now."""
+        row, count = control.row, len(command.targets)
+        if command.action in PROPOSALS:
+            row.decision = Decision.RESOLVED if accepted else Decision.IGNORED
+            proposed = f"{len(accepted)} of {count} proposed to be {done}, nothing is done yet: {command.reason}"
+            row.reason = reason_of(proposed if accepted else "", refusals)
+            return False
+        refused = self._one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
+        if refused is not None:
+            row.decision, row.reason = Decision.IGNORED, reason_of("", [refused])
+            return False
+        row.decision = decision if accepted else Decision.IGNORED
+        proposal = command.proposal
+        by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
+        row.reason = reason_of(f"{len(accepted)} of {count} {done}{by}", refusals)
+        interval = timedelta(microseconds=command.interval_us)
+        self.rows += [row_of(one, control, command, self.now + at * interval) for at, one in enumerate(accepted)]
+        return True
+
+    def _renamed(self, accepted: Sequence[Accepted]) -> list[Accepted]:
+        """Under the names that their adapters give them now. An event that is of another entity by these leaves its
+        line; its place is in the order of its real entity as far as that still holds."""
+        named = [self._by_today(one) for one in accepted]
+        moving = [one.item.row for one in named if one.left is not None]
+        late = passed(moving, self.known.applied_upto, self._meanwhile) if moving else set()
+        return [one if one.left is None else replace(one, in_place=one.item.row.item_seq not in late) for one in named]
+
+    def _by_today(self, one: Accepted) -> Accepted:
+        before = one.item.row
+        row = renamed_if_readable(self.known.adapters, before, one.item.body)
+        left = before.entity_key if row.entity_key != before.entity_key else None
+        return replace(one, item=replace(one.item, row=row), left=left)
+
+    def _replayed(self, one: Accepted, control: Item, command: Command, due_at: datetime) -> Item:
+        item = again(one.item)
+        if one.left is not None:
+            self._gone.add(item.seq)
+            if one.item.row.blocking:
+                self._heads[one.left] = item
+        row = item.row
+        row.decision, row.blocking = Decision.REPLAYED, one.in_place
+        row.attempt, row.due_at = 0, due_at
+        row.actor, row.reason = command.actor, command.reason
+        row.out_of_order |= not one.in_place
+        item.cause = control
+        self._meanwhile.moved.add(item.seq)
+        return item
+
+    def _closed(self, one: Accepted, control: Item, command: Command, _at: datetime) -> Item:
+        item, before = again(one.item), one.item.row
+        row = item.row
+        row.decision = control.row.decision
+        row.actor, row.reason, row.blocking = command.actor, command.reason, False
+        item.cause = control
+        self._meanwhile.moved.add(item.seq)
+        self._gone.add(item.seq)
+        if before.blocking:
+            self._heads[row.entity_key or ""] = item
+        if row.event_key is not None and frees_key(row, before):
+            self._meanwhile.freed.add(row.event_key)
+            self._meanwhile.taken.discard(row.event_key)
+        return item
+
+    def _control_item(self, record: KafkaRecord, seq: int) -> Item:
+        value = record.value or b""
+        digest = hashlib.sha256(value).hexdigest()
+        row = JournalRow(
+            seq=seq,
+            item_seq=seq,
+            first=True,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            history=self.history,
+            decision=Decision.IGNORED,
+            decided_at=self.now,
+            provider="payhook",
+            received_at=None,
+            body_sha256=digest,
+            content_sha256=digest,
+            content_version=0,
+            mode=self.rules.mode,
+        )
+        return Item(row, value, new=True)
+
+
+def _decided(batch: Iterable[Item]) -> Meanwhile:
+    """What the batch has done to items already: a command that was given before is refused for these."""
+    meanwhile = Meanwhile()
+    for item in batch:
+        entity = item.row.entity_key or ""
+        if not item.new:
+            meanwhile.moved.add(item.seq)
+        if item.row.decision is Decision.APPLIED:
+            meanwhile.applied[entity] = max(meanwhile.applied.get(entity, 0), item.seq)
+        elif item.row.decision is Decision.DEAD and not is_conflict(item.row):
+            meanwhile.died.setdefault(entity, []).append(item.seq)
+    return meanwhile
+
+
+def _accepted(judged: Iterable[Judged]) -> list[Accepted]:
+    return [Accepted(one.item, one.in_place) for one in judged if one.refusal is None and one.item is not None]
+
+
+def _refusals(judged: Iterable[Judged]) -> list[str]:
+    return [one.refusal.why for one in judged if one.refusal is not None]

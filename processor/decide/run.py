@@ -1,0 +1,131 @@
+"""Run: handlers are asked about the events that may run, and what is being tried is remembered over a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from core.clock import Clock, to_micros
+from core.crash import crash_point
+from core.work import WorkItem
+from journal.errors import StorageDown
+from processor.decide.item import Item
+from processor.decide.line import Line
+from processor.decide.ports import Republish
+from processor.run.execute import Results
+
+
+class Executor(Protocol):
+    """Runs groups of events, each in order (`processor.run.execute.Executor`)."""
+
+    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results: ...
+
+
+class Handlers:
+    """A stream's handlers.
+
+    ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
+    found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``: see
+    `processor.decide.rereads`. ``status``: of the downstreams that handlers call. ``notes`` go with each commit.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        trying: Path,
+        clock: Clock,
+        republish: Republish | None = None,
+        downstreams: Downstreams | None = None,
+    ) -> None:
+        self._executor = executor
+        self._trying = trying
+        self._clock = clock
+        self._suspect = False
+        self.republish = republish
+        self.downstreams: Downstreams = downstreams or _NoDownstreams()
+
+    def begin(self, seq: int) -> None:
+        """The journal ends with ``seq``: where the process before this one ended while it tried what follows, the next
+        run finds the event that ended it."""
+        try:
+            self._suspect = bool(json.loads(self._trying.read_text("utf-8"))["seq"] == seq)
+        except (OSError, ValueError, KeyError, TypeError):
+            self._suspect = False
+
+    def committed(self) -> None:
+        """What was tried is decided."""
+        self._suspect = False
+
+    def run(self, lines: Iterable[Line], seq: int) -> Results:
+        """Asks about every event that may run and that the map stage hasn't answered.
+
+        :raises StorageDown: the note of what is tried can't be written
+        """
+        work: list[list[WorkItem]] = []
+        early: list[Item] = []
+        for line in lines:
+            tasks = []
+            for item in line.to_run():
+                if item.answer is None:
+                    tasks.append(_work_item(item))
+                else:
+                    early.append(item)
+            if tasks:
+                work.append(tasks)
+        self._remember(seq)
+        results = self._executor.run(work, suspect=self._suspect)
+        for item in early:
+            assert item.early is not None and item.answer is not None
+            results.by_item[item.seq] = item.answer
+            results.handler_version = item.early.handler_version
+        crash_point("processor.after_handlers")
+        return results
+
+    def _remember(self, seq: int) -> None:
+        try:
+            self._trying.write_text(json.dumps({"seq": seq, "at_us": to_micros(self._clock.now())}), "utf-8")
+        except OSError as failed:
+            raise StorageDown("the note of what is tried", str(self._trying), str(failed)) from failed
+
+
+class Downstreams(Protocol):
+    """What handlers call (`processor.calls.downstreams.Downstreams`)."""
+
+    def status(self) -> Mapping[str, Any]: ...
+    def notes(self) -> Mapping[str, str]: ...
+
+
+class _NoDownstreams:
+    def status(self) -> Mapping[str, Any]:
+        return {}
+
+    def notes(self) -> Mapping[str, str]:
+        return {}
+
+
+def only_first(line: Line | None) -> list[Line]:
+    """Of a line the first event that a handler is to see, for a probe."""
+    first = None if line is None else next(line.to_run(), None)
+    return [] if line is None or first is None else [Line(line.rules, items=[first])]
+
+
+def _work_item(item: Item) -> WorkItem:
+    row = item.row
+    return WorkItem(
+        item_seq=item.seq,
+        event_key=row.event_key or "",
+        entity_key=row.entity_key or "",
+        provider=row.provider or "",
+        account=row.account or "",
+        event_type=row.event_type or "",
+        body=item.body,
+        fact_key=row.fact_key,
+        attempt=row.attempt,
+        tenant=row.tenant,
+        previous_dead=item.previous_dead,
+        last_try=item.last_try,
+        died_before=item.died_before,
+        fact_sha256=row.fact_sha256,
+    )
