@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -25,7 +25,7 @@ class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``head`` is the event
-    with which it died. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an earlier
+    with which it died. ``fact``: the movement of money that it reports. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an earlier
     one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
     ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
     once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked.
@@ -47,6 +47,8 @@ class Event:
     came_before_closing: bool = False
     is_changed: bool = False
     suspect: bool = False
+    fact: str | None = None
+    is_booked: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -94,15 +96,19 @@ class Model:
 
     ``due_max``: events that a batch takes up again.
 
-    ``free`` are keys whose event was purged, and which no other content has taken.
+    ``free`` are keys whose event was purged, and which no other content has taken. ``facts`` are those that an event was
+    applied under.
     """
 
     policy: DeadHead
     drain_max: int
     replays_max: int = 5
     due_max: int = 1_000
+    retries_s: Sequence[int] = RETRIES_S
+    held_s: float = HELD_S
     entities: dict[str, list[Event]] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
+    facts: set[str] = field(default_factory=set)
     before: dict[Event, int] = field(default_factory=dict)
     open_before: set[Event] = field(default_factory=set)
     closed_heads: list[list[Event]] = field(default_factory=list)
@@ -110,6 +116,14 @@ class Model:
     @property
     def followers_die(self) -> bool:
         return self.policy is DeadHead.DIE_WITH_IT
+
+    def copy(self) -> Model:
+        """The same, for another future."""
+        own = {event: replace(event) for event in self.events()}
+        for event in own.values():
+            event.head = None if event.head is None else own[event.head]
+        entities = {name: [own[event] for event in events] for name, events in self.entities.items()}
+        return replace(self, entities=entities, free=set(self.free), facts=set(self.facts), before={}, open_before=set())
 
     def events(self) -> list[Event]:
         return [event for events in self.entities.values() for event in events]
@@ -160,6 +174,15 @@ class Model:
                 Walk(self, events, now, due, mine, own, blocks, probe, drains.get(entity, 0)).run()
             else:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
+        self._one_booking_a_fact()
+
+    def _one_booking_a_fact(self) -> None:
+        """Of those that this batch applied under one fact the first one stays so."""
+        for event in sorted(self.events(), key=lambda event: event.order):
+            if event.state == "applied" and event.fact is not None and not event.is_booked:
+                event.is_booked = event.fact not in self.facts
+                event.state = "applied" if event.is_booked else "duplicate_fact"
+                self.facts.add(event.fact)
 
     def _drains(self, taken: Sequence[Event], now: datetime) -> dict[str, int]:
         """How many of each entity's line may run: what is due of it, and an equal share of what else a batch takes."""
@@ -392,6 +415,9 @@ class Walk:
             event.becomes("parked", holds=True)
 
     def _try(self, event: Event) -> None:
+        if event.fact is not None and event.fact in self.model.facts:
+            event.becomes("duplicate_fact")
+            return
         is_first, self.has_tried = not self.has_tried, True
         may_wait = self.blocks and not (self.probe and is_first)
         if may_wait and (not self.calls or self.calls[0].event_key != event.key):
@@ -409,13 +435,13 @@ class Walk:
         if outcome in ("applied", "ignored"):
             event.becomes(outcome)
         elif outcome == "held":
-            event.becomes("parked", due=self.now + timedelta(seconds=HELD_S), holds=True)
+            event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True)
         elif outcome == "down" and event.key not in self.own:
             event.becomes("parked", due=self.now, holds=True, suspect=True)
-        elif outcome == "bug" or event.attempt == len(RETRIES_S):
+        elif outcome == "bug" or event.attempt == len(self.model.retries_s):
             event.becomes("dead", holds=self.model.policy is not DeadHead.CONTINUE and outcome != "missing")
         else:
-            due = self.now + timedelta(seconds=RETRIES_S[event.attempt])
+            due = self.now + timedelta(seconds=self.model.retries_s[event.attempt])
             event.attempt += 1
             event.becomes("retry", due=due, holds=outcome != "missing", suspect=outcome == "down")
 

@@ -1,0 +1,546 @@
+"""Every future of two entities in a small world, decided by the engine and by the model side by side.
+
+A world is what the journal's rows have made so far. Each one is continued with every input that the scope allows
+(arrivals, orders, time, and each answer to each call) and each time by a new process, as after a crash. Worlds that
+can't be told apart by what comes are one world: the search ends when there is no new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from core.clock import ManualClock
+from core.decision import ErrorKind
+from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from dlq.command import hash_head
+from dlq.commands import Command, ReplayMode, Target, encode
+from journal import index as index_module
+from journal import index_changes
+from journal.index import Index
+from journal.marks import Marks
+from journal.schema import JournalRow
+from journal.state import JournalState
+from journal.writer import Committed
+from processor.decide import batch as batches_module
+from processor.decide.batch import Batches
+from processor.decide.commit import Journal
+from processor.decide.derive import Derived
+from processor.decide.line import holds_back, is_passed_dead
+from processor.decide.ports import Known
+from processor.decide.records import KafkaRecord, Named
+from processor.decide.run import Handlers
+from processor.judge.classify import Failure
+from processor.judge.retry import parse_policy
+from processor.rules import StreamRules
+from processor.run.execute import Results
+from processor.settings import DeadHead
+from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, Call, ListDeadLetters, NamedFact, Same
+from tests.unit.processor.parking_model import Event, Model, Order
+
+RETRY_S = 1
+FACT_SHA256 = "aa" * 32
+ANSWERS: Mapping[str, Outcome | Failure] = {
+    "applied": Applied(),
+    "ignored": Ignored("no handler knows the type"),
+    "held": Held("merchants", RETRY_S),
+    "stuck": Failure(ErrorKind.SNBE, "Stuck", None, "no answer", ""),
+    "bug": Failure(ErrorKind.NRE, "Bug", None, "division by zero", ""),
+    "missing": Failure(ErrorKind.SNBE, "Missing", None, "its capture", "", missing_predecessor=True),
+    "down": Failure(ErrorKind.SBE, "Down", None, "the directory is down", ""),
+}
+
+
+class AnswerWanted(Exception):
+    """A handler is asked more often than answers were given."""
+
+
+class DictBatch:
+    """A write to a `DictStore` in the making."""
+
+    def __init__(self, raw_mode: bool = True) -> None:
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.changes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.changes[key] = None
+
+
+class DictStore:
+    """What the index keeps in RocksDB."""
+
+    def __init__(self, kept: Mapping[bytes, bytes]) -> None:
+        self.kept = dict(kept)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.kept.get(key)
+
+    def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        return [self.kept.get(key) for key in keys]
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        return iter(sorted(key for key in self.kept if key.startswith(prefix)))
+
+    def write(self, batch: DictBatch) -> None:
+        for key, value in batch.changes.items():
+            if value is None:
+                self.kept.pop(key, None)
+            else:
+                self.kept[key] = value
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def memory_bytes(self) -> int:
+        return 0
+
+
+@dataclass
+class MemoryJournal:
+    """Takes a batch's rows and writes nothing."""
+
+    rows: list[JournalRow] = field(default_factory=list)
+    marks: Marks = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def commit(
+        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
+    ) -> Committed:
+        for row in rows:
+            row.row_hash = f"{row.seq:064x}"
+        self.rows += rows
+        self.marks, self.notes = marks, {**self.notes, **notes}
+        return Committed(1, rows[0].seq, rows[-1].seq, "")
+
+    def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
+        """Bodies stay in the index."""
+
+
+class Forgetful(Handlers):
+    """Remembers nothing of what is tried: every batch is decided by a new process here."""
+
+    def begin(self, seq: int) -> None: ...
+    def _remember(self, seq: int) -> None: ...
+
+
+class Oracle:
+    """Answers calls by a list of words, in the order in which a single worker makes them."""
+
+    def __init__(self, words: Sequence[str], *, stop_on_dead: bool) -> None:
+        self._words = list(words)
+        self._stop_on_dead = stop_on_dead
+        self.log: list[Call] = []
+
+    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
+        results = Results("test-1")
+        for group in groups:
+            passed_dead = False
+            for waiting in group:
+                item = replace(waiting, previous_dead=True) if passed_dead else waiting
+                result = self._call(item)
+                if isinstance(result, Applied):
+                    for seq, before in results.by_item.items():
+                        if isinstance(before, Failure) and before.blocks:
+                            results.by_item[seq] = replace(before, own=True)
+                results.by_item[item.item_seq] = result
+                if holds_back(item, result, stop_on_dead=self._stop_on_dead):
+                    break
+                passed_dead = passed_dead or is_passed_dead(item, result)
+        return results
+
+    def _call(self, item: WorkItem) -> Outcome | Failure:
+        if len(self.log) == len(self._words):
+            raise AnswerWanted
+        word = self._words[len(self.log)]
+        self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
+        return ANSWERS[word]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A record to come. ``copy_of``: the number of an earlier event that is delivered again, perhaps ``changed``."""
+
+    entity: str = "e1"
+    fact: str | None = None
+    copy_of: int | None = None
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Act:
+    """An order about one event, or about two, by their order."""
+
+    action: str
+    events: tuple[int, ...]
+    mode: ReplayMode = ReplayMode.ALONE
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What may happen. ``events_max``: first deliveries; ``records_max``: copies too."""
+
+    policy: DeadHead
+    answers: tuple[str, ...]
+    arrivals: tuple[tuple[Arrival, ...], ...]
+    actions: tuple[str, ...]
+    events_max: int
+    records_max: int
+    drain_max: int = 100
+    seconds: tuple[float, ...] = (0.0, RETRY_S)
+
+    @property
+    def rules(self) -> StreamRules:
+        policy = parse_policy(f"fixed({RETRY_S}s x1)")
+        return StreamRules(
+            "ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0, replays_max=1
+        )
+
+
+@dataclass
+class World:
+    """Where things stand after some batches."""
+
+    model: Model
+    clock: datetime
+    store: Mapping[bytes, bytes] = field(default_factory=dict)
+    last: Mapping[int, JournalRow] = field(default_factory=dict)
+    seqs: Mapping[int, int] = field(default_factory=dict)
+    next_seq: int = 1
+    marks: Marks = field(default_factory=lambda: {EVENTS: {0: 0}, CONTROL: {0: 0}})
+    notes: Mapping[str, str] = field(default_factory=dict)
+    sent: tuple[tuple[str, Event, KafkaRecord], ...] = ()
+    bodies: tuple[tuple[str, str | None], ...] = ()
+    """Entity and fact of each first delivery."""
+
+    @property
+    def records(self) -> int:
+        return self.marks[EVENTS][0] + len(self.sent)
+
+    def key(self, scope: Scope) -> bytes:
+        """Equal for worlds that have the same futures: what model and index know, with positions and times relative."""
+        events = sorted(self.model.events(), key=lambda event: event.order)
+        said = [
+            (
+                *(event.key, event.order, event.kind, event.state, event.attempt, event.holds, event.died),
+                *(event.out_of_order, event.replays, event.saw_closed, event.came_before_closing, event.suspect),
+                *(event.is_changed, event.fact, event.head.order if event.head is not None else None),
+                self._in(event.due),
+            )
+            for event in events
+        ]
+        waits = [(entity, event.key, event.kind, event.fact) for entity, event, _ in self.sent]
+        names = list(self.model.entities)
+        index = sorted(Counter(key[:1] for key in self.store).items())
+        whole = (said, waits, names, sorted(self.model.facts), sorted(self.model.free), self.bodies, self._blocked(), index)
+        return hashlib.sha256(repr(whole).encode()).digest()
+
+    def _in(self, due: datetime | None) -> float | None:
+        return None if due is None else max(0.0, (due - self.clock).total_seconds())
+
+    def _blocked(self) -> str:
+        return self.notes.get("blocked", "").partition('"probe_s"')[0]
+
+
+def _named(event_id: str, entity: str, content: str, fact: str | None) -> Named:
+    body = (event_id + content).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    return Named(
+        body=body,
+        poison=None,
+        event_key=f"stripe:{event_id}:captured",
+        entity_key=entity,
+        fact_key=fact,
+        fact_sha256=FACT_SHA256 if fact is not None else None,
+        provider="stripe",
+        account="acct_1",
+        event_type="captured",
+        mode="live",
+        tenant=None,
+        zone=None,
+        occurred_at=None,
+        received_at=NOW,
+        content_sha256=digest,
+        content_version=1,
+        body_sha256=digest,
+        original_sha256=None,
+        original_content_sha256=None,
+        dedupe="claimed",
+        actor=None,
+        headers="{}",
+    )
+
+
+class Search:
+    """Goes through all worlds of a scope; what differs from the model raises AssertionError with the way there."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.states = 0
+        self.batches = 0
+        self._adapter = Same()
+        self._bodies: dict[str, bytes] = {}
+
+    def run(self) -> None:
+        """Until no world is new."""
+        first = World(Model(self.scope.policy, self.scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW)
+        seen = {first.key(self.scope)}
+        frontier = [first]
+        while frontier:
+            following = []
+            for world in frontier:
+                for after in self._futures(world):
+                    key = after.key(self.scope)
+                    if key not in seen:
+                        seen.add(key)
+                        following.append(after)
+            frontier = following
+        self.states = len(seen)
+
+    def _futures(self, world: World) -> Iterator[World]:
+        for arrivals, acts, seconds in self._inputs(world):
+            words: list[list[str]] = [[]]
+            while words:
+                given = words.pop()
+                try:
+                    yield self._decide(world, arrivals, acts, seconds, given)
+                except AnswerWanted:
+                    words += [[*given, word] for word in self.scope.answers]
+
+    def _inputs(self, world: World) -> Iterator[tuple[tuple[Arrival, ...], tuple[Act, ...], float]]:
+        arrivals = [several for several in self.scope.arrivals if self._may_arrive(world, several)]
+        acts = list(self._acts(world))
+        for seconds in self.scope.seconds:
+            for several in arrivals:
+                yield several, (), seconds
+            for act in acts:
+                yield (), (act,), seconds
+        for several, act in product(arrivals[1:3], acts):
+            yield several, (act,), 0.0
+        for one, other in product(acts, acts):
+            if one != other and one.events == other.events:
+                yield (), (one, other), 0.0
+
+    def _may_arrive(self, world: World, several: Sequence[Arrival]) -> bool:
+        first = sum(arrival.copy_of is None for arrival in several)
+        there = len(world.bodies)
+        if there + first > self.scope.events_max or world.records + len(several) > self.scope.records_max:
+            return False
+        return all(arrival.copy_of is None or arrival.copy_of < there for arrival in several)
+
+    def _acts(self, world: World) -> Iterator[Act]:
+        for event in world.model.events():
+            for action in self.scope.actions:
+                if action == "reprocess":
+                    if event.state in ("ignored", "replayed"):
+                        yield Act(action, (event.order,))
+                elif event.is_dead or (action != "replay" and event.is_open):
+                    yield Act(action, (event.order,))
+        if "replay" in self.scope.actions:
+            for events in world.model.entities.values():
+                dead = tuple(event.order for event in events if event.is_dead)
+                if len(dead) > 1:
+                    yield Act("replay", dead, ReplayMode.WITH_FOLLOWERS)
+
+    def _decide(
+        self, world: World, arrivals: Sequence[Arrival], acts: Sequence[Act], seconds: float, words: Sequence[str]
+    ) -> World:
+        """One batch by a new process, or obeying and a probe where the stream is blocked; compared with the model."""
+        self.batches += 1
+        sent_before = tuple((entity, replace(event), record) for entity, event, record in world.sent)
+        now = world.clock + timedelta(seconds=seconds)
+        after = replace(world, model=world.model.copy(), clock=now, sent=sent_before)
+        for arrival in arrivals:
+            self._arrive(after, arrival)
+        orders, records = self._orders(after, acts)
+        clock = ManualClock(after.clock)
+        journal = MemoryJournal(marks=after.marks, notes=dict(after.notes))
+        store = DictStore(after.store)
+        oracle = Oracle(words, stop_on_dead=self.scope.policy is not DeadHead.CONTINUE)
+        engine = self._engine(after, journal, store, oracle, clock)
+        sent = [record for _, _, record in after.sent]
+        if engine.blocked:
+            self._while_blocked(after, engine, oracle, orders, records, sent, journal)
+        else:
+            batch_of(engine, [*sent, *records])
+            self._batched(after, engine, oracle, orders, journal)
+        assert len(oracle.log) == len(words), "not every answer was asked for"
+        after.marks, after.notes, after.store = journal.marks, journal.notes, store.kept
+        after.next_seq += len(journal.rows)
+        after.last = {**after.last, **{row.offset: row for row in journal.rows if row.topic == EVENTS}}
+        self._agrees(after, engine)
+        return after
+
+    def _engine(
+        self, world: World, journal: MemoryJournal, store: DictStore, oracle: Oracle, clock: ManualClock
+    ) -> Batches:
+        state = JournalState(
+            epoch=1,
+            version=1,
+            next_seq=world.next_seq,
+            marks=world.marks,
+            start={},
+            published_upto=0,
+            chain="",
+            notes=world.notes,
+            lineage=LINEAGE,
+        )
+        index = Index(store)  # type: ignore[arg-type]
+        rows = {row.seq: row for row in world.last.values()}
+        known = Known(
+            index,
+            {"stripe": self._adapter},  # type: ignore[dict-item]
+            rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
+            bodies_of=lambda hashes: {sha256: self._bodies[sha256] for sha256 in hashes},
+            applied_upto=lambda after: _applied_upto(world, after),
+        )
+        return Batches(
+            self.scope.rules,
+            Journal(state, journal, journal),  # type: ignore[arg-type]
+            known,
+            Forgetful(oracle, Path(), clock),
+            Derived(index, [], ListDeadLetters()),
+            clock,
+            jitter=lambda: 0.0,
+        )
+
+    def _arrive(self, world: World, arrival: Arrival) -> None:
+        number = len(world.bodies) if arrival.copy_of is None else arrival.copy_of
+        if arrival.copy_of is None:
+            world.bodies = (*world.bodies, (arrival.entity, arrival.fact))
+        entity, fact = world.bodies[number]
+        content = "changed" if arrival.changed else ""
+        named = _named(f"evt_{number}", entity, content, fact)
+        self._bodies[named.body_sha256] = named.body
+        if fact is not None:
+            self._adapter.facts[named.body] = NamedFact(fact, FACT_SHA256)  # type: ignore[assignment]
+        kind = "event"
+        if arrival.copy_of is not None:
+            everything = [*world.model.events(), *(event for _, event, _ in world.sent)]
+            known = any(event.is_changed and event.key == named.event_key for event in everything)
+            kind = "conflict" if arrival.changed and not known else "duplicate"
+        event = Event(named.event_key, world.records, kind, is_changed=kind == "conflict", fact=fact)  # type: ignore[arg-type]
+        record = KafkaRecord(EVENTS, 0, event.order, None, [], named)
+        world.sent = (*world.sent, (entity, event, record))
+
+    def _orders(self, world: World, acts: Sequence[Act]) -> tuple[list[Order], list[KafkaRecord]]:
+        by_order = {event.order: event for event in world.model.events()}
+        orders, records = [], []
+        for number, act in enumerate(acts):
+            events = [by_order[order] for order in act.events]
+            rows = [world.last[event.order] for event in events]
+            targets = tuple(Target(row.item_seq, row.seq, hash_head(row.row_hash)) for row in rows)
+            offset = world.marks[CONTROL][0] + number
+            paced = act.action in ("replay", "reprocess")
+            command = Command(f"c{offset}", "ledger", LINEAGE, act.action, targets, "ada", "mended", NOW)
+            command = replace(command, mode=act.mode) if paced else command
+            records.append(KafkaRecord(CONTROL, 0, offset, encode(command), []))
+            orders.append(Order(act.action, tuple((event, event.version) for event in events), act.mode))
+        return orders, records
+
+    def _batched(
+        self, world: World, engine: Batches, oracle: Oracle, orders: Sequence[Order], journal: MemoryJournal
+    ) -> None:
+        if not journal.rows:
+            assert not world.sent and not orders
+            return
+        for entity, event, _ in world.sent:
+            world.model.entities.setdefault(entity, []).append(event)
+        world.sent = ()
+        world.model.begins_batch()
+        assert world.model.batch(world.clock, oracle.log) == engine.blocked
+        self._obeyed(world, orders)
+
+    def _while_blocked(
+        self,
+        world: World,
+        engine: Batches,
+        oracle: Oracle,
+        orders: Sequence[Order],
+        records: Sequence[KafkaRecord],
+        sent: Sequence[KafkaRecord],
+        journal: MemoryJournal,
+    ) -> None:
+        if records:
+            engine.obey(records)
+            world.model.begins_batch()
+            self._obeyed(world, orders)
+            return
+        before = len(journal.rows)
+        engine.probe(engine.undecided(sent))
+        if len(journal.rows) > before:
+            world.model.begins_batch()
+            taken = world.model.probe(world.clock, oracle.log, [(entity, event) for entity, event, _ in world.sent])
+            world.sent = world.sent[len(taken) :]
+            world.model.release(world.clock)
+            assert engine.blocked == all(call.outcome != "applied" for call in oracle.log)
+        else:
+            journal.notes = {**journal.notes, **engine._blocked.note()}
+
+    def _obeyed(self, world: World, orders: Sequence[Order]) -> None:
+        for order in orders:
+            if order.action == "replay":
+                world.model.replay(order, world.clock)
+            elif order.action == "reprocess":
+                world.model.reprocess(order, world.clock)
+            else:
+                world.model.close(order)
+        world.model.release(world.clock)
+
+    def _agrees(self, world: World, engine: Batches) -> None:
+        index = engine._known.index
+        seqs = {}
+        for event in world.model.events():
+            row = world.last[event.order]
+            seqs[event] = row.item_seq
+            suspect = row.error_kind == "SBE" and not event.is_dead
+            decided = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
+            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
+            assert decided == wanted, f"{event.key}: {decided}, the model says {wanted}"
+        for entity, events in world.model.entities.items():
+            queue = [item.row.item_seq for item in index.queue(entity)]
+            assert queue == [seqs[event] for event in events if event.is_open and event.holds]
+            assert list(index.died(entity)) == [seqs[event] for event in events if event.died]
+            head = next((event for event in events if event.is_open and event.holds), None)
+            assert head is None or head.is_dead or head.due is not None, f"nothing wakes {head}"
+        booked = [event.fact for event in world.model.events() if event.state == "applied" and event.fact is not None]
+        assert len(booked) == len(set(booked)), "one fact was booked twice"
+
+
+def batch_of(engine: Batches, records: Sequence[KafkaRecord]) -> None:
+    """A batch of records, without the table that they come in."""
+    reading = batches_module.read_table
+    batches_module.read_table = lambda _: list(records)  # type: ignore[assignment]
+    try:
+        engine.run(_NOTHING)
+    finally:
+        batches_module.read_table = reading
+
+
+_NOTHING = pa.table({})
+
+
+def _applied_upto(world: World, after: Mapping[str, int]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for row in world.last.values():
+        entity = row.entity_key or ""
+        if row.decision.value == "applied" and row.item_seq > after.get(entity, row.item_seq):
+            last[entity] = max(last.get(entity, 0), row.item_seq)
+    return last
+
+
+def use_memory(patch: pytest.MonkeyPatch) -> None:
+    """The index writes to a dict, and open items into it as they are."""
+    patch.setattr(index_changes, "WriteBatch", DictBatch)
+    for module in (index_changes, index_module):
+        patch.setattr(module, "unpack", lambda item: item)
+        patch.setattr(module, "pack", lambda item: item)
