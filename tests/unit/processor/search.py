@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 
 import pyarrow as pa
@@ -196,7 +196,6 @@ class Scope:
     events_max: int
     records_max: int
     drain_max: int = 100
-    seconds: tuple[float, ...] = (0.0, RETRY_S)
 
     @property
     def rules(self) -> StreamRules:
@@ -319,15 +318,17 @@ class Search:
     def _inputs(self, world: World) -> Iterator[tuple[tuple[Arrival, ...], tuple[Act, ...], float]]:
         arrivals = [several for several in self.scope.arrivals if self._may_arrive(world, several)]
         acts = list(self._acts(world))
-        for seconds in self.scope.seconds:
-            for several in arrivals:
-                yield several, (), seconds
-            for act in acts:
-                yield (), (act,), seconds
-        for several, act in product(arrivals[1:3], acts):
+        waits = any(event.due is not None and event.due > world.clock for event in world.model.events())
+        for several in arrivals:
+            yield several, (), 0.0
+            if waits:
+                yield several, (), RETRY_S
+        for act in acts:
+            yield (), (act,), 0.0
+        for several, act in product(arrivals[1:2], acts):
             yield several, (act,), 0.0
-        for one, other in product(acts, acts):
-            if one != other and one.events == other.events:
+        for one, other in permutations(acts, 2):
+            if one.events == other.events:
                 yield (), (one, other), 0.0
 
     def _may_arrive(self, world: World, several: Sequence[Arrival]) -> bool:
