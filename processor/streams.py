@@ -5,7 +5,7 @@ A stream is what it reads (``source``), one function that handles an event (``ha
 
 A handler is named as ``module:function``. The function is called once per Python worker and returns a
 `core.work.Handler`; it must be importable by name there, because workers are sent its name. It says by the types of its
-parameters what it wants (`processor.factories`)::
+parameters what it wants (`processor.wiring`)::
 
     def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler   # sections of the settings
     def build(settings: GreetSettings) -> Handler      # a model of its own, made from the stream's `settings` table

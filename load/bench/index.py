@@ -36,7 +36,7 @@ from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
 from processor.decide.batch import Batches
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.collector import calm, uncollected
+from processor.spark import calm, uncollected
 from processor.run.execute import Results
 from processor.settings import DeadHead
 

@@ -7,14 +7,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
-from core.errors import OfKind, SettingError
+from core.errors import OfKind
 from core.retry_after import asked_s
 from core.work import MissingPredecessor, WorkItem
-from processor.factories import named
 from processor.judge.error_rules import Rules, by_class
 
 log = logging.getLogger(__name__)
@@ -90,13 +89,10 @@ class Classifier:
     4. The stream's default.
     """
 
-    def __init__(self, rules: Rules | None = None, *, setting: str = "errors") -> None:
-        """
-        :param setting: how the rules are named in a message
-        :raises SettingError: the hook isn't there
-        """
+    def __init__(self, rules: Rules | None = None, hook: Hook | None = None) -> None:
+        """``hook``: the function that the rules name (`processor.wiring.classifier_of`)."""
         self._rules = rules or Rules()
-        self._hook: Hook | None = _hook(f"{setting}.hook", self._rules.hook) if self._rules.hook else None
+        self._hook = hook
 
     def kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
         """``item`` is the event whose handling raised it."""
@@ -151,13 +147,6 @@ class Classifier:
             return kind
         own = _attribute(error, "kind")
         return own if isinstance(own, ErrorKind) else None
-
-
-def _hook(setting: str, name: str) -> Hook:
-    hook = named(setting, name)
-    if not callable(hook):
-        raise SettingError(setting, f"{name} isn't a function")
-    return cast(Hook, hook)
 
 
 def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:

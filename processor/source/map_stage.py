@@ -29,11 +29,11 @@ from pyspark.sql import DataFrame, SparkSession
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.intake import PACKED, Early, KafkaRecord, Named, named, packed, read_batch, work_item
-from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
 from processor.run.worker import Task, handler_of, task_begins
 from processor.source.sources import COLUMNS
+from processor.spark import uncollected
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +95,11 @@ class MapStage:
         for _ in range(WARM_ROUNDS):
             self.collect(frame, self._tasks * RECORDS_PER_TASK)
 
-    def collect(self, frame: DataFrame, records: int) -> pa.Table:
-        """A batch's records, as `processor.decide.intake.read_table` takes them; about ``records`` are expected."""
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
+        """A batch's records, as `processor.decide.intake.read_table` takes them; about ``expected`` records."""
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.coalesce(self._tasks_for(records)).mapInArrow(self._function, PASS_SCHEMA)
+                passing = frame.coalesce(self._tasks_for(expected)).mapInArrow(self._function, PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
@@ -109,8 +109,8 @@ class MapStage:
             )
             return frame.toArrow()
 
-    def _tasks_for(self, records: int) -> int:
-        return max(1, min(self._tasks, -(-records // RECORDS_PER_TASK)))
+    def _tasks_for(self, expected: int) -> int:
+        return max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
 
 
 def map_stage(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,7 +152,7 @@ def _answers(told: Pass, handler: Handler, names: Sequence[Named | None]) -> lis
 
 def _seconds(task: Task, calls: int) -> float:
     """How long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
-    return min(task.deadline_s, task.batch_deadline_s) + CALL_S_MAX * calls
+    return min(task.deadlines.call_s, task.deadlines.batch_s) + CALL_S_MAX * calls
 
 
 def _answer(handler: Handler, item: WorkItem) -> Early | None:

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from load.client import wait_for
 from processor.lasting import LastingStream, Outage
+
+from load.client import wait_for
 from tests.integration.processor.stored import FileKafka, Loop, Stored
 
 DISK = "12m"

@@ -27,10 +27,9 @@ from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from processor.application import Application
 from processor.opening import Shared, Starter
+from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.status import StatusFile, Telling
 from processor.streams import load_streams, taking
-from processor.tell.metrics import ProcessorMetrics
-from processor.tell.status import StatusFile
-from processor.tell.telling import Telling
 from processor.wiring import wire
 from stack.topics import Topic, make_topics
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from processor.lasting import LastingStream, Outage
 
 from journal.errors import Fenced
 from journal.reader import JournalReader
 from journal.writer import Tenure
 from load.client import wait_for
-from processor.lasting import LastingStream, Outage
 from tests.integration.processor.stored import Loop, Stored
 
 CHECKOUT = Path(__file__).parents[3]

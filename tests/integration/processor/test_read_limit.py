@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from load.client import wait_for
-from processor.source.read_limit import ReadLimit
 from processor.source.sources import KafkaSource
+from processor.source.stream import ReadLimit
 from processor.spark import open_session
 from stack.jars import spark_jars
 

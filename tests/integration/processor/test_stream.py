@@ -18,10 +18,10 @@ from journal.marks import Marks
 from journal.state import JournalState
 from load.client import wait_for
 from processor.decide.intake import KafkaRecord
+from processor.reporting.progress import Progress
 from processor.source.sources import tick
 from processor.source.stream import Stream
 from processor.spark import open_session
-from processor.tell.progress import Progress
 from stack.jars import spark_jars
 
 CHECKOUT = Path(__file__).parents[3]

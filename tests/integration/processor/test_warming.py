@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from processor.source.warming import BATCHES, warm_up
+from processor.source.sources import BATCHES, warm_up
 from processor.spark import open_session
 from stack.jars import spark_jars
 

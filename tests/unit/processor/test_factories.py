@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from core.errors import SettingError
-from processor.factories import bound
+from processor.wiring import bound
 
 
 class Section(BaseModel):

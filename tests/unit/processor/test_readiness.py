@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from processor.tell.exposition import serve
+from processor.reporting.exposition import serve
 from stack.ports import LOOPBACK, free_ports
 
 

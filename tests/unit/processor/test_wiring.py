@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from core.clock import SystemClock
 from core.layout import Layout
+from core.settings import KafkaSettings
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
@@ -26,7 +27,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1, AnchorKeys(["k" * 32]), 5.0, "single")  # type: ignore[arg-type]
+SHARED = Shared(None, KafkaSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from journal.schema import JournalRow
 from processor.decide.intake import PACKED, new_item, read_table, without_answers
 from processor.decide.numbering import answered
 from processor.judge.classify import Classifier
+from processor.run.deadlines import Deadlines
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
 from processor.source.map_stage import Pass, map_stage
@@ -53,7 +54,7 @@ class Impure(ByBody):
 
 
 def told(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
-    task = Task(handler.__name__, handler, Classifier(), deadline_s, 1, 1, stop_on_dead=True)
+    task = Task(handler.__name__, handler, Classifier(), Deadlines(deadline_s, 0.5), 1, stop_on_dead=True)
     return Pass(task, "live", CONTROL)
 
 

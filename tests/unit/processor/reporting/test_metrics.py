@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from processor.tell.metrics import ATTEMPT_MAX, ProcessorMetrics
+from processor.reporting.metrics import ATTEMPT_MAX, ProcessorMetrics
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

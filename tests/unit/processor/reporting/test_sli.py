@@ -10,8 +10,7 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from processor.tell.metrics import LATENCY_BUCKETS_S, ProcessorMetrics
-from processor.tell.sli import PROMISED, outcome
+from processor.reporting.metrics import LATENCY_BUCKETS_S, PROMISED, ProcessorMetrics, sli_outcome
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -52,7 +51,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
     ],
 )
 def test_a_row_counts_as(of: JournalRow, counted: str | None) -> None:
-    assert outcome(of, NOW) == counted
+    assert sli_outcome(of, NOW) == counted
 
 
 def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> None:

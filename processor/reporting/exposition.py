@@ -14,7 +14,7 @@ LABEL = "stream"
 READY_PATH = "/readyz"
 
 Said = Callable[[], Mapping[str, Mapping[str, Any]]]
-"""What each stream last said of itself (`processor.tell.status.StatusFile`)."""
+"""What each stream last reported of itself (`processor.reporting.status.StatusFile`)."""
 
 
 class _Labelled(Collector):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from processor.tell.exposition import by_stream
+from processor.reporting.exposition import by_stream
 
 
 def registry(dead: int) -> CollectorRegistry:
