@@ -52,11 +52,11 @@ from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
-from processor.history.watch import Position
+from processor.history.check import Position
 from processor.judge.classify import Failure
+from processor.reporting.progress import Progress, Steps
 from processor.rules import StreamRules
 from processor.run.execute import Executor, Results
-from processor.tell.progress import Progress, Steps
 
 __all__ = ["Batches", "DeadLetters", "Follower", "IndexBehind", "Progress", "Reader", "StreamRules"]
 

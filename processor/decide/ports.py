@@ -13,7 +13,7 @@ from processor.decide.one_person import MoneyReader
 
 
 class Watch(Protocol):
-    """Looks whether what was decided is still what there is (`processor.history.watch`)."""
+    """Looks whether what was decided is still what there is (`processor.history.check`)."""
 
     @property
     def refusal(self) -> Refused | None:
