@@ -36,9 +36,9 @@ from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
 from processor.decide.batch import Batches
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
-from processor.spark import calm, uncollected
 from processor.run.execute import Results
 from processor.settings import DeadHead
+from processor.spark import calm, uncollected
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 EVENTS_PER_BATCH = 400
