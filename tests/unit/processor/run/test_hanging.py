@@ -201,9 +201,8 @@ def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
 
 
 def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: Hanging):
-    limits = {"batch_s": 10.0}
-    assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), call_s=1.0, **limits).waited_s < 8.0
-    assert chunk(handler, AbandonedCalls(), item(2), item(3), call_s=30.0, **limits).waited_s == 0.0
+    assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), call_s=1.0, batch_s=10.0).waited_s < 8.0
+    assert chunk(handler, AbandonedCalls(), item(2), item(3), call_s=30.0, batch_s=10.0).waited_s == 0.0
 
 
 def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(
