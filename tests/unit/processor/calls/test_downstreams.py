@@ -133,7 +133,7 @@ def test_a_restart_finds_the_breaker_as_it_was(engine: LimitedEngine, service: S
     engine.batch()
     assert service.calls == []
     service.down = False
-    engine.clock.advance(6)
+    engine.clock.advance(7)
     assert state(engine) == HALF_OPEN
     engine.batch()
     assert len(service.calls) == PROBES
