@@ -77,14 +77,14 @@ class Reads:
     since: FirstNamed = field(default_factory=FirstNamed)
 
     def idle_because(self, mode: Mode) -> str | None:
-        """Why there is nothing to read; None where there is. Whoever is named by now gets what comes from now on,
-        however long the stream takes to begin.
+        """Why there is nothing to read; None where there is. Receivers that are named by now get what comes from now
+        on, however long the stream takes to begin.
         """
         receivers = self.feed.receivers(mode)
         self.since.named([journal_topic(self.stream, name) for name in receivers], self.journal)
         if not has_journal(self.journal):
             return f"the journal of {self.stream} hasn't begun"
-        return None if receivers else "nobody is configured to receive anything"
+        return None if receivers else "no receiver is configured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping
     an error.
 
     :param setting: how the function is named in messages, with the file and the key that it comes from
-    :raises SettingError: there is no such function, or it asks for what nobody has
+    :raises SettingError: there is no such function, or it asks for what there isn't
     """
     function = named(setting, name)
     wanted = _parameters(setting, name, function)
@@ -213,8 +213,8 @@ def named(setting: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as missing:
-        told = f"there is no module {missing.name}: install it, or put its folder on PYTHONPATH"
-        raise SettingError(setting, told) from missing
+        problem = f"there is no module {missing.name}: install it, or put its folder on PYTHONPATH"
+        raise SettingError(setting, problem) from missing
     except AttributeError as missing:
         raise SettingError(setting, f"the module {module} has no {attribute}") from missing
 
@@ -233,10 +233,10 @@ def _given(setting: str, parameter: str, kind: Any, sections: Mapping[type, obje
     if kind in sections:
         return sections[kind]
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        told = (
+        problem = (
             f"its parameter {parameter} has the type {kind}: a section of the settings or a model of its own is wanted"
         )
-        raise SettingError(setting, told)
+        raise SettingError(setting, problem)
     try:
         return kind(**own)
     except ValidationError as wrong:

@@ -39,11 +39,11 @@ Ends: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic to partition to the next offset to be written."""
 
 ReadEnds: TypeAlias = Callable[[Marks], Ends]
-"""The ends of what marks name, as far as they can be told."""
+"""The ends of what marks name, as far as they are known."""
 
 
 class EndsKnown(Protocol):
-    """Where the source's partitions end, as far as it was told (`processor.backlog.catch_up.EndsWatch`)."""
+    """Where the source's partitions end, as far as is known (`EndsWatch`)."""
 
     @property
     def latest(self) -> Ends: ...
@@ -213,7 +213,7 @@ class JournalEnds:
 class EndsWatch:
     """Asks ``read`` every `ASK_EVERY_S` on a thread of its own, so that no batch waits for an answer.
 
-    It begins with the first marks that it is told.
+    It begins with the first marks that it is given.
     """
 
     def __init__(self, read: ReadEnds) -> None:

@@ -14,7 +14,7 @@ class Breaker:
     """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
     calls are good.
 
-    It makes no calls and wraps none, as a library's would: it is told what became of a batch's calls.
+    It makes no calls and wraps none, as a library's would: it learns what became of a batch's calls.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Breaker:
         """Good calls that close a half-open breaker."""
         return max(0, self._probes - self._good)
 
-    def told(self, good: int, failed: int, failed_in_a_row: int) -> None:
+    def learn(self, good: int, failed: int, failed_in_a_row: int) -> None:
         """Takes in what became of a batch's calls. An open breaker has let none through: late news of older ones."""
         state = self.state
         if state == HALF_OPEN and failed:

@@ -20,7 +20,7 @@ class Budget:
 
     ``calls``: most calls; ``retries``: most of them for events or tries that failed before; ``at_once``: most at a
     time; ``failures``: failed calls in a row after which the batch calls no more; ``probing``: they are a half-open
-    breaker's probes, which nobody may make twice.
+    breaker's probes, which mustn't be made twice.
     """
 
     calls: int

@@ -19,7 +19,7 @@ QUIET = "quiet"
 """The state of one that asked to be left alone for a while (Retry-After), beside the breaker's three."""
 
 ALIVE_S = 60.0
-"""A downstream that gave a good answer since is alive: a failure that is told late and alone is its event's own."""
+"""A downstream that gave a good answer since is alive: a failure that is reported late and alone is its event's own."""
 
 PROBES = 3
 """Calls in all that a half-open breaker lets through; all good: it closes."""
@@ -87,7 +87,7 @@ class Downstream:
         self._slot = self._retry_slot = from_micros(0)
         self._left_out, self._left_until = 0, from_micros(0)
         self._good_at: datetime | None = None
-        self._told = Report()
+        self._calls = Report()
 
     @property
     def state(self) -> str:
@@ -133,13 +133,13 @@ class Downstream:
 
     def learn(self, report: Report) -> None:
         """Takes in one batch's calls."""
-        self._told.add(report)
+        self._calls.add(report)
         self._follow_probes(report)
         if report.failed < report.calls:
             self._good_at = self._clock.now()
         self._problem = report.problem or self._problem
         was_closed = self._breaker.state == CLOSED
-        self._breaker.told(report.calls - report.failed, report.failed, report.failed_in_a_row)
+        self._breaker.learn(report.calls - report.failed, report.failed, report.failed_in_a_row)
         if was_closed:
             self._limit.learn(report)
         self._retries.learn(report)
@@ -191,16 +191,16 @@ class Downstream:
         return {
             "state": self.state,
             "text": self.text(),
-            "calls": self._told.calls,
-            "failed": self._told.failed,
-            "retries": self._told.retries,
-            "held": self._told.held,
+            "calls": self._calls.calls,
+            "failed": self._calls.failed,
+            "retries": self._calls.retries,
+            "held": self._calls.held,
             "at_once": self._limit.at_once,
         }
 
     @property
     def _probes_out(self) -> int:
-        """Probes whose batch didn't wait for them. Those of a lost worker are never told: others follow in the end."""
+        """Probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
         return self._left_out if self._clock.now() < self._left_until else 0
 
     def _follow_probes(self, report: Report) -> None:
@@ -259,7 +259,7 @@ class ConcurrencyLimit:
         return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))
 
     def _slow(self, mean_s: float) -> bool:
-        """Compares with the best round; at the least limit nobody queues because of us: that is the best there is."""
+        """Compares with the best round; at the least limit no call queues because of us: that is the best there is."""
         if self._best_s is None or self.at_once <= self._least:
             self._best_s = mean_s
             return False

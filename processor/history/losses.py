@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -170,21 +171,10 @@ def _begins(
 
     wrong = min((one.offset for one in found if one.kind is Kind.OTHER_RECORD), default=None)
     upto = compared if wrong is None else [offset for offset in compared if offset <= wrong]
-    first = _first_that_fails(upto, agrees)
-    if first is not None:
-        return low if first == compared[0] else first
+    parts_at = bisect.bisect_left(upto, True, key=lambda offset: not agrees(offset))
+    if parts_at < len(upto):
+        return upto[parts_at] if parts_at else low
     return min(until, high)
-
-
-def _first_that_fails(offsets: Sequence[int], agrees: Callable[[int], bool]) -> int | None:
-    low, high = 0, len(offsets)
-    while low < high:
-        middle = (low + high) // 2
-        if agrees(offsets[middle]):
-            low = middle + 1
-        else:
-            high = middle
-    return None if low == len(offsets) else offsets[low]
 
 
 def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:

@@ -103,8 +103,8 @@ class Classifier:
         try:
             return self._failure(error, log_lines, item)
         except BaseException as unreadable:  # raised by the error's own code, which may raise anything
-            told = f"the error can't be read: looking at it raised {own_name(unreadable)}"
-            return Failure(ErrorKind.NRE, own_name(error), None, told, stack="", log_lines=log_lines)
+            problem = f"the error can't be read: looking at it raised {own_name(unreadable)}"
+            return Failure(ErrorKind.NRE, own_name(error), None, problem, stack="", log_lines=log_lines)
 
     def _failure(self, error: BaseException, log_lines: str | None, item: WorkItem | None) -> Failure:
         kind, hook_problem = self._judge(error, item)
@@ -137,9 +137,9 @@ class Classifier:
             answer = self._hook(error, item)
             return (None if answer is None else ErrorKind(answer)), None
         except BaseException as wrong:  # sys.exit() in a hook too: the rules are still there
-            told = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
-            log.error("%s", told)
-            return None, told
+            problem = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
+            log.error("%s", problem)
+            return None, problem
 
     def _configured(self, error: BaseException) -> ErrorKind | None:
         kind = self._rules.fitting(error, _text(error), list(_codes(error)))
@@ -246,7 +246,7 @@ def _codes(error: BaseException) -> Iterator[str]:
 
 
 def _attribute(bearer: object, name: str) -> object:
-    """None where there is none, or where a property of somebody else's raises."""
+    """None where there is none, or where a property of the error's own raises."""
     try:
         return getattr(bearer, name, None)
     except Exception:

@@ -31,7 +31,7 @@ LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10
 """An edge stands exactly at 5 s, the SLO's bound."""
 
 ATTEMPT_MAX = 20
-"""Retry numbers that are told apart: more than shipped policies have tries; one that goes on for ever has no end."""
+"""Retry numbers that are counted apart: more than shipped policies have tries; one that goes on for ever has no end."""
 
 GAUGES: Final[Mapping[str, str]] = {
     "payhook_dlq_depth": "Dead events that wait for a person",
@@ -48,7 +48,7 @@ GAUGES: Final[Mapping[str, str]] = {
     "payhook_hung_calls": "Handler calls abandoned that are still out, in the Python workers of the last batch",
     "payhook_stream_blocked": "1 while the whole stream is blocked",
     "payhook_stream_refused": "1 while the stream waits for a person's decision",
-    "payhook_lag_events": "Events that the source holds and nobody has decided",
+    "payhook_lag_events": "Events that the source holds and that aren't decided yet",
     "payhook_behind": "1 while there is a backlog",
     "payhook_arrival_per_second": "Events that come a second",
     "payhook_drain_per_second": "Events that are decided a second in a backlog",

@@ -105,7 +105,7 @@ class GivenUp(SystemExit):
 class AbandonedCall:
     """A call that its batch abandoned. ``began`` and ``ended`` are by `time.monotonic`; its time is ``call_s``.
 
-    ``timed_out``: its time was over before it was back; whatever comes of it then is nobody's.
+    ``timed_out``: its time was over before it was back; whatever comes of it then isn't taken.
     """
 
     handler: Handler

@@ -135,7 +135,7 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 def run_groups(
     task: Task, handler: Handler, groups: list[list[WorkItem]], abandoned: AbandonedCalls | None = None
 ) -> list[tuple[int, Outcome | Failure]]:
-    """Runs the groups in this process, nobody limiting their calls; results by ``item_seq``."""
+    """Runs the groups in this process, their calls unlimited; results by ``item_seq``."""
     return run_chunk(task, handler, Chunk(groups), AbandonedCalls() if abandoned is None else abandoned).results
 
 
@@ -260,7 +260,7 @@ def _end_process(task_number: int) -> None:
 
 
 class LogTails(logging.Handler):
-    """Listens while it is entered; what a thread logs is told to that thread only."""
+    """Listens while it is entered; what a thread logs is given to that thread only."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

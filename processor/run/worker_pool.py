@@ -28,7 +28,7 @@ event may say so by its own fault, and the next one's result tells. An outage co
 """
 
 USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
-"""Before a call has come back. A stream that runs several at a time has calls that wait for somebody."""
+"""Before a call has come back. A stream that runs several at a time has calls that wait for others."""
 
 Result: TypeAlias = Outcome | Failure
 

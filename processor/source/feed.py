@@ -104,7 +104,7 @@ class OwnFeed:
         return (self._stream,)
 
     def body(self, row: JournalRow) -> bytes:
-        told = {
+        document = {
             "seq": row.seq,
             "decision": row.decision.value,
             "event_key": row.event_key,
@@ -120,7 +120,7 @@ class OwnFeed:
             "body_sha256": row.body_sha256,
             "postings": json.loads(row.postings) if row.postings is not None else [],
         }
-        return json.dumps(told, separators=(",", ":"), ensure_ascii=True).encode()
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 class FeedRecords:

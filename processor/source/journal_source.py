@@ -26,10 +26,10 @@ from processor.source.while_blocked import Orders
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.2
-"""Each look lists the journal's log. Five a second cost little, and nobody waits for a fifth of one."""
+"""Each look lists the journal's log. Five a second cost little, and a fifth of a second is short enough to wait."""
 
 RECORDS_PER_BATCH_MAX = 8_000
-"""Of the backlog at a start, and as the pace's bound: each record is a call to somebody who may be slow."""
+"""Of the backlog at a start, and as the pace's bound: each record is a call to a receiver that may be slow."""
 
 FILES_PER_BATCH_MAX = 8
 """Commits of the source that one batch takes: at four a second it falls behind by none."""

@@ -1,4 +1,4 @@
-"""A work stream's batches, fed by Spark from the journal's marks on until told to stop; it ends on any doubt."""
+"""A work stream's batches, fed by Spark from the journal's marks on until it is asked to stop; it ends on any doubt."""
 
 from __future__ import annotations
 
