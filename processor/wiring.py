@@ -8,13 +8,13 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from core.errors import SettingError
 from core.event import Mode
+from core.layout import StreamLayout
 from core.place import Place
 from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
@@ -46,26 +46,6 @@ PROBE_S_MAX = 60.0
 """Longest wait between probes while the whole stream is blocked."""
 
 
-class Places(Protocol):
-    """Where one stream keeps what it writes (`core.layout.StreamLayout`). ``trying`` is disposable."""
-
-    @property
-    def stream(self) -> str: ...
-    @property
-    def journal(self) -> Place: ...
-    @property
-    def bodies(self) -> Place: ...
-    @property
-    def index(self) -> Path: ...
-    @property
-    def checkpoint(self) -> Path: ...
-    @property
-    def status(self) -> Path: ...
-    @property
-    def trying(self) -> Path: ...
-    def derived(self, table: str) -> Place: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Reads:
     """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
@@ -93,7 +73,7 @@ class Wired:
 
     config: StreamConfig
     mode: Mode
-    places: Places
+    places: StreamLayout
     task: Task
     rules: StreamRules
     derived: Mapping[str, Any]
@@ -107,7 +87,7 @@ class Wired:
 
 
 def wire(
-    config: StreamConfig, mode: Mode, places_of: Callable[[str], Places], sections: Mapping[type, BaseModel]
+    config: StreamConfig, mode: Mode, places_of: Callable[[str], StreamLayout], sections: Mapping[type, BaseModel]
 ) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
@@ -133,7 +113,7 @@ def wire(
 def _reads(
     config: StreamConfig,
     mode: Mode,
-    places_of: Callable[[str], Places],
+    places_of: Callable[[str], StreamLayout],
     sections: Mapping[type, BaseModel],
     receivers: Receivers,
 ) -> Reads | None:

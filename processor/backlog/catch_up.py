@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -42,21 +42,13 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 """The ends of what marks name, as far as they are known."""
 
 
-class EndsKnown(Protocol):
-    """Where the source's partitions end, as far as is known (`EndsWatch`)."""
-
-    @property
-    def latest(self) -> Ends: ...
-    def of(self, marks: Marks) -> None: ...
-
-
 class CatchUp:
     """Told of every batch; says what the next one may take and what is published of lag and capacity.
 
     ``executors`` run now, each with ``cores``.
     """
 
-    def __init__(self, pace: Pace, ends: EndsKnown, executors: int, cores: int, clock: Clock) -> None:
+    def __init__(self, pace: Pace, ends: EndsWatch, executors: int, cores: int, clock: Clock) -> None:
         self._pace = pace
         self._ends = ends
         self._executors = executors

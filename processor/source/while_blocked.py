@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from core.clock import Clock
 from journal.marks import Marks
+from processor.decide.batch import Batches
 from processor.decide.intake import KafkaRecord, read_table, without_answers
 
 log = logging.getLogger(__name__)
@@ -23,21 +24,6 @@ ORDERS_MAX = 10
 
 READ_S_MAX = 0.05
 OFFSETS_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # noqa: SLF001  the library's public name
-
-
-class Engine(Protocol):
-    """What is asked of `processor.decide.batch.Batches`."""
-
-    @property
-    def marks(self) -> Marks: ...
-    @property
-    def blocked(self) -> bool: ...
-    @property
-    def probe_s(self) -> float: ...
-    def undecided(self, records: Sequence[KafkaRecord]) -> list[KafkaRecord]: ...
-    def obey(self, records: Sequence[KafkaRecord]) -> bool: ...
-    def probe(self, records: Sequence[KafkaRecord]) -> bool: ...
-    def tells_more(self, records: Sequence[KafkaRecord]) -> bool: ...
 
 
 class Orders(Protocol):
@@ -59,7 +45,7 @@ class WhileBlocked:
 
     def __init__(
         self,
-        batches: Engine,
+        batches: Batches,
         clock: Clock,
         open_orders: Callable[[], Orders],
         stop: threading.Event,

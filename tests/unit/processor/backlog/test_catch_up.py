@@ -34,7 +34,7 @@ class World:
     def __init__(self, written: int, notes: dict[str, str] | None = None) -> None:
         self.clock = ManualClock(NOW)
         self.ends = Known({"t": {0: written, 1: 0}})
-        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)
+        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)  # type: ignore[arg-type]
         self.catch_up.knew(notes or {})
         self.progress = Progress()
         self.decided = 0

@@ -37,7 +37,7 @@ class Reported:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.file = folder / "processor-greet.json"
         self.metrics = ProcessorMetrics(self.clock)
-        self.catch_up = CatchUp(Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28)), NothingKnown(), 1, 2, self.clock)
+        self.catch_up = CatchUp(Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28)), NothingKnown(), 1, 2, self.clock)  # type: ignore[arg-type]
         self.status = StreamStatus("greet", StatusFile(self.file, self.clock), self.metrics)
 
     def batch(self, engine: Engine) -> None:
