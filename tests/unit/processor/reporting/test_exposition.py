@@ -1,10 +1,16 @@
-"""Every stream's metrics on one page, told apart by a label."""
+"""Every stream's metrics on one page with a label for each stream, and whether the streams are ready."""
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from processor.reporting.exposition import by_stream
+from processor.reporting.exposition import by_stream, serve
+from stack.ports import LOOPBACK, free_ports
 
 
 def registry(dead: int) -> CollectorRegistry:
@@ -22,9 +28,39 @@ def test_a_sample_of_each_stream_under_one_family() -> None:
     assert 'payhook_decisions_total{decision="applied",stream="notify"} 5.0' in page
 
 
-def test_it_is_asked_anew_with_each_scrape() -> None:
+def test_it_is_asked_again_with_each_scrape() -> None:
     own = registry(1)
     whole = by_stream({"ledger": own})
     before = generate_latest(whole)
     Gauge("payhook_later", "A family that came later", registry=own).set(1)
     assert before != generate_latest(whole)
+
+
+def asked(said: dict[str, dict[str, Any]], path: str) -> tuple[int, str]:
+    (port,) = free_ports(1)
+    serve(port, LOOPBACK, CollectorRegistry(), lambda: said)
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_it_is_ready_once_every_stream_is() -> None:
+    status, body = asked({"ledger": {"ready": True, "state": "running"}}, "/readyz")
+    assert (status, json.loads(body)["streams"]["ledger"]["state"]) == (200, "running")
+    assert asked({"ledger": {}}, "/readyz")[0] == 503
+
+
+def test_a_refused_stream_says_what_to_do() -> None:
+    status, body = asked({"ledger": {"ready": False, "state": "refused", "why": "see `payhook recover`"}}, "/readyz")
+    assert status == 503
+    assert json.loads(body)["streams"]["ledger"] == {
+        "ready": False,
+        "state": "refused",
+        "why": "see `payhook recover`",
+    }
+
+
+def test_the_metrics_are_where_they_were() -> None:
+    assert asked({}, "/metrics")[0] == 200

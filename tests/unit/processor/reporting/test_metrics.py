@@ -1,13 +1,16 @@
-"""The processor's metrics: what one commit adds to them, under labels that stay few."""
+"""The processor's metrics: what one commit adds to them, under labels that stay few, and the promise of 5 s."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from processor.reporting.metrics import ATTEMPT_MAX, ProcessorMetrics
+from processor.reporting.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S, PROMISED, ProcessorMetrics, sli_outcome
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -51,3 +54,58 @@ def test_dead_letters_are_counted_from_the_publishers_own_numbers() -> None:
     assert (found["payhook_dlq_depth"], found["payhook_open_events"]) == (7, 9)
     assert found["payhook_index_memory_bytes"] == 4_096
     assert (found["payhook_dlq_unpublished"], found["payhook_dlq_unpublished_seconds"]) == (2, 61.5)
+
+
+def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
+    fields: dict[str, Any] = {
+        "seq": 2,
+        "item_seq": 2,
+        "first": True,
+        "topic": "payments.events",
+        "partition": 0,
+        "offset": 1,
+        "decision": decision,
+        "decided_at": NOW,
+        "received_at": NOW - timedelta(seconds=took_s),
+    }
+    return JournalRow(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("of", "counted"),
+    [
+        (row(Decision.APPLIED), "in_time"),
+        (row(Decision.IGNORED, 5.0), "in_time"),
+        (row(Decision.DUPLICATE, 5.001), "late"),
+        (row(Decision.APPLIED, 7.0, first=False, attempt=2), "late"),
+        (row(Decision.APPLIED, 3.0, first=False, attempt=1), "in_time"),
+        (row(Decision.APPLIED, 3_600.0, first=False), "waited"),
+        (row(Decision.DEAD, error_class="ZeroDivisionError"), "failed"),
+        (row(Decision.DEAD, error_class="Poison"), "set_aside"),
+        (row(Decision.DEAD, error_class="EventConflict"), "set_aside"),
+        (row(Decision.DEAD, error_class="FactConflict"), "set_aside"),
+        (row(Decision.DEAD, error_class="HeadDead"), "waited"),
+        (row(Decision.RETRY), None),
+        (row(Decision.PARKED), None),
+        (row(Decision.IGNORED, received_at=None), None),
+        (row(Decision.IGNORED, actor="ada"), None),
+    ],
+)
+def test_a_row_counts_as(of: JournalRow, counted: str | None) -> None:
+    assert sli_outcome(of, NOW) == counted
+
+
+def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> None:
+    metrics = ProcessorMetrics(ManualClock(NOW))
+
+    def counts() -> dict[str, float]:
+        samples = (sample for family in metrics.registry.collect() for sample in family.samples)
+        return {s.labels["outcome"]: s.value for s in samples if s.name == "payhook_sli_events_total"}
+
+    assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited"), 0.0)
+    metrics.committed([row(Decision.APPLIED), row(Decision.APPLIED), row(Decision.APPLIED, 6.0), row(Decision.RETRY)])
+    assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0}
+
+
+def test_the_histogram_has_an_edge_where_the_promise_ends() -> None:
+    assert PROMISED.total_seconds() in LATENCY_BUCKETS_S
