@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import re
 import shutil
 import threading
@@ -241,8 +240,9 @@ class Ahead(Generic[T]):
 
     def __init__(self, decide: Callable[[T], None]) -> None:
         self._decide = decide
-        self._given: queue.Queue[T | None] = queue.Queue()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._given: list[T] = []
+        self._busy = False
         self._closed = False
         self._thread: threading.Thread | None = None
         self.failure: BaseException | None = None
@@ -256,37 +256,50 @@ class Ahead(Generic[T]):
 
         False when nothing is decided any more.
         """
-        self._given.join()
-        with self._lock:
-            if self._closed or self.failure is not None:
+        with self._changed:
+            self._changed.wait_for(self._idle_or_ended)
+            if self._ended():
                 return False
-            self._given.put(one)
+            self._given.append(one)
+            self._busy = True
+            self._changed.notify_all()
             return True
 
     def wait(self) -> None:
         """Returns when all that was handed over is decided, or nothing is any more."""
-        self._given.join()
+        with self._changed:
+            self._changed.wait_for(self._idle_or_ended)
 
     def close(self, timeout_s: float) -> bool:
         """Takes nothing more and lets what is under way finish; returns whether it did in time."""
-        with self._lock:
-            if self._thread is not None and not self._closed:
-                self._given.put(None)
+        with self._changed:
             self._closed = True
+            self._changed.notify_all()
         if self._thread is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _idle_or_ended(self) -> bool:
+        return not self._busy or self._ended()
+
+    def _ended(self) -> bool:
+        return self._closed or self.failure is not None
+
     def _run(self) -> None:
-        while (one := self._given.get()) is not None:
+        while (one := self._next()) is not None:
             try:
-                if not self._closed and self.failure is None:
-                    self._decide(one)
+                self._decide(one[0])
             except BaseException as failure:
                 self.failure = failure
-            self._given.task_done()
-        self._given.task_done()
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[T] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._given or self._ended())
+            return None if self._ended() else (self._given.pop(),)
 
 
 class ReadLimit:
