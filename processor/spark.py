@@ -1,4 +1,4 @@
-"""The Spark session of the processor."""
+"""The Spark session of the processor, and the garbage collector of its Python processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ def calm() -> None:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Nothing is looked at within the block."""
+    """The garbage collector looks at nothing within the block.
+
+    A batch makes millions of objects that live until it ends and have no cycles: looking for cycles among them took a
+    sixth of its time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

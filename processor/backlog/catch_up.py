@@ -1,4 +1,4 @@
-"""One stream's backlog as it stands: how much a batch may take, how long it will last, what would shorten it."""
+"""What a batch may take, how long a backlog will last, what would shorten it; where the source ends, asked beside."""
 
 from __future__ import annotations
 

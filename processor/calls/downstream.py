@@ -1,4 +1,4 @@
-"""One downstream as the driver sees it: may it be called, how much, and when are events due that were held for it."""
+"""One downstream as the driver sees it: may it be called, how many calls and retries, and when is due what was held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Kafka's offsets still mean what the journal took them for."""
+"""Whether the source still holds what the journal decided: looked at before an epoch begins, and every ten seconds."""
 
 from __future__ import annotations
 

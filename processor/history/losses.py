@@ -1,4 +1,4 @@
-"""Where the journal and Kafka part: for each partition, from which offset on another history is held."""
+"""Where the journal and the source part, and how a person accepts what was lost: the next histories begin there."""
 
 from __future__ import annotations
 
