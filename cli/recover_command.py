@@ -63,7 +63,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
             return
         if not accept_loss:
             sys.exit(DISAGREES)
-        from processor.history.accept import Acceptance
+        from processor.history.losses import Acceptance
 
         assert reason is not None
         what = ", ".join(one.layout.stream for one in disagree)

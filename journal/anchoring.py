@@ -14,6 +14,9 @@ from journal.anchors import Anchor, AnchorKeys
 
 log = logging.getLogger(__name__)
 
+ANCHOR_EVERY_S = 5.0
+"""A head is anchored at most this often; what was decided since the last anchor could be cut off unseen."""
+
 ANCHORED_NOTE = "anchored"
 """The journal's note of the last seq whose anchor Kafka acknowledged: anchors that vanish are missed."""
 

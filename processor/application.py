@@ -1,63 +1,88 @@
-"""The work streams of one process, a thread each: one that fails is begun again without the others noticing."""
+"""The work streams of one process, a thread each, and the loop in which each of them begins, runs and begins again."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from core.backoff import doubled_s
 from core.clock import Clock
-from journal.errors import Fenced
-from processor.lasting import Runs
+from core.decision import ErrorKind
+from journal.errors import Fenced, Refused
 
 log = logging.getLogger(__name__)
 
 RESTART_S_FIRST = 1.0
 RESTART_S_MAX = 60.0
 STEADY_S = 60.0
-"""A stream that ran this long begins its backoff anew."""
+"""After a run of this length the waits between restarts begin with the shortest one again."""
+
+OUTAGE_S_FIRST = 1.0
+OUTAGE_S_MAX = 15.0
+"""A try costs an epoch's commit of 1 KB and what opening the derived tables takes; four a minute do no harm."""
+
+REFUSED_S = 5.0
+"""From one check of what is refused to the next: it reads a few records, and commits nothing."""
+
+REPORT_EVERY_S = 0.5
 
 LOOK_S = 2.0
-"""How often a stream with nobody to serve looks again."""
+"""How often an idle stream, and one that another process has taken over, looks again."""
 
 TAKE_OVER_AFTER_S = 120.0
 """A stream that another process has taken over begins again once that one has committed nothing for so long: twice the
-longest wait between the probes of a blocked stream. One that lives and has had nothing to decide is taken over too. It
-learns of that by its next commit, and waits in its turn."""
+longest wait between the probes of a blocked stream. A process that lives and has had nothing to decide is taken over
+too. It learns of that by its next commit, and waits in its turn."""
 
 STEP_S = 0.2
 
 
-class Startable(Protocol):
-    """One stream as it is started, over and over (`processor.opening.Starter`)."""
+class Run(Protocol):
+    """One run of a stream (`processor.source.stream.Stream`)."""
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether it has committed a batch."""
+
+    def run(self) -> None:
+        """Runs until `stop`; nothing of it is held when it returns or raises."""
+
+    def stop(self) -> None: ...
+
+
+class WorkStream(Protocol):
+    """One stream as it is begun, over and over (`processor.opening.OpenableStream`)."""
 
     @property
     def name(self) -> str: ...
     def idle_because(self) -> str | None:
-        """Why there is nothing to do just now; None where there is."""
+        """Why there is nothing to do at the moment; None where there is."""
 
-    def begin(self) -> Runs:
-        """One run of the stream, not running yet."""
+    def begin(self) -> Run:
+        """A run of the stream, with an epoch of its own."""
 
     def journal_head(self) -> tuple[int, int]:
-        """Epoch and last seq of its journal, whoever writes it now."""
+        """Epoch and last seq of its journal, whichever process writes it now."""
 
     def follow(self, epoch: int) -> None:
         """The next run may take the journal over from the process that began this epoch."""
 
 
-class Tells(Protocol):
-    """Where a stream's state is said (`processor.tell.telling.Telling`)."""
+class Reports(Protocol):
+    """Where a stream's state is reported (`processor.reporting.status.StreamStatus`)."""
 
     def off(self, why: str) -> None: ...
+    def outage(self, reason: str, tries: int) -> None: ...
+    def refused(self, why: str) -> None: ...
     def failed(self, failure: BaseException) -> None: ...
-    def begun_again(self) -> None: ...
+    def restarted(self) -> None: ...
 
 
 class Backoff:
-    """Seconds to wait after each failure: doubled from one to the next, anew after a run of `STEADY_S`."""
+    """Seconds to wait after each failure: doubled from one to the next, the shortest again after a steady run."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -73,24 +98,31 @@ class Backoff:
         return doubled_s(RESTART_S_FIRST, self._failures - 1, RESTART_S_MAX)
 
 
-class StreamThread:
-    """One stream until `stop`, begun again after a failure as long as another stream of the process runs.
+class StreamLoop:
+    """One stream until `stop`: begin, run, sort what failed, wait, and begin again.
 
-    The only running stream's failure ends the process: a fresh one is the surest beginning, and nobody else is
-    disturbed. A stream that another process took over waits until that one is silent (`TAKE_OVER_AFTER_S`): a fresh
-    process would take the journal back at once, and two that live would do so for ever.
+    - What is `Refused` waits for a person, and is checked again from the records now and then; no epoch is committed.
+    - An outage of its storage (an error whose ``kind`` is SBE) is waited for. Each try opens everything again, as a new
+      process would: the epoch's commit is the probe, and nothing is taken from the source meanwhile.
+    - `Fenced`: another process has taken the journal over. The stream waits until that one is silent
+      (`TAKE_OVER_AFTER_S`); to restart at once would take the journal back, and two processes would do so for ever.
+    - After any other failure it restarts with growing waits, as long as another stream of the process runs. The only
+      running stream's failure ends the process: a fresh one is the surest restart, and disturbs no other stream.
 
-    ``runs``: it is neither off, nor between two starts, nor waiting, nor ended.
+    ``runs``: it is neither idle, nor fenced, nor between two starts, nor ended. ``failure``: what ended it, which a
+    fresh process may mend.
     """
 
-    def __init__(self, stream: Startable, tells: Tells, clock: Clock, others_run: Callable[[str], bool]) -> None:
+    def __init__(self, stream: WorkStream, status: Reports, clock: Clock, others_run: Callable[[str], bool]) -> None:
         self._stream = stream
-        self._tells = tells
+        self._status = status
         self._clock = clock
-        self._backoff = Backoff(clock)
         self._others_run = others_run
+        self._backoff = Backoff(clock)
         self._stop = threading.Event()
-        self._running: Runs | None = None
+        self._running: Run | None = None
+        self._tries = 0
+        self._refused = ""
         self._thread = threading.Thread(target=self._live, name=f"stream-{stream.name}", daemon=True)
         self.runs = True
         self.failure: BaseException | None = None
@@ -103,11 +135,6 @@ class StreamThread:
     def lives(self) -> bool:
         return self._thread.is_alive()
 
-    @property
-    def ends_process(self) -> bool:
-        """Whether it ended in a way that a fresh process mends."""
-        return self.failure is not None
-
     def start(self) -> None:
         self._thread.start()
 
@@ -118,46 +145,101 @@ class StreamThread:
         if running is not None:
             running.stop()
 
-    def join(self) -> None:
-        self._thread.join()
+    def join(self, timeout_s: float | None = None) -> None:
+        self._thread.join(timeout_s)
 
     def _live(self) -> None:
         try:
-            while not self._ran_to_the_end():
-                self._stop.wait(self._backoff.after_failure_s())
-                self._tells.begun_again()
+            while not self._stop.is_set():
+                self._backoff.begin()
+                try:
+                    self._wait_for_work()
+                    self._run()
+                    return
+                except Exception as failure:
+                    self._wait_to_restart(failure)
         except BaseException as failure:
             self.failure = failure
             log.error("%s: the stream ended", self.name, exc_info=failure)
         finally:
             self.runs = False
 
-    def _ran_to_the_end(self) -> bool:
-        """Runs the stream until it is told to stop; False when it failed and is to be begun again.
+    def _run(self) -> None:
+        """Until `stop`, through refusals and outages; raises any other failure."""
+        while not self._stop.is_set():
+            try:
+                self._run_once()
+                return
+            except Refused as refused:
+                self._wait_for_a_person(refused)
+            except Exception as failure:
+                if getattr(failure, "kind", None) is not ErrorKind.SBE:
+                    raise
+                self._wait_for_storage(failure)
 
-        :raises BaseException: it failed, and isn't begun again in this process
-        """
-        self._backoff.begin()
+    def _run_once(self) -> None:
+        self.runs = True
+        running = self._stream.begin()
+        self._running = running
         try:
-            self._run()
-            return True
-        except Exception as failure:
-            self._tells.failed(failure)
             if self._stop.is_set():
-                raise
-            if isinstance(failure, Fenced):
-                log.error("%s: %s It waits until that one is silent.", self.name, failure)
-                self._wait_for_silence()
-                return False
-            if not self._others_run(self.name):
-                raise
-            log.error("%s: the stream failed and is begun again; the others go on", self.name, exc_info=failure)
+                running.stop()
+            running.run()
+        except BaseException:
+            if running.has_decided:
+                self._tries = 0
+            raise
+        finally:
+            self._running = None
+
+    def _wait_for_work(self) -> None:
+        while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
             self.runs = False
-            return False
+            self._status.off(why)
+            self._stop.wait(LOOK_S)
+
+    def _wait_for_a_person(self, refused: Refused) -> None:
+        """Until it is time to check whether a person has decided, or has put back what was there before."""
+        if str(refused) != self._refused:
+            log.error("%s", refused)
+        self._refused = str(refused)
+        self._wait(REFUSED_S, lambda: self._status.refused(f"{type(refused).__name__}: {refused}"))
+
+    def _wait_for_storage(self, failure: Exception) -> None:
+        wait_s = doubled_s(OUTAGE_S_FIRST, self._tries, OUTAGE_S_MAX)
+        self._tries += 1
+        log.error("%s: the stream pauses and tries again in %.0f s: %s", self.name, wait_s, failure, exc_info=failure)
+        self._wait(wait_s, lambda: self._status.outage(f"{type(failure).__name__}: {failure}", self._tries))
+
+    def _wait(self, seconds: float, report: Callable[[], None]) -> None:
+        """Reports the state meanwhile; a stop ends the wait."""
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0:
+            report()
+            if self._stop.wait(min(left_s, REPORT_EVERY_S)):
+                return
+
+    def _wait_to_restart(self, failure: Exception) -> None:
+        """
+        :raises Exception: the failure; the stream doesn't restart in this process
+        """
+        self._status.failed(failure)
+        if self._stop.is_set():
+            raise failure
+        if isinstance(failure, Fenced):
+            log.error("%s: %s It waits until that one is silent.", self.name, failure)
+            self.runs = False
+            self._wait_for_silence()
+        elif not self._others_run(self.name):
+            raise failure
+        else:
+            log.error("%s: the stream failed and restarts; the others go on", self.name, exc_info=failure)
+            self.runs = False
+        self._stop.wait(self._backoff.after_failure_s())
+        self._status.restarted()
 
     def _wait_for_silence(self) -> None:
-        """Until whoever writes the journal has committed nothing for `TAKE_OVER_AFTER_S`, as far as can be seen."""
-        self.runs = False
+        """Until whichever process writes the journal has committed nothing for `TAKE_OVER_AFTER_S`."""
         seen: tuple[int, int] | None = None
         since = self._clock.monotonic()
         while not self._stop.wait(LOOK_S):
@@ -165,7 +247,7 @@ class StreamThread:
             if head is None or head != seen:
                 seen, since = head, now
             elif now - since >= TAKE_OVER_AFTER_S:
-                log.warning("%s: nothing was committed for %.0f s; it is begun again", self.name, now - since)
+                log.warning("%s: nothing was committed for %.0f s; it restarts", self.name, now - since)
                 self._stream.follow(head[0])
                 return
 
@@ -176,28 +258,12 @@ class StreamThread:
             log.warning("%s: its journal can't be read: %s", self.name, unreadable)
             return None
 
-    def _run(self) -> None:
-        while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
-            self.runs = False
-            self._tells.off(why)
-            self._stop.wait(LOOK_S)
-        if self._stop.is_set():
-            return
-        self.runs = True
-        try:
-            self._running = self._stream.begin()
-            if self._stop.is_set():
-                self._running.stop()
-            self._running.run()
-        finally:
-            self._running = None
-
 
 class Application:
     """All streams of the process."""
 
-    def __init__(self, streams: Sequence[tuple[Startable, Tells]], clock: Clock) -> None:
-        self._threads = [StreamThread(stream, tells, clock, self._others_run) for stream, tells in streams]
+    def __init__(self, streams: Sequence[tuple[WorkStream, Reports]], clock: Clock) -> None:
+        self._loops = [StreamLoop(stream, status, clock, self._others_run) for stream, status in streams]
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -209,21 +275,21 @@ class Application:
 
         It returns by itself when a stream's failure is for a fresh process to mend, or when none runs any more.
         """
-        for thread in self._threads:
-            thread.start()
-        while not self._stop.wait(STEP_S) and not self._at_an_end():
+        for loop in self._loops:
+            loop.start()
+        while not self._stop.wait(STEP_S) and not self._is_over():
             pass
-        for thread in self._threads:
-            thread.stop()
-        for thread in self._threads:
-            thread.join()
-        return self._stop.is_set() and all(thread.failure is None for thread in self._threads)
+        for loop in self._loops:
+            loop.stop()
+        for loop in self._loops:
+            loop.join()
+        return self._stop.is_set() and all(loop.failure is None for loop in self._loops)
 
-    def _at_an_end(self) -> bool:
-        if any(thread.ends_process for thread in self._threads):
+    def _is_over(self) -> bool:
+        if any(loop.failure is not None for loop in self._loops):
             return True
-        ended = [thread for thread in self._threads if not thread.lives]
-        return bool(ended) and not any(thread.runs for thread in self._threads)
+        ended = [loop for loop in self._loops if not loop.lives]
+        return bool(ended) and not any(loop.runs for loop in self._loops)
 
     def _others_run(self, name: str) -> bool:
-        return any(thread.runs for thread in self._threads if thread.name != name)
+        return any(loop.runs for loop in self._loops if loop.name != name)

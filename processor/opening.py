@@ -1,11 +1,11 @@
-"""Opens a stream that is wired, and begins it over and over: its epoch first, then everything catches up by seq."""
+"""Opens a stream that is wired, over and over: its epoch first, then everything that follows its journal catches up."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -15,14 +15,15 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
-from core.durability import RECORD_BYTES_MAX, Durability, replicas_min
+from core.durability import RECORD_BYTES_MAX, replicas_min
 from core.place import Place
 from core.routing import topics_of
+from core.settings import KafkaSettings
 from core.topics import check_topics
 from dlq.done_alone import DoneAlone, given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
-from journal.anchoring import Anchoring, Head, anchored_before
+from journal.anchoring import ANCHOR_EVERY_S, Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
 from journal.entries import last_number
@@ -36,9 +37,8 @@ from journal.state import JournalState, read_state
 from journal.stores import open_storage
 from journal.whole import check_index, check_whole
 from journal.writer import JournalWriter, Tenure
-from processor.backlog.catch_up import CatchUp
-from processor.backlog.lag import EndsWatch, JournalEnds, KafkaEnds
-from processor.backlog.pace import Pace, PaceLimits
+from processor.backlog.catch_up import CatchUp, EndsWatch, JournalEnds, KafkaEnds
+from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
@@ -46,21 +46,16 @@ from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
 from processor.decide.ports import Known, Reader
 from processor.decide.run import Handlers
-from processor.history.check import check
-from processor.history.watch import HistoryWatch
-from processor.lasting import LastingStream
+from processor.history.check import HistoryWatch, check
+from processor.reporting.status import StreamStatus
 from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
+from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
 from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapStage, Pass
-from processor.source.orders import ControlTopic
-from processor.source.republish import Republisher, republish_settings
-from processor.source.sources import KafkaSource, Source
+from processor.source.sources import KafkaSource, Republisher, Source, republish_settings, warm_up
 from processor.source.stream import Stream
-from processor.source.warming import warm_up
-from processor.tell.metrics import ProcessorMetrics
-from processor.tell.telling import Telling
-from processor.wiring import Wired
+from processor.wiring import BYTES_PER_BATCH_MAX, Wired
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +67,9 @@ RECORDS_MIN = 100
 
 RECORDS_FIRST = 2_000
 """At most, before anything is known of what a batch costs: about what one takes in half a second."""
+
+RECORDS_PER_BATCH_MAX = 32_000
+"""Of Kafka's, however fast batches are."""
 
 
 class DerivedTable(Protocol):
@@ -88,139 +86,29 @@ class Shared:
     """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound."""
 
     session: SparkSession
-    bootstrap: str
+    kafka: KafkaSettings
     adapters: Mapping[str, Reader]
     clock: Clock
     cores: int
     anchor_keys: AnchorKeys
-    anchor_every_s: float
-    durability: Durability
-    transactional: Collection[str] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.kafka.bootstrap_servers
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
 
-def open_source(wired: Wired, shared: Shared) -> Source:
-    """The source of a stream, not asked for anything yet; who its feed names is told to the handler from now on."""
-    config = wired.config
-    kafka = KafkaSource(
-        shared.session,
-        shared.bootstrap,
-        _kafka_topics(wired),
-        config.tick_s,
-    )
-    if wired.reads is None:
-        return kafka
-    receivers = wired.reads.feed.receivers(wired.mode)
-    wired.reads.receivers.add(receivers)
-    records = FeedRecords(config.name, wired.reads.stream, wired.reads.feed, receivers)
-    since, rows_max = wired.reads.since, config.offsets_per_batch_max
-    return JournalSource(shared.session, wired.reads.journal, records, kafka, rows_max, since)
-
-
-def _kafka_topics(wired: Wired) -> list[str]:
-    return [topic for topic in (wired.rules.events_topic, wired.rules.control_topic) if topic]
-
-
-def open_stream(
-    wired: Wired,
-    shared: Shared,
-    source: Source,
-    metrics: ProcessorMetrics,
-    telling: Telling,
-    catch_up: CatchUp,
-    tenure: Tenure,
-) -> Batches:
-    """One stream, ready to run: the epoch is committed first, then everything catches up by seq.
-
-    After an error nothing of it is held, and it may be called again with the same ``tenure``.
+class OpenableStream:
+    """One stream of the application, which may be begun over and over (`processor.application.WorkStream`): always by
+    the same tenure.
     """
-    stream, places = wired.name, wired.places
-    with contextlib.closing(source.log()) as there:
-        held = there.held(source.topics)
-        _check_dead_letters(wired, shared, held)
-        _check_topics(wired, shared)
-        places.trying.parent.mkdir(parents=True, exist_ok=True)
-        before = _check_positions(wired, shared, source, there, telling)
-        ids = there.topic_ids(source.topics)
-    writer = JournalWriter.create_or_open(str(places.journal), stream, tenure)
-    state = writer.begin_epoch(source.starts(before, held), tenure, ids)
-    log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
-    catch_up.knew(state.notes)
-    downstreams = Downstreams(
-        wired.config.downstreams,
-        shared.clock,
-        tries=wired.rules.policy.tries,
-        notes=state.notes,
-        on_round=metrics.downstream,
-    )
-    reader = JournalReader(str(places.journal), state.version)
-    bodies = BodyStore(str(places.bodies), may_create=state.next_seq == 1)
-    with contextlib.ExitStack() as undo:
-        index = Index.open(places.index, state.epoch)
-        undo.callback(index.close)
-        check_whole(str(places.journal), reader, state, index.seq)
-        telling.generation(state.generation)
-        index.catch_up(reader, bodies)
-        dead_letters = _dead_letters(wired, shared, state.published_upto, metrics)
-        undo.callback(dead_letters.close, 0)
-        dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
-        anchors = _anchors(wired, shared, state)
-        undo.callback(anchors.close, 0)
-        watch = HistoryWatch(stream, lambda: journal.position, source.log, source.topics)
-        journal = Journal(
-            state,
-            writer,
-            bodies,
-            lambda: {**downstreams.notes(), **catch_up.notes(), **anchors.notes()},
-            watch,
-        )
-        known = Known(
-            index,
-            shared.adapters,
-            partial(_rows_of, places.journal),
-            bodies.fetch,
-            partial(_applied_upto, places.journal),
-            DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
-        )
-        executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
-        handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
-        derived = Derived(index, _followers(wired, reader), dead_letters, anchors, metrics.committed)
-        rules = replace(wired.rules, transactional=shared.transactional)
-        batches = Batches(rules, journal, known, handlers, derived, shared.clock)
-        watch.start()
-        undo.pop_all()
-        return batches
 
-
-def _check_positions(wired: Wired, shared: Shared, source: Source, there: Log, telling: Telling) -> JournalState | None:
-    """Where the journal stands before an epoch begins; None where there is none yet.
-
-    :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
-        ahead of it
-    """
-    journal = str(wired.places.journal)
-    if not has_table(journal):
-        return None
-    reader = JournalReader(journal)
-    state = reader.state()
-    try:
-        check(wired.name, state, reader, there, source.topics, shared.transactional)
-        check_index(wired.places.index, journal)
-        for table, kept_by in wired.derived.items():
-            kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
-    except Refused:
-        telling.generation(state.generation, refused=True)
-        raise
-    return state
-
-
-class Starter:
-    """One stream of the application, which may be begun over and over: always by the same tenure."""
-
-    def __init__(self, wired: Wired, shared: Shared, metrics: ProcessorMetrics, telling: Telling) -> None:
+    def __init__(self, wired: Wired, shared: Shared, status: StreamStatus) -> None:
         self._wired = wired
         self._shared = shared
-        self._metrics = metrics
-        self._telling = telling
+        self._status = status
         self._tenure = Tenure(uuid.uuid4().hex)
         self._catch_up = _catch_up(wired, shared)
         self._is_warm = False
@@ -234,7 +122,7 @@ class Starter:
         return None if reads is None else reads.idle_because(self._wired.mode)
 
     def journal_head(self) -> tuple[int, int]:
-        """Epoch and last seq of its journal, whoever writes it now.
+        """Epoch and last seq of its journal, whichever process writes it now.
 
         :raises JournalBroken, OSError: it can't be read
         """
@@ -246,53 +134,167 @@ class Starter:
         """The next run may take the journal over from the process that began this epoch."""
         self._tenure.epoch = epoch
 
-    def begin(self) -> LastingStream:
+    def begin(self) -> Stream:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
         wired, shared = self._wired, self._shared
         shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
-        source, map_stage = open_source(wired, shared), _map_stage(wired, shared)
-
-        def run_on(batches: Batches) -> Stream:
-            return Stream(
-                batches,
-                shared.clock,
-                wired.places.checkpoint,
-                lambda: self._telling.batch(batches, self._catch_up),
-                source,
-                self._catch_up,
-                partial(ControlTopic, shared.bootstrap, wired.rules.control_topic),
-                map_stage,
-            )
-
-        def open_batches(tenure: Tenure) -> Batches:
-            if not self._is_warm:
-                Executor(shared.session, wired.task, _tasks(wired, shared)).warm()
-                if map_stage is not None:
-                    map_stage.warm(shared.session)
-                    if isinstance(source, KafkaSource):
-                        warm_up(source, map_stage, wired.places.checkpoint)
-                self._is_warm = True
-            return open_stream(wired, shared, source, self._metrics, self._telling, self._catch_up, tenure)
-
-        return LastingStream(
-            open_batches,
-            run_on,
-            self._telling.outage,
-            self._telling.refused,
-            tenure=self._tenure,
+        source = open_source(wired, shared)
+        if not self._is_warm:
+            self._warm(source)
+        batches = self._open(source)
+        return Stream(
+            batches,
+            source,
+            self._catch_up,
+            shared.clock,
+            wired.places.checkpoint,
+            lambda: self._status.batch(batches, self._catch_up),
         )
 
+    def _warm(self, source: Source) -> None:
+        Executor(self._shared.session, self._wired.task, _tasks(self._wired, self._shared)).warm()
+        if isinstance(source, KafkaSource):
+            if isinstance(source.map_stage, MapStage):
+                source.map_stage.warm(self._shared.session)
+            warm_up(source, self._wired.places.checkpoint)
+        self._is_warm = True
 
-def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
-    config, reads = wired.config, wired.reads
-    records_max = config.offsets_per_batch_max
-    first = min(RECORDS_FIRST, records_max, max(1, config.bytes_per_batch_max // config.payload_bytes_max))
-    limits = PaceLimits(
-        config.batch_s, min(RECORDS_MIN, first), records_max, first, bytes_max=config.bytes_per_batch_max
-    )
-    ends = EndsWatch(KafkaEnds(shared.bootstrap) if reads is None else JournalEnds(reads.journal))
-    executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
-    return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
+    def _open(self, source: Source) -> Batches:
+        """The epoch is committed first, then everything catches up by seq. After an error nothing is held."""
+        wired, shared, metrics = self._wired, self._shared, self._status.metrics
+        stream, places = wired.name, wired.places
+        with contextlib.closing(source.log()) as there:
+            held = there.held(source.topics)
+            check_dead_letter_topic(wired, shared, held)
+            check_own_topics(wired, shared)
+            places.trying.parent.mkdir(parents=True, exist_ok=True)
+            before = self._check_positions(source, there)
+            ids = there.topic_ids(source.topics)
+        writer = JournalWriter.create_or_open(str(places.journal), stream, self._tenure)
+        state = writer.begin_epoch(source.starts(before, held), self._tenure, ids)
+        log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
+        self._catch_up.knew(state.notes)
+        downstreams = Downstreams(
+            wired.config.downstreams,
+            shared.clock,
+            tries=wired.rules.policy.tries,
+            notes=state.notes,
+            on_round=metrics.downstream,
+        )
+        reader = JournalReader(str(places.journal), state.version)
+        bodies = BodyStore(str(places.bodies), may_create=state.next_seq == 1)
+        with contextlib.ExitStack() as undo:
+            index = Index.open(places.index, state.epoch)
+            undo.callback(index.close)
+            check_whole(str(places.journal), reader, state, index.seq)
+            self._status.generation(state.generation)
+            index.catch_up(reader, bodies)
+            dead_letters = self._dead_letters(state.published_upto)
+            undo.callback(dead_letters.close, 0)
+            dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
+            anchors = self._anchors(state)
+            undo.callback(anchors.close, 0)
+            watch = HistoryWatch(stream, lambda: journal.position, source.log, source.topics)
+            journal = Journal(
+                state,
+                writer,
+                bodies,
+                lambda: {**downstreams.notes(), **self._catch_up.notes(), **anchors.notes()},
+                watch,
+            )
+            known = Known(
+                index,
+                shared.adapters,
+                partial(_rows_of, places.journal),
+                bodies.fetch,
+                partial(_applied_upto, places.journal),
+                DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
+            )
+            executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
+            handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
+            derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed)
+            rules = replace(wired.rules, transactional=shared.kafka.transactional)
+            batches = Batches(rules, journal, known, handlers, derived, shared.clock)
+            watch.start()
+            undo.pop_all()
+            return batches
+
+    def _check_positions(self, source: Source, there: Log) -> JournalState | None:
+        """Where the journal stands before an epoch begins; None where there is none yet.
+
+        :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
+            ahead of it
+        """
+        wired, journal = self._wired, str(self._wired.places.journal)
+        if not has_table(journal):
+            return None
+        reader = JournalReader(journal)
+        state = reader.state()
+        try:
+            check(wired.name, state, reader, there, source.topics, self._shared.kafka.transactional)
+            check_index(wired.places.index, journal)
+            for table, kept_by in wired.derived.items():
+                kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
+        except Refused:
+            self._status.generation(state.generation, refused=True)
+            raise
+        return state
+
+    def _followers(self, reader: JournalReader) -> list[DerivedTable]:
+        places, derived = self._wired.places, self._wired.derived
+        followers: list[DerivedTable] = [kept_by.open(str(places.derived(table))) for table, kept_by in derived.items()]
+        for follower in followers:
+            follower.catch_up(reader)
+        return followers
+
+    def _dead_letters(self, published_upto: int) -> DlqPublisher:
+        wired, metrics = self._wired, self._status.metrics
+        return DlqPublisher(
+            dead_letter_producer(self._shared.bootstrap),
+            wired.config.dlq_topic(wired.mode),
+            published_upto,
+            group=f"payhook-{wired.name}",
+            settings=wired.config.dlq,
+            clock=self._shared.clock,
+            watcher=None if wired.build_hooks is None else HookRunner(wired.build_hooks(), metrics.hook_failed),
+            tally=metrics.dead_letters,
+        )
+
+    def _anchors(self, state: JournalState) -> Anchoring:
+        """What the writer before this one could not anchor is anchored now."""
+        shared = self._shared
+        settings = {"bootstrap.servers": shared.bootstrap, "acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}
+        anchors = Anchoring(
+            self._wired.name,
+            topics_of(self._wired.mode).anchors,
+            shared.anchor_keys,
+            Producer(settings),
+            ANCHOR_EVERY_S,
+            shared.clock,
+            anchored_before(state.notes),
+            state.lineage,
+        )
+        anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain))
+        return anchors
+
+
+def open_source(wired: Wired, shared: Shared) -> Source:
+    """The source of a stream, not asked for anything yet; who its feed names is known to the handler from now on."""
+    events, control = wired.rules.events_topic, wired.rules.control_topic
+    if wired.reads is None:
+        return KafkaSource(shared.session, shared.bootstrap, events, control, _map_stage(wired, shared))
+    receivers = wired.reads.feed.receivers(wired.mode)
+    wired.reads.receivers.add(receivers)
+    records = FeedRecords(wired.config.name, wired.reads.stream, wired.reads.feed, receivers)
+    kafka = KafkaSource(shared.session, shared.bootstrap, events, control)
+    return JournalSource(wired.reads.journal, records, kafka, wired.reads.since)
+
+
+def _map_stage(wired: Wired, shared: Shared) -> MapStage:
+    """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
+    # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
+    workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
+    return MapStage(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))
 
 
 def _tasks(wired: Wired, shared: Shared) -> int:
@@ -300,28 +302,28 @@ def _tasks(wired: Wired, shared: Shared) -> int:
     return wired.config.tasks_max or shared.cores
 
 
-def _followers(wired: Wired, reader: JournalReader) -> list[DerivedTable]:
-    followers: list[DerivedTable] = [
-        kept_by.open(str(wired.places.derived(table))) for table, kept_by in wired.derived.items()
-    ]
-    for follower in followers:
-        follower.catch_up(reader)
-    return followers
+def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
+    records_max = RECORDS_PER_BATCH_MAX if wired.reads is None else JOURNAL_RECORDS_PER_BATCH_MAX
+    first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
+    limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
+    ends = EndsWatch(KafkaEnds(shared.bootstrap) if wired.reads is None else JournalEnds(wired.reads.journal))
+    executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
+    return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
 
 
-def _check_dead_letters(wired: Wired, shared: Shared, held: Held) -> None:
+def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     """
     :raises DlqTopicRefused: the topic can't take the stream's dead letters
     """
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
-    topics = DlqTopics(AdminClient({"bootstrap.servers": shared.bootstrap, "log_level": 0}), shared.bootstrap)
+    replication = max(dlq.replication, replicas_min(shared.kafka.durability))
+    topics = DlqTopics(shared.admin(), shared.bootstrap)
     topic = wired.config.dlq_topic(wired.mode)
-    replication = max(dlq.replication, replicas_min(shared.durability))
     topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
 
 
-def _check_topics(wired: Wired, shared: Shared) -> None:
+def check_own_topics(wired: Wired, shared: Shared) -> None:
     """payhook's own topics; a source of other records is its owner's to look after.
 
     :raises TopicsUnfit: one of them could lose records
@@ -330,53 +332,12 @@ def _check_topics(wired: Wired, shared: Shared) -> None:
     wanted = {names.control: 0, wired.config.dlq_topic(wired.mode): 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
-    client = AdminClient({"bootstrap.servers": shared.bootstrap, "log_level": 0})
-    check_topics(client, shared.bootstrap, wanted, shared.durability)
+    check_topics(shared.admin(), shared.bootstrap, wanted, shared.kafka.durability)
 
 
-def _dead_letters(wired: Wired, shared: Shared, published_upto: int, metrics: ProcessorMetrics) -> DlqPublisher:
-    hooks = HookRunner(wired.build_hooks(), metrics.hook_failed) if wired.build_hooks is not None else None
-    return DlqPublisher(
-        _producer(shared.bootstrap),
-        wired.config.dlq_topic(wired.mode),
-        published_upto,
-        group=f"payhook-{wired.name}",
-        settings=wired.config.dlq,
-        clock=shared.clock,
-        watcher=hooks,
-        tally=metrics.dead_letters,
-    )
-
-
-def _rows_of(journal: Place, seqs: Sequence[int]) -> dict[int, JournalRow]:
-    reader = JournalReader(str(journal))
-    last_seq = reader.last_seq
-    return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}
-
-
-def _applied_upto(journal: Place, after: Mapping[str, int]) -> Mapping[str, int]:
-    return JournalReader(str(journal)).applied_upto(after)
-
-
-def _anchors(wired: Wired, shared: Shared, state: JournalState) -> Anchoring:
-    """What the writer before this one could not anchor is anchored now."""
-    anchors = Anchoring(
-        wired.name,
-        topics_of(wired.mode).anchors,
-        shared.anchor_keys,
-        Producer({"bootstrap.servers": shared.bootstrap, "acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}),
-        shared.anchor_every_s,
-        shared.clock,
-        anchored_before(state.notes),
-        state.lineage,
-    )
-    anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain))
-    return anchors
-
-
-def _producer(bootstrap: str) -> Callable[[], Any]:
-    """Of dead letters. A topic that is gone isn't made anew by asking for it: it would have the broker's number of
-    partitions, and nobody's mark.
+def dead_letter_producer(bootstrap: str) -> Callable[[], Any]:
+    """A topic that is gone isn't created by asking for it: it would have the broker's number of partitions, and no
+    mark.
     """
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -392,10 +353,11 @@ def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     return Republisher(partial(Producer, republish_settings(shared.bootstrap)), topic) if topic else None
 
 
-def _map_stage(wired: Wired, shared: Shared) -> MapStage | None:
-    """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
-    if wired.reads is not None:
-        return None
-    # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
-    workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    return MapStage(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))
+def _rows_of(journal: Place, seqs: Sequence[int]) -> dict[int, JournalRow]:
+    reader = JournalReader(str(journal))
+    last_seq = reader.last_seq
+    return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}
+
+
+def _applied_upto(journal: Place, after: Mapping[str, int]) -> Mapping[str, int]:
+    return JournalReader(str(journal)).applied_upto(after)

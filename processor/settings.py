@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from processor.calls.downstream_settings import DownstreamSettings
 from processor.judge.error_rules import Rules
 from processor.judge.retry import PolicyText
 from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
@@ -18,6 +17,29 @@ class DeadHead(StrEnum):
     CONTINUE = "continue"
     DIE_WITH_IT = "die_with_it"
     WAIT = "wait"
+
+
+class DownstreamSettings(BaseModel):
+    """When something that a stream's handler calls outside isn't called, and how often at a time it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    failures_to_open: int = Field(
+        5,
+        ge=1,
+        le=1_000,
+        description="failed calls in a row after which the breaker opens and nothing is called; never more than the "
+        "stream's retry policy has tries",
+    )
+    reset_s: float = Field(5.0, gt=0, le=3_600, description="seconds that an open breaker waits before it lets probes")
+    concurrency_max: int = Field(64, ge=1, le=10_000, description="most calls at a time")
+    quiet_s_max: float = Field(
+        300.0,
+        ge=0,
+        le=86_400,
+        description="longest that a Retry-After keeps every event from this downstream; the event whose call was "
+        "answered so waits as long as it says",
+    )
 
 
 class StreamSettings(BaseModel):
@@ -46,9 +68,8 @@ class StreamSettings(BaseModel):
     )
     errors: Rules = Field(default_factory=lambda: Rules(), description="what errors mean: kinds, rules, hook, default")
     downstreams: dict[str, DownstreamSettings] = Field(
-        default_factory=dict, description="breaker, limits and retry budget by downstream; a name may end in *"
+        default_factory=dict, description="breaker and limits by downstream; a name may end in *"
     )
-    in_place_tries: int = Field(3, ge=1, le=10, description="tries of a short-lived error within one batch")
     handler_deadline_s: float = Field(
         2.0, gt=0, le=60, description="a handler call that isn't back by then is a timeout of its event"
     )
@@ -58,12 +79,6 @@ class StreamSettings(BaseModel):
         le=60,
         description="most that handler calls which don't come back may add to the latency of other events; a call that "
         "its batch doesn't wait for goes on until handler_deadline_s, and a later batch takes its result",
-    )
-    hung_calls_max: int = Field(
-        256,
-        ge=1,
-        le=1_000,
-        description="a Python worker in which so many handler calls were abandoned and are still out is replaced",
     )
     concurrency: int = Field(1, ge=1, le=64, description="entities that one executor task handles at a time")
     tasks_max: int = Field(
@@ -86,31 +101,6 @@ class StreamSettings(BaseModel):
         description="when a larger share of the events (those stuck and those done in the last minute) is stuck behind "
         "a few failing ones, these are dead-lettered as HeadOfLineBlocked, longest line first; 1: never",
     )
-    probe_s_max: float = Field(60.0, gt=0, description="longest wait between probes while the whole stream is blocked")
-    batch_s: float = Field(
-        2.5,
-        gt=0,
-        le=60,
-        description="how long a batch should take while the stream is behind: longer ones drain faster, shorter ones "
-        "are what events without a backlog wait for",
-    )
-    offsets_per_batch_max: int = Field(
-        32_000, ge=1, description="most records that one batch takes, however fast batches are"
-    )
-    bytes_per_batch_max: int = Field(
-        256 << 20,
-        ge=1 << 20,
-        description="most that one batch should take into the driver's memory (processor.driver_memory holds it once "
-        "more); a stream begins with as many records as fit if all are as large as payload_bytes_max",
-    )
-    due_per_batch_max: int = Field(
-        2_000,
-        ge=1,
-        description="most waiting events that one batch takes up again, those behind others included; their bodies may "
-        "have bytes_per_batch_max, beside what is read",
-    )
-    drain_per_entity_max: int = Field(500, ge=1, description="most events of one entity in a batch")
-    tick_s: int = Field(1, ge=1, le=60, description="a batch is made at least this often, so that due retries fire")
 
 
 class ProcessorSettings(BaseModel):
@@ -141,13 +131,6 @@ class ProcessorSettings(BaseModel):
         "",
         description="file with the keys that sign the journals' anchors, the newest first; empty: secrets/anchors in "
         "the data folder",
-    )
-    anchor_every_s: float = Field(
-        5.0,
-        gt=0,
-        le=3_600,
-        description="a journal's head is anchored at most this often; what was decided since the last anchor could "
-        "be cut off unseen",
     )
     streams_file: str = Field(
         "", description="file of work streams (TOML), laid over those that are shipped (processor/streams.toml)"

@@ -1,9 +1,11 @@
-"""The Spark session of the processor."""
+"""The Spark session of the processor, and the garbage collector of its Python processes."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,6 +32,9 @@ _CONF = {
     "spark.task.maxFailures": "1",
 }
 
+YOUNG_MAX, MIDDLE_MAX, OLD_MAX = 100_000, 20, 50
+"""Objects before the young are looked at, and how often a generation is looked at before the next one is."""
+
 
 def open_session(
     name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, jvm_options: str = ""
@@ -45,3 +50,26 @@ def with_slots(master: str, more: int) -> str:
     """
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{int(local[1]) + more}]"
+
+
+def calm() -> None:
+    """For a process that is up: what is there now is never looked at again, the rest seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """The garbage collector looks at nothing within the block.
+
+    A batch makes millions of objects that live until it ends and have no cycles: looking for cycles among them took a
+    sixth of its time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -5,7 +5,7 @@ A stream is what it reads (``source``), one function that handles an event (``ha
 
 A handler is named as ``module:function``. The function is called once per Python worker and returns a
 `core.work.Handler`; it must be importable by name there, because workers are sent its name. It says by the types of its
-parameters what it wants (`processor.factories`)::
+parameters what it wants (`processor.wiring`)::
 
     def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler   # sections of the settings
     def build(settings: GreetSettings) -> Handler      # a model of its own, made from the stream's `settings` table
@@ -151,8 +151,8 @@ def _check_tables(layers: Sequence[Layer]) -> None:
             if not isinstance(table, Mapping):
                 raise StreamInvalid(layer.where, name, "", f"a table is wanted: write [{name}] on a line of its own")
             if name != DEFAULTS and (not NAME.fullmatch(name) or name.endswith("-test")):
-                told = "a stream's name is of small letters, digits and '-', 40 at most, and doesn't end in -test"
-                raise StreamInvalid(layer.where, name, "", told)
+                problem = "a stream's name is of small letters, digits and '-', 40 at most, and doesn't end in -test"
+                raise StreamInvalid(layer.where, name, "", problem)
 
 
 def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
@@ -169,8 +169,8 @@ def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
-        told = _told(first["type"], path, first["msg"])
-        raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), told) from None
+        problem = _problem(first["type"], path, first["msg"])
+        raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
 
 
 def _laid_over(under: Table, over: Table) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _are_tables(under: Table, over: Table, key: str) -> bool:
 
 
 def _where(layers: Sequence[Layer], name: str, key: str) -> str:
-    """The last layer that says it; of what nobody says, the last one that knows the stream."""
+    """The last layer that says it; of what none says, the last one that knows the stream."""
     for table in (name, DEFAULTS):
         for layer in reversed(layers):
             if key in layer.tables.get(table, {}):
@@ -193,7 +193,7 @@ def _where(layers: Sequence[Layer], name: str, key: str) -> str:
     return next(layer.where for layer in reversed(layers) if name in layer.tables)
 
 
-def _told(kind: str, path: Sequence[str], message: str) -> str:
+def _problem(kind: str, path: Sequence[str], message: str) -> str:
     if kind == "missing":
         described = StreamConfig.model_fields[path[0]].description if path[0] in StreamConfig.model_fields else ""
         return f"it is wanted: {described}"
@@ -225,14 +225,14 @@ def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig], lay
         raise StreamInvalid(where, stream.name, "source", f"{wanted} reads a journal itself: name one that reads kafka")
     lacking = set(stream.modes) - set(known.modes)
     if lacking:
-        told = f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
-        raise StreamInvalid(_where(layers, stream.name, "modes"), stream.name, "modes", told)
+        problem = f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
+        raise StreamInvalid(_where(layers, stream.name, "modes"), stream.name, "modes", problem)
 
 
 def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
     if stream.feed and stream.source_stream is None:
-        told = f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
-        raise StreamInvalid(_where(layers, stream.name, "feed"), stream.name, "feed", told)
+        problem = f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
+        raise StreamInvalid(_where(layers, stream.name, "feed"), stream.name, "feed", problem)
 
 
 def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
@@ -251,8 +251,8 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig], la
 def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
     for other in streams.values():
         if other.name != stream.name and other.dlq_topic("live") == stream.dlq_topic("live"):
-            told = f"{other.name} has the same topic {stream.dlq_topic('live')}: each stream has its own"
-            raise StreamInvalid(_where(layers, stream.name, "dlq"), stream.name, "dlq.topic", told)
+            problem = f"{other.name} has the same topic {stream.dlq_topic('live')}: each stream has its own"
+            raise StreamInvalid(_where(layers, stream.name, "dlq"), stream.name, "dlq.topic", problem)
 
 
 _CHECKS: Sequence[Callable[[StreamConfig, Mapping[str, StreamConfig], Sequence[Layer]], None]] = (

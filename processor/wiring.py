@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from core.errors import SettingError
 from core.event import Mode
+from core.layout import StreamLayout
 from core.place import Place
 from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
-from processor.factories import bound, named
 from processor.judge.classify import Classifier
+from processor.judge.error_rules import Rules
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
+from processor.run.deadlines import Deadlines
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
 from processor.settings import DeadHead
@@ -26,25 +32,18 @@ from processor.source.feed import Feed, OwnFeed
 from processor.source.journal_source import FirstNamed, has_journal
 from processor.streams import StreamConfig
 
+DUE_PER_BATCH_MAX = 2_000
+"""Waiting events that one batch takes up again, those behind others included."""
 
-class Places(Protocol):
-    """Where one stream keeps what it writes (`core.layout.StreamLayout`). ``trying`` is disposable."""
+BYTES_PER_BATCH_MAX = 256 << 20
+"""Of what a batch reads, and of the bodies of waiting events beside it: the driver holds them in memory, in the JVM and
+in Python (processor.driver_memory)."""
 
-    @property
-    def stream(self) -> str: ...
-    @property
-    def journal(self) -> Place: ...
-    @property
-    def bodies(self) -> Place: ...
-    @property
-    def index(self) -> Path: ...
-    @property
-    def checkpoint(self) -> Path: ...
-    @property
-    def status(self) -> Path: ...
-    @property
-    def trying(self) -> Path: ...
-    def derived(self, table: str) -> Place: ...
+DRAIN_PER_ENTITY_MAX = 500
+"""Events of one entity in a batch."""
+
+PROBE_S_MAX = 60.0
+"""Longest wait between probes while the whole stream is blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,14 @@ class Reads:
     since: FirstNamed = field(default_factory=FirstNamed)
 
     def idle_because(self, mode: Mode) -> str | None:
-        """Why there is nothing to read; None where there is. Whoever is named by now gets what comes from now on,
-        however long the stream takes to begin.
+        """Why there is nothing to read; None where there is. Receivers that are named by now get what comes from now
+        on, however long the stream takes to begin.
         """
         receivers = self.feed.receivers(mode)
         self.since.named([journal_topic(self.stream, name) for name in receivers], self.journal)
         if not has_journal(self.journal):
             return f"the journal of {self.stream} hasn't begun"
-        return None if receivers else "nobody is configured to receive anything"
+        return None if receivers else "no receiver is configured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,10 @@ class Wired:
 
     config: StreamConfig
     mode: Mode
-    places: Places
-    build_handler: Callable[[], Handler]
-    derived: Mapping[str, Any]
+    places: StreamLayout
     task: Task
     rules: StreamRules
+    derived: Mapping[str, Any]
     build_hooks: Callable[[], RecoveryHooks] | None = None
     reads: Reads | None = None
 
@@ -89,7 +87,7 @@ class Wired:
 
 
 def wire(
-    config: StreamConfig, mode: Mode, places_of: Callable[[str], Places], sections: Mapping[type, BaseModel]
+    config: StreamConfig, mode: Mode, places_of: Callable[[str], StreamLayout], sections: Mapping[type, BaseModel]
 ) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
@@ -100,17 +98,14 @@ def wire(
     receivers = Receivers()
     given = {**sections, Receivers: receivers}
     build_handler = decoding(bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder)
-    derived = {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()}
-    hooks = bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None
     return Wired(
         config,
         mode,
         places_of(stream_of(config.name, mode)),
-        build_handler,
-        derived,
         _task(config, mode, build_handler),
         _rules(config, mode),
-        hooks,
+        {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
+        bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
         _reads(config, mode, places_of, sections, receivers),
     )
 
@@ -118,7 +113,7 @@ def wire(
 def _reads(
     config: StreamConfig,
     mode: Mode,
-    places_of: Callable[[str], Places],
+    places_of: Callable[[str], StreamLayout],
     sections: Mapping[type, BaseModel],
     receivers: Receivers,
 ) -> Reads | None:
@@ -138,10 +133,10 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
         control_topic=topics_of(mode).control,
         policy=parse_policy(config.retry),
         dead_head=config.dead_head,
-        due_per_batch_max=config.due_per_batch_max,
-        due_bytes_max=config.bytes_per_batch_max,
-        drain_per_entity_max=config.drain_per_entity_max,
-        probe_s_max=config.probe_s_max,
+        due_per_batch_max=DUE_PER_BATCH_MAX,
+        due_bytes_max=BYTES_PER_BATCH_MAX,
+        drain_per_entity_max=DRAIN_PER_ENTITY_MAX,
+        probe_s_max=PROBE_S_MAX,
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
         replays_max=config.dlq.replays_max,
@@ -151,13 +146,80 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
 
 def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]) -> Task:
     return Task(
-        stream=stream_of(config.name, mode),
-        build_handler=build_handler,
-        classifier=Classifier(config.errors, setting=f"[{config.name}] errors"),
-        deadline_s=config.handler_deadline_s,
-        concurrency=config.concurrency,
-        in_place_tries=config.in_place_tries,
+        stream_of(config.name, mode),
+        build_handler,
+        classifier_of(config.errors, f"[{config.name}] errors"),
+        Deadlines(config.handler_deadline_s, config.batch_deadline_s),
+        config.concurrency,
         stop_on_dead=config.dead_head is not DeadHead.CONTINUE,
-        batch_deadline_s=config.batch_deadline_s,
-        hung_max=config.hung_calls_max,
     )
+
+
+def classifier_of(rules: Rules, setting: str = "errors") -> Classifier:
+    """
+    :param setting: how the rules are named in a message
+    :raises SettingError: the hook isn't there
+    """
+    hook = named(f"{setting}.hook", rules.hook) if rules.hook else None
+    if hook is not None and not callable(hook):
+        raise SettingError(f"{setting}.hook", f"{rules.hook} isn't a function")
+    return Classifier(rules, hook)
+
+
+def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]) -> Callable[[], Any]:
+    """The function ``name`` ("module:function") with its arguments: called without any, and picklable by reference.
+
+    A parameter whose type is one of ``sections`` gets what stands there: a section of the settings, or
+    `core.work.Receivers`. One of another pydantic model gets that model, made from ``own``; one without such a type is
+    an error.
+
+    :param setting: how the function is named in messages, with the file and the key that it comes from
+    :raises SettingError: there is no such function, or it asks for what there isn't
+    """
+    function = named(setting, name)
+    wanted = _parameters(setting, name, function)
+    given = {parameter: _given(setting, parameter, kind, sections, own) for parameter, kind in wanted.items()}
+    if own and not any(kind not in sections for kind in wanted.values()):
+        raise SettingError(setting, f"{name} takes no settings of its own: leave the table `settings` out")
+    return partial(function, **given)
+
+
+def named(setting: str, name: str) -> Any:
+    """What ``module:name`` names.
+
+    :raises SettingError: there is no such module, or it has no such name
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        problem = f"there is no module {missing.name}: install it, or put its folder on PYTHONPATH"
+        raise SettingError(setting, problem) from missing
+    except AttributeError as missing:
+        raise SettingError(setting, f"the module {module} has no {attribute}") from missing
+
+
+def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
+    """Parameters without a default, with their types."""
+    try:
+        signature, kinds = inspect.signature(function), typing.get_type_hints(function)
+    except (TypeError, NameError) as unreadable:
+        raise SettingError(setting, f"the parameters of {name} can't be read: {unreadable}") from unreadable
+    needed = [one.name for one in signature.parameters.values() if one.default is inspect.Parameter.empty]
+    return {parameter: kinds.get(parameter) for parameter in needed}
+
+
+def _given(setting: str, parameter: str, kind: Any, sections: Mapping[type, object], own: Mapping[str, Any]) -> object:
+    if kind in sections:
+        return sections[kind]
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        problem = (
+            f"its parameter {parameter} has the type {kind}: a section of the settings or a model of its own is wanted"
+        )
+        raise SettingError(setting, problem)
+    try:
+        return kind(**own)
+    except ValidationError as wrong:
+        first = wrong.errors(include_url=False)[0]
+        path = ".".join(["settings", *(str(part) for part in first["loc"])])
+        raise SettingError(f"{setting}, {path}", first["msg"]) from None

@@ -30,11 +30,10 @@ from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.whole import check_index
 from ledger.undecided import Answered, undecided
-from processor.factories import named
-from processor.history.accept import Acceptance, LostEvent, accept
-from processor.history.find import Findings, Parting, find
-from processor.source.journal_log import JournalLog
+from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
+from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
+from processor.wiring import named
 from stack.endpoints import read_endpoints
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports

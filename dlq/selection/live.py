@@ -31,7 +31,7 @@ class LiveLoad(Protocol):
 
 
 class StatusLoad:
-    """Read from the file that `processor.tell.status` writes."""
+    """Read from the file that `processor.reporting.status` writes."""
 
     def __init__(self, status: Path) -> None:
         self._status = status

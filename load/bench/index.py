@@ -40,9 +40,9 @@ from processor.decide.ports import Known
 from processor.decide.run import Handlers
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.collector import calm, uncollected
 from processor.run.execute import Results
 from processor.settings import DeadHead
+from processor.spark import calm, uncollected
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 EVENTS_PER_BATCH = 400

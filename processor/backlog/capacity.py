@@ -54,7 +54,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Said once a backlog's end can be told, and kept while it lasts. Rates are records a second."""
+    """Made once a backlog's end can be foreseen, and kept while it lasts. Rates are records a second."""
 
     at_s: float
     lag: int

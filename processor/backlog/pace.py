@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BATCH_S = 2.5
+"""How long a full batch should take: longer ones drain faster, shorter ones are what events without a backlog wait for.
+"""
+
 FIXED_SHARE_MAX = 0.25
 """Where a batch's fixed cost is large, it is made longer until that is at most this share of it: a short batch would
 then be mostly overhead, and a backlog would never drain."""

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.retry_after import asked_s
-from processor.calls.downstream_settings import pattern_of
+
+ANY = "*"
+"""At the end of a name in the settings: every downstream whose name begins so. Alone: every one that isn't named."""
 
 CHAIN_MAX = 32
 PROBLEM_CHARS_MAX = 100
@@ -18,7 +20,7 @@ class Budget:
 
     ``calls``: most calls; ``retries``: most of them for events or tries that failed before; ``at_once``: most at a
     time; ``failures``: failed calls in a row after which the batch calls no more; ``probing``: they are a half-open
-    breaker's probes, which nobody may make twice.
+    breaker's probes, which mustn't be made twice.
     """
 
     calls: int
@@ -175,3 +177,11 @@ def _quiet_s(error: BaseException) -> float:
 
 def _portion(whole: int, part: int, parts: int) -> int:
     return whole // parts + (part < whole % parts)
+
+
+def pattern_of(name: str, patterns: Mapping[str, object]) -> str | None:
+    """The name in the settings that holds for a downstream: its own, else the longest that ends in ``*``; or None."""
+    if name in patterns:
+        return name
+    fitting = [text for text in patterns if text.endswith(ANY) and name.startswith(text[:-1])]
+    return max(fitting, key=len, default=None)

@@ -1,7 +1,8 @@
-"""One downstream as the driver sees it: may it be called, how much, and when are events due that were held for it."""
+"""One downstream as the driver sees it: may it be called, how many calls and retries, and when is due what was held."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,48 +12,82 @@ from core.clock import Clock, from_micros, to_micros, to_rfc3339
 from core.work import Held
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from processor.calls.budget import Budget, Report
-from processor.calls.downstream_settings import DownstreamSettings
 from processor.calls.limiter import NO_RETRIES
-from processor.calls.storms import ConcurrencyLimit, RetryBudget
+from processor.settings import DownstreamSettings
 
 QUIET = "quiet"
 """The state of one that asked to be left alone for a while (Retry-After), beside the breaker's three."""
 
 ALIVE_S = 60.0
-"""A downstream that gave a good answer since is alive: a failure that is told late and alone is its event's own."""
+"""A downstream that gave a good answer since is alive: a failure that is reported late and alone is its event's own."""
+
+PROBES = 3
+"""Calls in all that a half-open breaker lets through; all good: it closes."""
+
+CALLS_PER_BATCH_MAX = 10_000
+
+SECONDS_PER_BATCH_MAX = 1.0
+"""Of a batch that its calls may fill, by the time that they took so far; the rest waits for the next one: longer uses a
+slow downstream better, shorter keeps others waiting less."""
+
+CONCURRENCY_MIN = 1
+CONCURRENCY_START = 8
+"""Calls at a time before anything is known."""
+
+SLOW_RATIO = 2.0
+"""A mean call time of so many times the best one lowers the calls at a time."""
+
+RETRY_SHARE = 0.2
+"""Retries allowed for each first try of the last `RETRY_WINDOW_S`; `RETRIES_MIN` however few first tries it saw."""
+RETRIES_MIN = 10
+RETRY_WINDOW_S = 10.0
+
+HELD_PER_S = 500.0
+"""Held events that are taken up again per second, one after another."""
 
 NOTHING = Budget(calls=0, retries=0, at_once=0, failures=1)
+
+CUT_SLOW = 0.7
+CUT_FAILED = 0.5
+FAILED_SHARE_MAX = 0.1
+"""More failed calls than this make a round bad: single ones are the events' own."""
+
+SAMPLE_MIN = 5
+"""Calls that a round needs before its mean time says something."""
+
+BEST_DRIFT = 1.002
+"""The best time is believed a little less each round, so that a downstream that has become slower for good is learned:
+twice as slow takes some 350 rounds."""
+
+NEWEST_SHARE = 0.3
+"""Of the newest round in the running mean of call times."""
+
+USED_DECAY = 0.9
+"""Of the calls at a time that were seen, each round that sees fewer."""
 
 
 class Downstream:
     """Breaker, concurrency limit and retry budget of one downstream.
 
-    Held events get their due times one after another, ``held_per_s`` of them a second: an outage doesn't end in a
+    Held events get their due times one after another, `HELD_PER_S` of them a second: an outage doesn't end in a
     herd, and while it lasts the same events aren't taken up again and again.
     """
 
-    def __init__(
-        self, name: str, settings: DownstreamSettings, clock: Clock, kept: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, settings: DownstreamSettings, clock: Clock, kept: Mapping[str, Any] | None = None) -> None:
         kept = kept or {}
-        self._name = name
         self._settings = settings
         self._clock = clock
-        self._breaker = Breaker(
-            name, settings.failures_to_open, settings.reset_s, settings.probes, clock, kept.get("breaker")
-        )
-        start = min(
-            max(int(kept.get("at_once", settings.concurrency_start)), settings.concurrency_min),
-            settings.concurrency_max,
-        )
-        self._limit = ConcurrencyLimit(settings.concurrency_min, start, settings.concurrency_max, settings.slow_ratio)
-        self._retries = RetryBudget(settings.retry_share, settings.retries_min, settings.retry_window_s, clock)
+        self._breaker = Breaker(settings.failures_to_open, settings.reset_s, PROBES, clock, kept.get("breaker"))
+        most = settings.concurrency_max
+        start = min(max(int(kept.get("at_once", CONCURRENCY_START)), CONCURRENCY_MIN), most)
+        self._limit = ConcurrencyLimit(CONCURRENCY_MIN, start, most, SLOW_RATIO)
+        self._retries = RetryBudget(RETRY_SHARE, RETRIES_MIN, RETRY_WINDOW_S, clock)
         self._quiet_until = from_micros(int(kept.get("quiet_until_us", 0)))
         self._problem = str(kept.get("problem", ""))
         self._slot = self._retry_slot = from_micros(0)
         self._left_out, self._left_until = 0, from_micros(0)
         self._good_at: datetime | None = None
-        self._told = Report()
+        self._calls = Report()
 
     @property
     def state(self) -> str:
@@ -86,8 +121,8 @@ class Downstream:
                 probes = max(0, self._breaker.probes_left - self._probes_out)
                 return Budget(calls=probes, retries=probes, at_once=probes, failures=1, probing=True)
             case "closed":
-                fitting = self._limit.calls_within(self._settings.seconds_per_batch_max)
-                most = self._settings.calls_per_batch_max
+                fitting = self._limit.calls_within(SECONDS_PER_BATCH_MAX)
+                most = CALLS_PER_BATCH_MAX
                 return Budget(
                     calls=most if fitting is None else min(most, fitting),
                     retries=self._retries.left,
@@ -98,13 +133,13 @@ class Downstream:
 
     def learn(self, report: Report) -> None:
         """Takes in one batch's calls."""
-        self._told.add(report)
+        self._calls.add(report)
         self._follow_probes(report)
         if report.failed < report.calls:
             self._good_at = self._clock.now()
         self._problem = report.problem or self._problem
         was_closed = self._breaker.state == CLOSED
-        self._breaker.told(report.calls - report.failed, report.failed, report.failed_in_a_row)
+        self._breaker.learn(report.calls - report.failed, report.failed, report.failed_in_a_row)
         if was_closed:
             self._limit.learn(report)
         self._retries.learn(report)
@@ -136,7 +171,7 @@ class Downstream:
             case "open":
                 return f"isn't called until {to_rfc3339(self._back_at())}: its breaker is open{because}"
             case "half-open":
-                return f"gets {self._settings.probes} calls to show that it is back{because}"
+                return f"gets {PROBES} calls to show that it is back{because}"
         return "is called as usual"
 
     def kept(self) -> dict[str, Any] | None:
@@ -156,16 +191,16 @@ class Downstream:
         return {
             "state": self.state,
             "text": self.text(),
-            "calls": self._told.calls,
-            "failed": self._told.failed,
-            "retries": self._told.retries,
-            "held": self._told.held,
+            "calls": self._calls.calls,
+            "failed": self._calls.failed,
+            "retries": self._calls.retries,
+            "held": self._calls.held,
             "at_once": self._limit.at_once,
         }
 
     @property
     def _probes_out(self) -> int:
-        """Probes whose batch didn't wait for them. Those of a lost worker are never told: others follow in the end."""
+        """Probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
         return self._left_out if self._clock.now() < self._left_until else 0
 
     def _follow_probes(self, report: Report) -> None:
@@ -180,5 +215,90 @@ class Downstream:
 
     def _next_slot(self, since: datetime) -> datetime:
         due = max(since, self._slot)
-        self._slot = due + timedelta(seconds=1 / self._settings.held_per_s)
+        self._slot = due + timedelta(seconds=1 / HELD_PER_S)
         return due
+
+
+class ConcurrencyLimit:
+    """Calls at a time that a downstream takes well: one more after a good round that used them, far fewer after a bad.
+
+    A round is a batch's calls. It is bad when too many failed or when they took much longer than the best round's:
+    then they wait for one another over there.
+    """
+
+    def __init__(self, least: int, start: int, most: int, slow_ratio: float) -> None:
+        self._least = least
+        self._most = most
+        self._slow_ratio = slow_ratio
+        self._best_s: float | None = None
+        self._typical_s: float | None = None
+        self._used = float(start)
+        self.at_once = start
+
+    def learn(self, report: Report) -> None:
+        """Takes in one round."""
+        if not report.calls:
+            return
+        if report.failed > report.calls * FAILED_SHARE_MAX:
+            self._cut(CUT_FAILED)
+            return
+        mean_s = report.mean_s
+        typical_s = mean_s if self._typical_s is None else self._typical_s
+        self._typical_s = typical_s + NEWEST_SHARE * (mean_s - typical_s)
+        if report.calls >= SAMPLE_MIN:
+            self._used = max(report.peak, self._used * USED_DECAY)
+        if report.calls >= SAMPLE_MIN and self._slow(mean_s):
+            self._cut(CUT_SLOW)
+        elif report.waited or report.peak >= self.at_once:
+            self.at_once = min(self._most, self.at_once + 1)
+
+    def calls_within(self, seconds: float) -> int | None:
+        """Calls that fit into a time, as many at a time as there are lately; None before anything is known."""
+        if not self._typical_s:
+            return None
+        return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))
+
+    def _slow(self, mean_s: float) -> bool:
+        """Compares with the best round; at the least limit no call queues because of us: that is the best there is."""
+        if self._best_s is None or self.at_once <= self._least:
+            self._best_s = mean_s
+            return False
+        self._best_s = min(self._best_s * BEST_DRIFT, mean_s)
+        return mean_s > self._best_s * self._slow_ratio
+
+    def _cut(self, share: float) -> None:
+        self.at_once = max(self._least, int(self.at_once * share))
+
+
+class RetryBudget:
+    """Retries are a share of the first tries of the last ``window_s``, and a few in any case.
+
+    Without it a downstream that fails gets its load times the retries of each event, just when it can bear least.
+    """
+
+    def __init__(self, share: float, least: int, window_s: float, clock: Clock) -> None:
+        self._share = share
+        self._least = least
+        self._window_s = window_s
+        self._clock = clock
+        self._rounds: deque[tuple[float, int, int]] = deque()
+
+    @property
+    def left(self) -> int:
+        """Retries that may be made now."""
+        return max(0, self._allowed() - sum(retries for _, _, retries in self._rounds))
+
+    @property
+    def per_s(self) -> float:
+        """Retries a second that it allows as things are; never 0, so that what waits for one has a due time."""
+        return max(1.0, self._allowed()) / self._window_s
+
+    def learn(self, report: Report) -> None:
+        if report.calls:
+            self._rounds.append((self._clock.monotonic(), report.calls - report.retries, report.retries))
+
+    def _allowed(self) -> int:
+        since = self._clock.monotonic() - self._window_s
+        while self._rounds and self._rounds[0][0] < since:
+            self._rounds.popleft()
+        return max(self._least, int(self._share * sum(first for _, first, _ in self._rounds)))

@@ -12,10 +12,10 @@ from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.work import Held, Outcome
 from processor.calls.breaker import CLOSED
-from processor.calls.budget import Budgets, Report
+from processor.calls.budget import ANY, Budgets, Report, pattern_of
 from processor.calls.downstream import Downstream
-from processor.calls.downstream_settings import ANY, DownstreamSettings, before_retries_end, pattern_of
 from processor.judge.classify import Failure
+from processor.settings import DownstreamSettings
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Downstreams:
         on_round: OnRound | None = None,
     ) -> None:
         every = {ANY: DownstreamSettings(), **(settings or {})}
-        self._settings = {name: before_retries_end(one, tries) for name, one in every.items()}
+        self._settings = {name: _opens_before_retries_end(one, tries) for name, one in every.items()}
         self._clock = clock or SystemClock()
         self._on_round = on_round
         self._known: OrderedDict[str, Downstream] = OrderedDict()
@@ -63,10 +63,7 @@ class Downstreams:
         """What the next batch may do."""
         return Budgets(
             {name: one.budget() for name, one in self._known.items()},
-            {
-                pattern: Downstream(pattern, settings, self._clock).budget()
-                for pattern, settings in self._settings.items()
-            },
+            {pattern: Downstream(settings, self._clock).budget() for pattern, settings in self._settings.items()},
         )
 
     def turn(self) -> int:
@@ -129,7 +126,7 @@ class Downstreams:
         return one
 
     def _new(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
-        return Downstream(name, self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
+        return Downstream(self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
 
     def _forget(self) -> None:
         """The one that was asked for longest ago and is at rest; else the oldest."""
@@ -138,6 +135,16 @@ class Downstreams:
             forgotten = next(resting, next(iter(self._known)))
             del self._known[forgotten]
             self._told.pop(forgotten, None)
+
+
+def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:
+    """The breaker opens before a lone event's own retries are spent: an outage mustn't kill the event.
+
+    ``tries`` is the retry policy's, None for no end.
+    """
+    if tries is None or settings.failures_to_open <= tries:
+        return settings
+    return settings.model_copy(update={"failures_to_open": max(1, tries)})
 
 
 def _text(kept: Mapping[str, Any]) -> str:

@@ -33,17 +33,17 @@ class Call:
 
 
 class LateCalls:
-    """The calls that batches abandoned in this process: the next batch tells what became of them. Thread-safe."""
+    """The calls that batches abandoned in this process: the next batch reports what became of them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._out: dict[Call, bool] = {}
         self._reports: dict[str, Report] = {}
 
-    def left(self, call: Call, *, told: bool) -> None:
-        """A batch ends without it. ``told``: it was reported as failed."""
+    def left(self, call: Call, *, reported: bool) -> None:
+        """A batch ends without it. ``reported``: it was reported as failed."""
         with self._lock:
-            self._out[call] = told
+            self._out[call] = reported
 
     def back(self, call: Call, seconds: float, error: BaseException | None) -> None:
         with self._lock:
@@ -51,10 +51,10 @@ class LateCalls:
                 self._tell(call.downstream, seconds, error)
 
     def out(self, downstream: str) -> int:
-        """How many calls to a downstream are still out, without those that were told as failed: one that never comes
+        """How many calls to a downstream are still out, without those reported as failed: one that never comes
         back mustn't take the place of the probe that shows its downstream to be well again."""
         with self._lock:
-            return sum(call.downstream == downstream and not told for call, told in self._out.items())
+            return sum(call.downstream == downstream and not reported for call, reported in self._out.items())
 
     def waits_for(self, event_key: str) -> str | None:
         """The downstream whose answer an event's earlier call still waits for."""
@@ -64,8 +64,8 @@ class LateCalls:
     def take(self, now: float, call_s: float) -> dict[str, Report]:
         """What is known since the last time; calls that are out for ``call_s`` have failed."""
         with self._lock:
-            for call, told in self._out.items():
-                if not told and now - call.began >= call_s:
+            for call, reported in self._out.items():
+                if not reported and now - call.began >= call_s:
                     self._out[call] = True
                     self._tell(call.downstream, now - call.began, TimeoutError())
             taken, self._reports = self._reports, {}
@@ -82,7 +82,7 @@ class LateCalls:
 class Limiter:
     """One task's calls, by downstream; its threads share it. Durations in seconds.
 
-    A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is told by
+    A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is in
     ``late``, which outlives the task.
     """
 
@@ -125,7 +125,7 @@ class Limiter:
 
     def reports(self) -> dict[str, Report]:
         """What became of the calls, and of those that earlier batches abandoned. Asked for once, at the end: what
-        waits for a call is told that there is none."""
+        waits for a call learns that there is none."""
         with self._lock:
             gates = dict(self._gates)
         reports = {name: gate.end() for name, gate in gates.items()}
@@ -258,13 +258,13 @@ class Gate:
             self._free.notify_all()
 
     def end(self) -> Report:
-        """The batch is over: what is out long enough has failed, what becomes of the rest is told later."""
+        """The batch is over: what is out long enough has failed, what becomes of the rest is reported later."""
         with self._free:
             self._ended = True
             now = self._monotonic()
             for call in self._out:
                 failed = now - call.began >= self._call_s
-                self._late.left(call, told=failed)
+                self._late.left(call, reported=failed)
                 if failed:
                     self._report.seconds += now - call.began
                     self._report.came_back(TimeoutError())

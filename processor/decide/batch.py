@@ -29,10 +29,10 @@ from processor.decide.records import Arrivals, KafkaRecord, number, read_table, 
 from processor.decide.rereads import Rereads
 from processor.decide.run import Handlers, only_first
 from processor.decide.settle import answers_of, blocking, facts_named, in_order, place, settle
-from processor.history.watch import Position
+from processor.history.check import Position
 from processor.judge.classify import Failure
+from processor.reporting.progress import Progress, Steps
 from processor.rules import StreamRules
-from processor.tell.progress import Progress, Steps
 
 log = logging.getLogger(__name__)
 

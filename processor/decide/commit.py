@@ -15,7 +15,7 @@ from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from processor.decide.ports import Watch
-from processor.history.watch import Position
+from processor.history.check import Position
 
 
 class Journal:

@@ -77,7 +77,7 @@ class Republish(Protocol):
 
 
 class Watch(Protocol):
-    """Looks whether what was decided is still what there is (`processor.history.watch`)."""
+    """Looks whether what was decided is still what there is (`processor.history.check`)."""
 
     @property
     def refusal(self) -> Refused | None:

@@ -7,14 +7,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
-from core.errors import OfKind, SettingError
+from core.errors import OfKind
 from core.retry_after import asked_s
 from core.work import MissingPredecessor, WorkItem
-from processor.factories import named
 from processor.judge.error_rules import Rules, by_class
 
 log = logging.getLogger(__name__)
@@ -90,13 +89,10 @@ class Classifier:
     4. The stream's default.
     """
 
-    def __init__(self, rules: Rules | None = None, *, setting: str = "errors") -> None:
-        """
-        :param setting: how the rules are named in a message
-        :raises SettingError: the hook isn't there
-        """
+    def __init__(self, rules: Rules | None = None, hook: Hook | None = None) -> None:
+        """``hook``: the function that the rules name (`processor.wiring.classifier_of`)."""
         self._rules = rules or Rules()
-        self._hook: Hook | None = _hook(f"{setting}.hook", self._rules.hook) if self._rules.hook else None
+        self._hook = hook
 
     def kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
         """``item`` is the event whose handling raised it."""
@@ -107,8 +103,8 @@ class Classifier:
         try:
             return self._failure(error, log_lines, item)
         except BaseException as unreadable:  # raised by the error's own code, which may raise anything
-            told = f"the error can't be read: looking at it raised {own_name(unreadable)}"
-            return Failure(ErrorKind.NRE, own_name(error), None, told, stack="", log_lines=log_lines)
+            problem = f"the error can't be read: looking at it raised {own_name(unreadable)}"
+            return Failure(ErrorKind.NRE, own_name(error), None, problem, stack="", log_lines=log_lines)
 
     def _failure(self, error: BaseException, log_lines: str | None, item: WorkItem | None) -> Failure:
         kind, hook_problem = self._judge(error, item)
@@ -141,9 +137,9 @@ class Classifier:
             answer = self._hook(error, item)
             return (None if answer is None else ErrorKind(answer)), None
         except BaseException as wrong:  # sys.exit() in a hook too: the rules are still there
-            told = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
-            log.error("%s", told)
-            return None, told
+            problem = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
+            log.error("%s", problem)
+            return None, problem
 
     def _configured(self, error: BaseException) -> ErrorKind | None:
         kind = self._rules.fitting(error, _text(error), list(_codes(error)))
@@ -151,13 +147,6 @@ class Classifier:
             return kind
         own = _attribute(error, "kind")
         return own if isinstance(own, ErrorKind) else None
-
-
-def _hook(setting: str, name: str) -> Hook:
-    hook = named(setting, name)
-    if not callable(hook):
-        raise SettingError(setting, f"{name} isn't a function")
-    return cast(Hook, hook)
 
 
 def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
@@ -257,7 +246,7 @@ def _codes(error: BaseException) -> Iterator[str]:
 
 
 def _attribute(bearer: object, name: str) -> object:
-    """None where there is none, or where a property of somebody else's raises."""
+    """None where there is none, or where a property of the error's own raises."""
     try:
         return getattr(bearer, name, None)
     except Exception:

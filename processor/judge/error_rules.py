@@ -51,8 +51,8 @@ def _pattern(pattern: str) -> str:
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as wrong:
-        told = str(wrong).removeprefix("Invalid regular expression: ")
-        raise ValueError(f"{pattern!r} isn't a pattern of RE2: {told}") from None
+        problem = str(wrong).removeprefix("Invalid regular expression: ")
+        raise ValueError(f"{pattern!r} isn't a pattern of RE2: {problem}") from None
     return pattern
 
 
@@ -110,7 +110,7 @@ class Rules(BaseModel):
         pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
         description="module:function, asked first with error and item; it answers a kind, or None: the rules decide",
     )
-    default: Kind = Field(ErrorKind.NRE, description="kind of an error that nobody knows")
+    default: Kind = Field(ErrorKind.NRE, description="kind of an error that no rule knows")
 
     def fitting(self, error: BaseException, message: str, codes: list[str]) -> ErrorKind | None:
         """What the rules say of one error, without what it was raised from."""

@@ -52,8 +52,8 @@ class PolicyInvalid(PayhookError):
         self.problem = problem
         shown = text.replace("\n", " ").replace("\t", " ")
         pointer = " " * (column - 1) + "^" * max(1, len(part))
-        told = repr(part) if part else "nothing there"
-        super().__init__(f"retry policy, character {column}, {told}: {problem}\n  {shown}\n  {pointer}")
+        shown_part = repr(part) if part else "nothing there"
+        super().__init__(f"retry policy, character {column}, {shown_part}: {problem}\n  {shown}\n  {pointer}")
 
     def __reduce__(self) -> tuple[type[PolicyInvalid], tuple[str, int, str, str]]:
         return PolicyInvalid, (self.text, self.column, self.part, self.problem)

@@ -49,7 +49,7 @@ class _Shape:
 class _Walk:
     depth_max: int
     known: dict[str, _Shape | None] = field(default_factory=dict)
-    """By full name; None while the type is being walked: whoever meets it then is part of it."""
+    """By full name; None while the type is being walked: a type that meets it then is part of it."""
 
     def shape(self, schema: Any, where: str, space: str, depth: int) -> _Shape:
         if depth > self.depth_max:

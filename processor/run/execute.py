@@ -95,8 +95,8 @@ class Executor:
         self._task = task
         self._parallelism = parallelism
         self._downstreams = downstreams or Downstreams()
-        self._patience = Patience(task.batch_deadline_s)
-        self._out = OutSince(task.deadline_s)
+        self._patience = Patience(task.deadlines.batch_s)
+        self._out = OutSince(task.deadlines.call_s)
 
     def warm(self) -> None:
         """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
@@ -126,7 +126,7 @@ class Executor:
         for item in (item for group in groups for item in group if item.item_seq in results.still_out):
             known = results.still_out[item.item_seq]
             seconds = self._out.seen(item.event_key, known.seconds, now)
-            if seconds >= self._task.deadline_s:
+            if seconds >= self._task.deadlines.call_s:
                 late = timed_out(self._task, item, replace(known, seconds=seconds))
                 results.by_item[item.item_seq] = late
             else:
@@ -188,7 +188,7 @@ class Executor:
 
     def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
         packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
-        task = replace(self._task, hasty=self._patience.hasty)
+        task = replace(self._task, deadlines=replace(self._task.deadlines, hasty=self._patience.hasty))
         with on_workers_of(self._spark, self._task.stream):
             frame = self._spark.createDataFrame(packed).mapInArrow(_on_executor(task), RESULT_SCHEMA)
         return frame.toArrow()

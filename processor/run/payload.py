@@ -153,8 +153,8 @@ def decoder_of(text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload
         content = _content(file, setting)
         name = _name("protobuf", f"{file}#{message}", content)
         return Decoder(name, _protobuf_decode(content, message, setting), bytes_max)
-    told = f"{text!r} isn't known; json, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
-    raise SettingError(setting, told)
+    problem = f"{text!r} isn't known; json, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
+    raise SettingError(setting, problem)
 
 
 def decoding(build_handler: Callable[[], Handler], decoder: Decoder) -> Callable[[], Handler]:
@@ -240,8 +240,8 @@ def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[by
     try:
         _protobuf(content, message)
     except Exception as wrong:
-        told = f"{message} can't be made of the descriptors: {wrong}; write them with protoc --include_imports"
-        raise SettingError(setting, told) from wrong
+        problem = f"{message} can't be made of the descriptors: {wrong}; write them with protoc --include_imports"
+        raise SettingError(setting, problem) from wrong
     return partial(_decode_protobuf, content, message)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import pickle
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.downstream import limited_by
 from core.errors import PayhookError
@@ -21,16 +24,26 @@ from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.line import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
-from processor.run.abandoned import AbandonedCalls, GivenUp
-from processor.run.deadlines import Deadlines
-from processor.run.log_tails import LogTails
+from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
 from processor.run.outcomes import checked, version_of
 from processor.run.worker_pool import WorkerPool
 
+IN_PLACE_TRIES = 3
+"""Of a short-lived error within one batch, and the wait between them."""
 IN_PLACE_WAIT_S = 0.02
+
+HUNG_CALLS_MAX = 256
+"""A Python worker in which so many handler calls were abandoned and are still out is replaced."""
+
 RESULT_SCHEMA = "results binary"
 END_AFTER_S = 0.05
 """A Python worker that is to be replaced ends so long after its results were taken; Spark starts another one."""
+
+LOG_BYTES_MAX = 4_096
+LINE_CHARS_MAX = 16_384
+"""So much of a line is kept until card numbers are looked for: none is cut in the part that the journal gets."""
+LINES_MAX = 100
+"""Kept of one call; more than `LOG_BYTES_MAX` of lines that say anything."""
 
 
 class HandlerTimeout(PayhookError):
@@ -54,25 +67,15 @@ class HandlerTimeout(PayhookError):
 class Task:
     """How to run a chunk; travels to the executor with it.
 
-    ``build_handler`` is called once per Python worker and must be picklable by reference. ``deadline_s``,
-    ``batch_deadline_s`` and ``hasty`` are as in `Deadlines`. ``hung_max``: a Python worker in which so many calls were
-    abandoned and are still out is replaced.
+    ``build_handler`` is called once per Python worker and must be picklable by reference.
     """
 
     stream: str
     build_handler: Callable[[], Handler]
     classifier: Classifier
-    deadline_s: float
+    deadlines: Deadlines
     concurrency: int
-    in_place_tries: int
     stop_on_dead: bool
-    batch_deadline_s: float = 0.5
-    hung_max: int = 256
-    hasty: bool = False
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return Deadlines(self.deadline_s, self.batch_deadline_s, self.hasty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,14 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
             answer = _frozen_ends(task, handler, pickle.loads(chunk))  # noqa: S301 - from this job's own driver
             packed = pickle.dumps(answer, protocol=5)
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
-    if _abandoned.count() >= task.hung_max:
+    if _abandoned.count() >= HUNG_CALLS_MAX:
         threading.Thread(target=_end_process, args=(_tasks_begun,), daemon=True).start()
 
 
 def run_groups(
     task: Task, handler: Handler, groups: list[list[WorkItem]], abandoned: AbandonedCalls | None = None
 ) -> list[tuple[int, Outcome | Failure]]:
-    """Runs the groups in this process, nobody limiting their calls; results by ``item_seq``."""
+    """Runs the groups in this process, their calls unlimited; results by ``item_seq``."""
     return run_chunk(task, handler, Chunk(groups), AbandonedCalls() if abandoned is None else abandoned).results
 
 
@@ -154,8 +157,8 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCa
     with LogTails() as tails:
         limited = bool(chunk.budgets.by_name or chunk.budgets.by_pattern)
         calls = Calls(task, handler, tails, limiter, limited)
-        threads_max = task.hung_max + task.concurrency
-        pool = WorkerPool(calls, handler, chunk.groups, deadlines, abandoned, task.concurrency, threads_max)
+        threads_max = HUNG_CALLS_MAX + task.concurrency
+        pool = WorkerPool(calls, chunk.groups, deadlines, abandoned, task.concurrency, threads_max)
         results = pool.run()
     keys = {item.item_seq: item.event_key for group in chunk.groups for item in group}
     still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in pool.still_out.items()}
@@ -183,7 +186,7 @@ class Calls:
 
     def _again(self, item: WorkItem, result: Outcome | Failure) -> Outcome | Failure:
         until = time.monotonic() + self.task.deadlines.patience_s
-        for _ in range(self.task.in_place_tries - 1):
+        for _ in range(IN_PLACE_TRIES - 1):
             if time.monotonic() + IN_PLACE_WAIT_S >= until:
                 break
             time.sleep(IN_PLACE_WAIT_S)
@@ -254,3 +257,40 @@ def _end_process(task_number: int) -> None:
     time.sleep(END_AFTER_S)
     if _tasks_begun == task_number:
         os._exit(0)
+
+
+class LogTails(logging.Handler):
+    """Listens while it is entered; what a thread logs is given to that thread only."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._lines: dict[int, deque[str]] = {}
+
+    def __enter__(self) -> LogTails:
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self)
+
+    def begin(self) -> None:
+        """Forgets what this thread logged before."""
+        lines = self._lines.get(threading.get_ident())
+        if lines:
+            lines.clear()
+
+    def text(self) -> str | None:
+        """What this thread logged since `begin`, without card numbers, cut to its last `LOG_BYTES_MAX` bytes."""
+        lines = self._lines.get(threading.get_ident())
+        if not lines:
+            return None
+        whole = "\n".join(without_card_numbers(line) for line in lines)
+        return whole.encode("utf-8", "replace")[-LOG_BYTES_MAX:].decode("utf-8", "ignore")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception as wrong:  # as logging's own handlers do: a bad line is no failure of its event
+            message = f"(a line that can't be made: {type(wrong).__name__})"
+        line = f"{record.levelname} {record.name}: {message[-LINE_CHARS_MAX:]}"
+        self._lines.setdefault(record.thread or 0, deque(maxlen=LINES_MAX)).append(line)

@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 from core.work import Handler, Outcome, WorkItem
 from processor.decide.line import is_passed_dead
 from processor.judge.classify import Failure
-from processor.run.abandoned import AbandonedCall, AbandonedCalls, GivenUp
-from processor.run.deadlines import Deadlines
+from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02
@@ -29,7 +28,7 @@ event may say so by its own fault, and the next one's result tells. An outage co
 """
 
 USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
-"""Before a call has come back. A stream that runs several at a time has calls that wait for somebody."""
+"""Before a call has come back. A stream that runs several at a time has calls that wait for others."""
 
 Result: TypeAlias = Outcome | Failure
 
@@ -37,6 +36,8 @@ Result: TypeAlias = Outcome | Failure
 class Work(Protocol):
     """What a chunk's threads do with an event."""
 
+    @property
+    def handler(self) -> Handler: ...
     def run(self, item: WorkItem) -> Result:
         """Calls the handler; never raises an `Exception`."""
 
@@ -94,7 +95,6 @@ class WorkerPool:
     def __init__(
         self,
         work: Work,
-        handler: Handler,
         groups: Sequence[list[WorkItem]],
         deadlines: Deadlines,
         abandoned: AbandonedCalls,
@@ -102,7 +102,6 @@ class WorkerPool:
         threads_max: int,
     ) -> None:
         self._work = work
-        self._handler = handler
         self._runs = [GroupRun(items) for items in groups]
         self._deadlines = deadlines
         self._abandoned = abandoned
@@ -184,7 +183,7 @@ class WorkerPool:
             return True
 
     def _result(self, item: WorkItem) -> Result | None:
-        before = self._abandoned.find(self._handler, item) if self._abandoned else None
+        before = self._abandoned.find(self._work.handler, item) if self._abandoned else None
         return self._work.run(item) if before is None else self._of_earlier(item, before)
 
     def _of_earlier(self, item: WorkItem, before: AbandonedCall) -> Result | None:
@@ -283,7 +282,7 @@ class WorkerPool:
     def _abandon(self, runner: Runner, seconds: float) -> None:
         assert runner.run is not None and runner.item is not None and runner.thread is not None
         item, call_s = runner.item, self._deadlines.call_s
-        call = AbandonedCall(self._handler, item, time.monotonic() - seconds, call_s, runner.thread)
+        call = AbandonedCall(self._work.handler, item, time.monotonic() - seconds, call_s, runner.thread)
         runner.left = call
         self._abandoned.add(call)
         if self._work.queues(item):

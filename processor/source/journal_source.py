@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from core.place import Place
 from core.routing import is_sparse
@@ -19,14 +19,17 @@ from journal.marks import Marks
 from journal.scan import last_seq, scan
 from journal.schema import from_arrow
 from journal.state import JournalState
-from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords
-from processor.source.journal_log import JournalLog
+from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog
 from processor.source.sources import COLUMNS, KafkaSource, tick
+from processor.source.while_blocked import Orders
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.2
-"""Each look lists the journal's log. Five a second cost little, and nobody waits for a fifth of one."""
+"""Each look lists the journal's log. Five a second cost little, and a fifth of a second is short enough to wait."""
+
+RECORDS_PER_BATCH_MAX = 8_000
+"""Of the backlog at a start, and as the pace's bound: each record is a call to a receiver that may be slow."""
 
 FILES_PER_BATCH_MAX = 8
 """Commits of the source that one batch takes: at four a second it falls behind by none."""
@@ -64,22 +67,13 @@ class JournalSource:
 
     every_s = LOOK_EVERY_S
 
-    def __init__(
-        self,
-        session: SparkSession,
-        journal: Place,
-        records: FeedRecords,
-        control: KafkaSource,
-        rows_per_batch_max: int,
-        since: FirstNamed,
-    ) -> None:
-        self._session = session
+    def __init__(self, journal: Place, records: FeedRecords, control: KafkaSource, since: FirstNamed) -> None:
         self._since = since
         self._journal = journal
         self._path = str(journal)
         self._records = records
         self._control = control
-        self._rows_max = max(1, rows_per_batch_max // max(1, len(records.topics)))
+        self._rows_max = max(1, RECORDS_PER_BATCH_MAX // max(1, len(records.topics)))
         self._version: int | None = None
 
     @property
@@ -110,15 +104,21 @@ class JournalSource:
         assert self._version is not None, "the backlog is asked for first"
         columns = [f"`{name}` AS {BESIDE}{name}" for name in self._records.columns]
         journal = (
-            self._session.readStream.format("delta")
+            self._control.session.readStream.format("delta")
             .option("startingVersion", self._version)
             .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
             .load(self._path)
             .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._lowest(marks)}")
             .selectExpr(*columns)
         )
-        control = self._control.topic_frame(marks, records_max).unionByName(tick(self._session, self._control.tick_s))
+        control = self._control.topic_frame(marks, records_max).unionByName(tick(self._control.session))
         return control.unionByName(journal, allowMissingColumns=True)
+
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:  # noqa: ARG002 - nothing is divided by it
+        return self.records(frame.toArrow())
+
+    def orders(self) -> Orders:
+        return self._control.orders()
 
     def records(self, table: pa.Table) -> pa.Table:
         """Kafka's records as they are, the journal's rows as records, in seq order."""

@@ -1,7 +1,7 @@
 """The map stage: where records are read, their events are named and, if the handler is pure, handled right away.
 
 One Spark job instead of two: what a batch takes from Kafka isn't sent back to the executors to be handled. A handler is
-pure if it says so (``pure = True``): it calls nobody, remembers nothing, and what it answers depends on its event
+pure if it says so (``pure = True``): it makes no calls, remembers nothing, and what it answers depends on its event
 alone. So it does no harm that it also runs for events that turn out to be duplicates, or that must wait: such answers
 are thrown away. Answers other than `Applied` and `Ignored` are thrown away too: failures belong to the batch's own job,
 with its retries, deadlines and budgets. So are those that depend on another fact.
@@ -30,11 +30,11 @@ from core.event import Dedupe, Mode, poison_event, to_headers
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
 from processor.decide.records import PACKED, KafkaRecord, Named, named, packed, read_batch, work_item
-from processor.run.collector import uncollected
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
 from processor.run.worker import Task, handler_of, task_begins
 from processor.source.sources import COLUMNS
+from processor.spark import uncollected
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +78,16 @@ class MapStage:
     the batch is read again without a pass.
     """
 
-    def __init__(self, told: Pass, workers: str, tasks: int) -> None:
-        self._told = told
+    def __init__(self, stage: Pass, workers: str, tasks: int) -> None:
+        self._stage = stage
         self._workers = workers
         self._tasks = tasks
-        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(map_stage, told)
+        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(map_stage, stage)
 
     def warm(self, session: SparkSession) -> None:
-        """Takes what nobody wrote, so that the first records find the way from the JVM and back in use."""
-        body = json.dumps({"id": "nobody wrote this"}).encode()
-        event = poison_event("warm", body, self._told.mode, "")
+        """Takes records that were made up, so that the first records find the way from the JVM and back in use."""
+        body = json.dumps({"id": "made up to warm the workers"}).encode()
+        event = poison_event("warm", body, self._stage.mode, "")
         headers = [{"key": name, "value": value} for name, value in to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
         rows = [("warm", 0, offset, body, headers) for offset in range(WARM_RECORDS)]
         columns = zip(*rows, strict=True)
@@ -96,55 +96,55 @@ class MapStage:
         for _ in range(WARM_ROUNDS):
             self.collect(frame, self._tasks * RECORDS_PER_TASK)
 
-    def collect(self, frame: DataFrame, records: int) -> pa.Table:
-        """A batch's records, as `processor.decide.records.read_table` takes them; about ``records`` are expected."""
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
+        """A batch's records, as `processor.decide.records.read_table` takes them; about ``expected`` records."""
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.coalesce(self._tasks_for(records)).mapInArrow(self._function, PASS_SCHEMA)
+                passing = frame.coalesce(self._tasks_for(expected)).mapInArrow(self._function, PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
                 raise
             log.warning(
-                "%s: a Python worker was lost in the map stage: this batch goes without", self._told.task.stream
+                "%s: a Python worker was lost in the map stage: this batch goes without", self._stage.task.stream
             )
             return frame.toArrow()
 
-    def _tasks_for(self, records: int) -> int:
-        return max(1, min(self._tasks, -(-records // RECORDS_PER_TASK)))
+    def _tasks_for(self, expected: int) -> int:
+        return max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
 
 
-def map_stage(told: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
     task_begins()
-    handler = handler_of(told.task)
+    handler = handler_of(stage.task)
     for batch in batches:
         with uncollected():
-            packed_rows = _pass(told, handler, batch)
+            packed_rows = _pass(stage, handler, batch)
         yield pa.RecordBatch.from_arrays([pa.array([packed_rows], pa.binary())], names=[PACKED])
 
 
-def _pass(told: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
+def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
     records = read_batch(batch)
-    names = [_named(told, record) for record in records]
-    answers = _answers(told, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
+    names = [_named(stage, record) for record in records]
+    answers = _answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
     rows = [packed(record, own, early) for record, own, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
 
 
-def _named(told: Pass, record: KafkaRecord) -> Named | None:
+def _named(stage: Pass, record: KafkaRecord) -> Named | None:
     """None of what the driver must see as it came: commands, and what isn't an event of this stream."""
-    if record.topic == told.control_topic:
+    if record.topic == stage.control_topic:
         return None
     try:
-        return named(record, told.mode)
+        return named(record, stage.mode)
     except Exception:  # not an event of this stream: the driver decides what becomes of it
         return None
 
 
-def _answers(told: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:
+def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:
     answers: list[Early | None] = []
-    with contextlib.suppress(_TimeOver), _limited(_seconds(told.task, len(names)), told.task):
+    with contextlib.suppress(_TimeOver), _limited(_seconds(stage.task, len(names)), stage.task):
         for own in names:
             item = None if own is None else work_item(own)
             answers.append(None if item is None else _answer(handler, item))
@@ -153,7 +153,7 @@ def _answers(told: Pass, handler: Handler, names: Sequence[Named | None]) -> lis
 
 def _seconds(task: Task, calls: int) -> float:
     """How long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
-    return min(task.deadline_s, task.batch_deadline_s) + CALL_S_MAX * calls
+    return min(task.deadlines.call_s, task.deadlines.batch_s) + CALL_S_MAX * calls
 
 
 def _answer(handler: Handler, item: WorkItem) -> Early | None:

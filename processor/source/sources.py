@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from core.durability import RECORD_BYTES_MAX
+from core.routing import PARTITIONER
 from journal.kafka_log import Held, KafkaLog, Log
 from journal.marks import Marks
 from journal.state import JournalState
+from processor.decide.ports import Outgoing
 from processor.history import check as positions
+from processor.source.while_blocked import ControlTopic, Orders
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1
+"""A batch is made at least this often, so that due retries are tried."""
+
+ASYNC_PROGRESS = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Nothing rests on Spark's own checkpoint, which is made again at every start: no batch waits until it is on disk."""
+
+WARM_BATCHES = 12
+WARM_S_MAX = 5.0
+
+PUBLISH_S_MAX = 5.0
+"""A batch waits so long for Kafka's acknowledgement. librdkafka gives a record up before."""
 
 COLUMNS = ("topic", "partition", "offset", "value", "headers")
 _COLUMN_TYPES = (
@@ -52,19 +80,33 @@ class Source(Protocol):
         A row of NULLs comes now and then, so that batches happen although nothing arrives.
         """
 
-    def records(self, table: pa.Table) -> pa.Table:
-        """What a batch of `frame` holds, as records of `COLUMNS`."""
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
+        """What a batch of `frame` holds, as `decide.records.read_table` takes it; about ``expected`` records."""
+
+    def orders(self) -> Orders:
+        """The control topic beside Spark; the caller closes it."""
+
+
+class Collects(Protocol):
+    """What takes a batch's records from Spark (`processor.source.map_stage.MapStage`)."""
+
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Topics of Kafka, with a tick every ``tick_s`` seconds."""
+    """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`."""
 
     session: SparkSession
     bootstrap: str
-    topics: Sequence[str]
-    tick_s: int
+    events: str
+    control: str
+    map_stage: Collects | None = None
     every_s: float = 0.0
+
+    @property
+    def topics(self) -> Sequence[str]:
+        return [topic for topic in (self.events, self.control) if topic]
 
     def log(self) -> KafkaLog:
         return KafkaLog(self.bootstrap)
@@ -76,7 +118,7 @@ class KafkaSource:
         return iter(())
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        return self.topic_frame(marks, records_max).unionByName(tick(self.session, self.tick_s))
+        return self.topic_frame(marks, records_max).unionByName(tick(self.session))
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """The topics' records alone, without the tick."""
@@ -102,14 +144,17 @@ class KafkaSource:
             .select(*COLUMNS)
         )
 
-    def records(self, table: pa.Table) -> pa.Table:
-        return table
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
+        return frame.toArrow() if self.map_stage is None else self.map_stage.collect(frame, expected)
+
+    def orders(self) -> Orders:
+        return ControlTopic(self.bootstrap, self.control)
 
 
-def tick(session: SparkSession, tick_s: int) -> DataFrame:
-    """A streaming frame of a row of NULLs every ``tick_s`` seconds."""
+def tick(session: SparkSession) -> DataFrame:
+    """A streaming frame of a row of NULLs every `TICK_S` seconds."""
     rate = session.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    return rate.where(f"value % {tick_s} = 0").selectExpr(*_NOTHING)
+    return rate.where(f"value % {TICK_S} = 0").selectExpr(*_NOTHING)
 
 
 def starting_offsets(marks: Marks) -> str:
@@ -117,3 +162,91 @@ def starting_offsets(marks: Marks) -> str:
     return json.dumps(
         {topic: {str(number): until for number, until in partitions.items()} for topic, partitions in marks.items()}
     )
+
+
+class Idle(Protocol):
+    """A source that can pretend (`KafkaSource`)."""
+
+    def idle_frame(self) -> DataFrame: ...
+    def collect(self, frame: DataFrame, expected: int) -> object: ...
+
+
+def warm_up(source: Idle, checkpoint: Path) -> None:
+    """Some batches of nothing before the first real one: a fresh JVM plans its first batches three times as slowly.
+
+    Runs a query like the stream's own on what comes to Kafka from now on, and lets go of what it reads. That it fails
+    says nothing: the stream itself will say it better.
+    """
+    enough, at_work = threading.Event(), threading.Lock()
+
+    def batch(frame: DataFrame, number: int) -> None:
+        with at_work:
+            if not enough.is_set():
+                source.collect(frame, 0)
+        if number + 1 >= WARM_BATCHES:
+            enough.set()
+
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    try:
+        writer = source.idle_frame().writeStream.foreachBatch(batch).options(**ASYNC_PROGRESS)
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        enough.wait(WARM_S_MAX)
+        enough.set()
+        with at_work:
+            query.stop()
+    except (PySparkException, Py4JError, OSError) as failed:
+        log.info("no batch was tried beforehand: %s", str(failed).partition("\n")[0][:300])
+
+
+class Producer(Protocol):
+    """What is asked of confluent-kafka's producer."""
+
+    @property
+    def produce(self) -> Callable[..., None]: ...
+    @property
+    def flush(self) -> Callable[[float], int]: ...
+
+
+def republish_settings(bootstrap: str) -> dict[str, Any]:
+    """As the receiver's: every replica acknowledges, and the partitioner is the same."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "message.timeout.ms": int(PUBLISH_S_MAX * 800),
+        "message.max.bytes": RECORD_BYTES_MAX,
+        "partitioner": PARTITIONER,
+    }
+
+
+class Republisher:
+    """`processor.decide.ports.Republish`. Its producer is made when it is needed, which is rarely."""
+
+    def __init__(self, producer_factory: Callable[[], Producer], topic: str) -> None:
+        self._producer_factory = producer_factory
+        self._producer: Producer | None = None
+        self._topic = topic
+
+    def __call__(self, events: Sequence[Outgoing]) -> str | None:
+        errors: list[str] = []
+        acknowledged = 0
+
+        def on_delivery(error: object, _message: object) -> None:
+            nonlocal acknowledged
+            acknowledged += error is None
+            if error is not None:
+                errors.append(str(error))
+
+        try:
+            if self._producer is None:
+                self._producer = self._producer_factory()
+            for event, headers in events:
+                key = event.entity_key.encode()
+                self._producer.produce(self._topic, event.body, key=key, headers=headers, on_delivery=on_delivery)
+            self._producer.flush(PUBLISH_S_MAX)
+        except Exception as failed:  # a full queue, a fatal error: the next try begins with a new producer
+            self._producer = None
+            return str(failed) or type(failed).__name__
+        if acknowledged == len(events):
+            return None
+        return errors[0] if errors else f"no answer within {PUBLISH_S_MAX:g} s"

@@ -1,4 +1,4 @@
-"""A work stream's batches, fed by Spark from the journal's marks on until told to stop; it ends on any doubt."""
+"""A work stream's batches, fed by Spark from the journal's marks on until it is asked to stop; it ends on any doubt."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
@@ -24,12 +25,9 @@ from journal.errors import Refused, StorageDown
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.decide.records import without_answers
-from processor.source.ahead import Ahead
-from processor.source.map_stage import MapStage
-from processor.source.read_limit import ReadLimit
-from processor.source.sources import Source
-from processor.source.while_blocked import Orders, WhileBlocked
-from processor.tell.progress import Fetch
+from processor.reporting.progress import Fetch
+from processor.source.sources import ASYNC_PROGRESS, Source
+from processor.source.while_blocked import WhileBlocked
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +35,19 @@ IDLE_CHECK_S = 0.05
 STOP_WAIT_S_MAX = 30.0
 PROBLEM_CHARS_MAX = 500
 
-ASYNC_PROGRESS = {
-    "asyncProgressTrackingEnabled": "true",
-    "asyncProgressTrackingCheckpointIntervalMs": "60000",
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
-"""Nothing rests on Spark's own checkpoint, which is made anew at every start: no batch waits until it is on disk."""
+KAFKA_SOURCE = "KafkaMicroBatchStream"
+"""The simple name of the class in which Spark reads Kafka."""
 
 _NO_ROOM = re.compile(
     r"No space left on device|Read-only file system|Disk quota exceeded|Input/output error|Permission denied"
     r"|FileNotFoundException.*checkpoints|ParentNotDirectoryException"
 )
 """How the JVM words that Spark's checkpoint or scratch files can't be written."""
+
+
+T = TypeVar("T")
+
+MakeThread = Callable[[Callable[[], None]], threading.Thread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +59,20 @@ class Read:
 
 
 class Stream:
-    """Feeds a `Batches` engine from Spark.
+    """One run of a stream: feeds a `Batches` engine from one Spark query, and closes the engine at the end.
 
-    The checkpoint is made anew at every start: the marks in the journal say where to begin.
+    The checkpoint is made again at every start: the marks in the journal say where to begin.
     """
 
     def __init__(
         self,
         batches: Batches,
+        source: Source,
+        catch_up: CatchUp,
         clock: Clock,
         checkpoint: Path,
         on_batch: Callable[[], None],
-        source: Source,
-        catch_up: CatchUp,
-        open_orders: Callable[[], Orders],
-        map_stage: MapStage | None = None,
     ) -> None:
-        self._map_stage = map_stage
         self._catch_up = catch_up
         self._read_limit: ReadLimit | None = None
         self._source = source
@@ -89,18 +85,31 @@ class Stream:
         self._failure: BaseException | None = None
         self._reads_ahead = False
         self._ahead: Ahead[Read] = Ahead(self._decide)
-        self._while_blocked = WhileBlocked(batches, clock, open_orders, self._stop, on_batch)
+        self._while_blocked = WhileBlocked(batches, clock, source.orders, self._stop, on_batch)
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether it has committed a batch."""
+        return self._batches.progress.batches > 0
 
     def stop(self) -> None:
         """Asks for a stop after the batch under way."""
         self._stop.set()
 
     def run(self) -> None:
-        """Runs until `stop`; when it returns or raises, no batch runs any more.
+        """Runs until `stop`; when it returns or raises, no batch runs any more and the engine is closed.
 
         :raises StorageDown: Spark's own files can't be written
         :raises BaseException: whatever else ended the stream
         """
+        try:
+            self._run_query()
+        except BaseException:
+            self._batches.release()
+            raise
+        self._batches.close()
+
+    def _run_query(self) -> None:
         try:
             self._take_backlog()
             if self._stop.is_set():
@@ -140,7 +149,7 @@ class Stream:
         try:
             query = writer.start()
         except (PySparkException, Py4JError) as failed:
-            raise self._told(failed) from failed
+            raise self._as_storage_down(failed) from failed
         self._read_limit = ReadLimit(stream.sparkSession, query, limit)
         return query
 
@@ -151,7 +160,7 @@ class Stream:
             log.error("the batch under way isn't decided after %.0f s; it is left to itself", STOP_WAIT_S_MAX)
         failed = self._ahead.failure
         if failed is not None and self._failure is None:
-            self._failure = self._told(failed) if isinstance(failed, Exception) else failed
+            self._failure = self._as_storage_down(failed) if isinstance(failed, Exception) else failed
         if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
             self._in_batch.release()
         if self._failure is not None:
@@ -165,7 +174,7 @@ class Stream:
             return
         own = query.exception()
         if own is not None:
-            raise self._told(own) from own
+            raise self._as_storage_down(own) from own
 
     def _await_end(self, query: StreamingQuery) -> None:
         """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log.
@@ -176,7 +185,7 @@ class Stream:
             if not query.awaitTermination(int(STOP_WAIT_S_MAX)):
                 query.stop()
 
-    def _told(self, failed: Exception) -> Exception:
+    def _as_storage_down(self, failed: Exception) -> Exception:
         """The failure as what it is: a full disk is no bug of the engine's."""
         problem = str(failed)
         if isinstance(failed, PayhookError) or _NO_ROOM.search(problem) is None:
@@ -198,7 +207,7 @@ class Stream:
                 if self._read_limit is not None:
                     self._read_limit.set(self._catch_up.limit)
             except Exception as failed:
-                self._failure = self._told(failed)
+                self._failure = self._as_storage_down(failed)
                 raise
             except BaseException as failed:
                 self._failure = failed
@@ -207,7 +216,7 @@ class Stream:
     def _read(self, frame: DataFrame) -> Read:
         limit = self._catch_up.limit if self._read_limit is None else self._read_limit.records
         started = self._clock.monotonic()
-        table = self._source.records(self._collected(frame))
+        table = self._source.collect(frame, self._batches.progress.taken)
         return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
 
     def _decide(self, read: Read) -> None:
@@ -221,7 +230,117 @@ class Stream:
         # What blocked the stream may have been mended by other settings than a pure handler answered by.
         self._run(without_answers(read.table) if was_blocked else read.table)
 
-    def _collected(self, frame: DataFrame) -> pa.Table:
-        return (
-            frame.toArrow() if self._map_stage is None else self._map_stage.collect(frame, self._batches.progress.taken)
-        )
+
+class Ahead(Generic[T]):
+    """Decides one thing at a time, in order, on a thread of its own.
+
+    ``decide`` is never called again after it raised; what it raised is in ``failure``. At most one thing waits: the one
+    that `hand_over` is called with.
+    """
+
+    def __init__(self, decide: Callable[[T], None]) -> None:
+        self._decide = decide
+        self._changed = threading.Condition()
+        self._given: list[T] = []
+        self._busy = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.failure: BaseException | None = None
+
+    def start(self, make_thread: MakeThread) -> None:
+        self._thread = make_thread(self._run)
+        self._thread.start()
+
+    def hand_over(self, one: T) -> bool:
+        """Waits until what was handed over before is decided, then gives ``one`` to the thread.
+
+        False when nothing is decided any more.
+        """
+        with self._changed:
+            self._changed.wait_for(self._idle_or_ended)
+            if self._ended():
+                return False
+            self._given.append(one)
+            self._busy = True
+            self._changed.notify_all()
+            return True
+
+    def wait(self) -> None:
+        """Returns when all that was handed over is decided, or nothing is any more."""
+        with self._changed:
+            self._changed.wait_for(self._idle_or_ended)
+
+    def close(self, timeout_s: float) -> bool:
+        """Takes nothing more and lets what is under way finish; returns whether it did in time."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _idle_or_ended(self) -> bool:
+        return not self._busy or self._ended()
+
+    def _ended(self) -> bool:
+        return self._closed or self.failure is not None
+
+    def _run(self) -> None:
+        while (one := self._next()) is not None:
+            try:
+                self._decide(one[0])
+            except BaseException as failure:
+                self.failure = failure
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[T] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._given or self._ended())
+            return None if self._ended() else (self._given.pop(),)
+
+
+class ReadLimit:
+    """How many records the next batch of a running query takes from Kafka; ``records`` is what the query began with.
+
+    Spark takes ``maxOffsetsPerTrigger`` once, when a query begins, and keeps it beside each source. A query that is
+    started again with another limit costs 1 to 2 s in which nothing is decided, and its consumers fetch again; setting
+    the limit where Spark keeps it costs some milliseconds (docs/decisions/0015). The place is Spark's own business, so
+    a test on the real thing holds it, and where it can't be set the limit stays as it is.
+    """
+
+    def __init__(self, session: SparkSession, query: StreamingQuery, records: int) -> None:
+        self._jvm: Any = session._jvm  # noqa: SLF001 - there is no other way to what Spark keeps
+        self._query = query
+        self._records = records
+        self._works = True
+
+    @property
+    def records(self) -> int:
+        """The limit as it was last set."""
+        return self._records
+
+    def set(self, records: int) -> None:
+        """From the next batch on. To be called between two batches, by the thread that runs them."""
+        if records == self._records or not self._works:
+            return
+        try:
+            self._set(records)
+            self._records = records
+        except (Py4JError, TypeError, AttributeError) as failed:
+            self._works = False
+            log.warning("batches stay at %d records at most: Spark's limit can't be set (%s)", self._records, failed)
+
+    def _set(self, records: int) -> None:
+        wrapper: Any = self._query._jsq  # noqa: SLF001
+        execution = wrapper.streamingQuery()
+        limits = execution.uniqueSources()
+        limit = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(records)
+        sources = limits.keysIterator()
+        while sources.hasNext():
+            source = sources.next()
+            if source.getClass().getSimpleName() == KAFKA_SOURCE:
+                limits = limits.updated(source, limit)
+        getattr(execution, "uniqueSources_$eq")(limits)

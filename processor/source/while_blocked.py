@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from core.clock import Clock
 from journal.marks import Marks
+from processor.decide.batch import Batches
 from processor.decide.records import KafkaRecord, read_table, without_answers
+
+log = logging.getLogger(__name__)
 
 LOOK_S = 0.05
 
+ORDERS_MAX = 10
+"""Of one read: an order may name thousands of items."""
 
-class Engine(Protocol):
-    """What is asked of `processor.decide.batch.Batches`."""
-
-    @property
-    def marks(self) -> Marks: ...
-    @property
-    def blocked(self) -> bool: ...
-    @property
-    def probe_s(self) -> float: ...
-    def undecided(self, records: Sequence[KafkaRecord]) -> list[KafkaRecord]: ...
-    def obey(self, records: Sequence[KafkaRecord]) -> bool: ...
-    def probe(self, records: Sequence[KafkaRecord]) -> bool: ...
-    def tells_more(self, records: Sequence[KafkaRecord]) -> bool: ...
+READ_S_MAX = 0.05
+OFFSETS_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # noqa: SLF001  the library's public name
 
 
 class Orders(Protocol):
-    """The control topic, beside Spark (`processor.source.orders.ControlTopic`)."""
+    """The control topic, beside Spark (`ControlTopic`)."""
 
     def read(self, marks: Marks) -> list[KafkaRecord]:
         """What has come from the marks on, without a wait; the same again until the marks have moved past it."""
@@ -49,7 +45,7 @@ class WhileBlocked:
 
     def __init__(
         self,
-        batches: Engine,
+        batches: Batches,
         clock: Clock,
         open_orders: Callable[[], Orders],
         stop: threading.Event,
@@ -112,3 +108,55 @@ class WhileBlocked:
     def _probe(self, records: Sequence[KafkaRecord]) -> None:
         tried = self._batches.probe(records)
         self._probe_at = self._clock.monotonic() + (self._batches.probe_s if tried else 0.0)
+
+
+class ControlTopic:
+    """Reads one topic from a journal's marks on (`Orders`), for as long as a stream is blocked and takes no batches.
+
+    No offsets are committed: the marks say what is decided. A command's headers mean nothing and are left out.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "payhook-control",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "enable.auto.commit": False,
+            }
+        )
+        self._assigned: dict[int, int] | None = None
+
+    def read(self, marks: Marks) -> list[KafkaRecord]:
+        """Records from the marks on, in each partition's order; empty where none has come, or Kafka gives no answer.
+
+        :raises KafkaException: the offsets at the marks aren't there
+        """
+        wanted = marks.get(self._topic, {})
+        if self._assigned != wanted:
+            self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in wanted.items()])
+            self._assigned = dict(wanted)
+        records = [_record(message) for message in self._consumer.consume(ORDERS_MAX, READ_S_MAX) if _is_good(message)]
+        for record in records:
+            self._assigned[record.partition] = record.offset + 1
+        return records
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _is_good(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() in OFFSETS_LOST:
+        raise KafkaException(error)
+    log.warning("the control topic can't be read now: %s", error.str())
+    return False
+
+
+def _record(message: Message) -> KafkaRecord:
+    return KafkaRecord(message.topic() or "", message.partition() or 0, message.offset() or 0, message.value(), [])

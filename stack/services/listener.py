@@ -42,7 +42,7 @@ from dlq.acts_anchoring import STREAM, ActsAnchors
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
-from journal.anchoring import Anchoring
+from journal.anchoring import ANCHOR_EVERY_S, Anchoring
 from journal.anchors import AnchorKeys
 from stack.private import own
 from stack.processors import metrics_urls, status_files
@@ -134,15 +134,14 @@ def _sessions(settings: Settings, clock: Clock) -> Sessions:
 @contextlib.contextmanager
 def _anchored(settings: Settings, acts: Acts, producer: Any, clock: Clock) -> Iterator[None]:
     """The record of acts is anchored meanwhile, where there are keys to do it with."""
-    processor = settings.processor
     try:
-        keys = AnchorKeys.read(Path(processor.anchor_key_file))
+        keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
     except SettingError as missing:
         log.warning("the record of acts isn't anchored: %s", missing)
         yield
         return
     topic = topics_of("live").anchors
-    anchors = ActsAnchors(acts, Anchoring(STREAM, topic, keys, producer, processor.anchor_every_s, clock))
+    anchors = ActsAnchors(acts, Anchoring(STREAM, topic, keys, producer, ANCHOR_EVERY_S, clock))
     anchors.start()
     try:
         yield

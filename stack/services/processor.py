@@ -1,6 +1,6 @@
 """``python -m stack.services.processor``: the work streams until SIGTERM.
 
-Any doubt about a commit ends its writer (`LastingStream`).
+Any doubt about a commit ends its writer (`processor.application.StreamLoop`).
 
 All streams that are configured run in this one Spark application, or those that ``--stream`` names.
 ``--mode test`` is for test traffic: the same streams on topics and journals of their own.
@@ -26,15 +26,13 @@ from core.log import configure_logging
 from core.routing import MODES, base_of
 from journal.anchors import AnchorKeys
 from processor.application import Application
-from processor.opening import Shared, Starter
-from processor.run.collector import calm
-from processor.spark import open_session, with_slots
+from processor.opening import OpenableStream, Shared
+from processor.reporting.exposition import by_stream, serve
+from processor.reporting.generation import open_generation_writer
+from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.status import StatusFile, StreamStatus
+from processor.spark import calm, open_session, with_slots
 from processor.streams import StreamConfig, taking
-from processor.tell.exposition import by_stream, serve
-from processor.tell.generation import open_generation_writer
-from processor.tell.metrics import ProcessorMetrics
-from processor.tell.status import StatusFile
-from processor.tell.telling import Telling
 from processor.wiring import Wired, wire
 from providers.registry import build_adapters
 from stack.jars import spark_jars
@@ -63,23 +61,23 @@ def main() -> int:
         return 1
     clock = SystemClock()
     metrics = {one.name: ProcessorMetrics(clock) for one in wired}
-    statuses = {one.name: StatusFile(one.places.status, clock) for one in wired}
-    for status in statuses.values():
-        status.remove()
+    files = {one.name: StatusFile(one.places.status, clock) for one in wired}
+    for file in files.values():
+        file.remove()
     port = metrics_port(settings, mode, names)
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         host = settings.processor.metrics_host
-        serve(port, host, registry, lambda: {name: status.said for name, status in statuses.items()})
-    telling = {
-        one.name: Telling(one.name, statuses[one.name], metrics[one.name], generations.get(one.name)) for one in wired
-    }
+        serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys)
-    starters = [(Starter(one, shared, metrics[one.name], telling[one.name]), telling[one.name]) for one in wired]
+    statuses = {
+        one.name: StreamStatus(one.name, files[one.name], metrics[one.name], generations.get(one.name)) for one in wired
+    }
+    streams = [(OpenableStream(one, shared, statuses[one.name]), statuses[one.name]) for one in wired]
     for writer in generations.values():
         writer.start()
     calm()
-    application = Application(starters, clock)
+    application = Application(streams, clock)
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())
     try:
@@ -106,18 +104,7 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     jars = spark_jars(settings.layout.lake)
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, processor.jvm_options)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
-    adapters = build_adapters(settings.providers)
-    return Shared(
-        session,
-        settings.kafka.bootstrap_servers,
-        adapters,
-        clock,
-        int(cores),
-        anchor_keys,
-        processor.anchor_every_s,
-        settings.kafka.durability,
-        settings.kafka.transactional,
-    )
+    return Shared(session, settings.kafka, build_adapters(settings.providers), clock, int(cores), anchor_keys)
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:

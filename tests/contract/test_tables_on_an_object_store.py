@@ -78,7 +78,7 @@ def test_a_commit_whose_answer_is_lost_is_there_once(path: str, relay: Relay) ->
 def test_a_store_that_stops_answering_ends_the_writer_and_another_goes_on_when_it_is_back(
     path: str, relay: Relay
 ) -> None:
-    """What a stream does that outlasts its storage (`processor.lasting`)."""
+    """What a stream does that outlasts its storage (`processor.application`)."""
     tenure = Tenure("this process")
     writer = begun(path, tenure)
     commit(writer, 1)

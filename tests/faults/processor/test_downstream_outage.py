@@ -14,16 +14,15 @@ import pytest
 from load.client import wait_for
 from load.embedded import embedded_stack
 from load.open_loop import Answer, post_at_rate
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstream import PROBES
+from processor.settings import DownstreamSettings
 from tests.e2e.conftest import Stack, assert_once
 from tests.merchant_service import MerchantService, found, ill
 
 SETTINGS = DownstreamSettings()
 OUTAGE_S, BEFORE_S, AFTER_S, PER_S = 60.0, 10.0, 10.0, 20.0
 APPLIED_S = 120.0
-CALLS_MAX = (
-    SETTINGS.failures_to_open + SETTINGS.concurrency_max + math.ceil(OUTAGE_S / SETTINGS.reset_s) * SETTINGS.probes
-)
+CALLS_MAX = SETTINGS.failures_to_open + SETTINGS.concurrency_max + math.ceil(OUTAGE_S / SETTINGS.reset_s) * PROBES
 """Those that open the breaker, those under way meanwhile, and the probes."""
 
 

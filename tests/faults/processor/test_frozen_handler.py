@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from core.work import Applied, WorkItem
 from processor.judge.classify import Classifier, Failure
+from processor.run.deadlines import Deadlines
 from processor.run.execute import Executor
 from processor.run.worker import Task
 from processor.spark import open_session
@@ -32,7 +33,7 @@ def item(seq: int, kind: str = "fine") -> WorkItem:
 
 
 def test_an_event_that_freezes_its_worker_dies_and_the_others_are_handled(session: SparkSession) -> None:
-    task = Task("frozen", build, Classifier(), 0.04, 2, 1, stop_on_dead=True, batch_deadline_s=0.05)
+    task = Task("frozen", build, Classifier(), Deadlines(0.04, 0.05), 2, stop_on_dead=True)
     results = Executor(session, task, 1).run([[item(1)], [item(2, "freezes")], [item(3)]], suspect=True)
     lost = results.by_item[2]
     assert isinstance(lost, Failure) and lost.error_class == "WorkerLost"

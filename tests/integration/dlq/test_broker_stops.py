@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from core.decision import Decision
-from processor.opening import _producer
+from processor.opening import dead_letter_producer
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Running, Server
@@ -81,7 +81,7 @@ def polled(batches: Any, until: Any) -> None:
 
 def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: Broker) -> None:
     """It would have the broker's own number of partitions, and nobody's mark."""
-    ours: Any = _producer(broker.bootstrap)
+    ours: Any = dead_letter_producer(broker.bootstrap)
     quick = {"topic.metadata.propagation.max.ms": 500}
     assert publish_one({**ours.args[0], **quick}, "dlq.gone") in UNKNOWN
     assert "dlq.gone" not in broker.topics()

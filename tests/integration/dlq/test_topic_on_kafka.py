@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from core.clock import SystemClock
+from core.settings import KafkaSettings
 from dlq.settings import DlqSettings
 from dlq.topic import DlqTopicRefused
-from processor.opening import _check_dead_letters
+from journal.anchors import AnchorKeys
+from processor.opening import Shared, check_dead_letter_topic
 from stack.topics import Topic, make_topics
 
 SOURCE = {"payments.events": dict.fromkeys(range(3), (0, 0)), "payments.control": {0: (0, 0)}}
@@ -27,8 +30,9 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     """As a stream does before it takes its journal."""
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
     wired: Any = SimpleNamespace(config=config, mode="live")
-    shared: Any = SimpleNamespace(bootstrap=bootstrap, durability="single")
-    _check_dead_letters(wired, shared, SOURCE)
+    kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
+    shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
+    check_dead_letter_topic(wired, shared, SOURCE)
 
 
 def partitions(bootstrap: str, topic: str) -> int:

@@ -1,4 +1,4 @@
-"""A lasting stream whose disk fills up or turns read-only and then recovers, in a process of its own.
+"""A stream whose disk fills up or turns read-only and then recovers, in a process of its own.
 
 ``python -m tests.integration.processor.on_a_small_disk FOLDER limit|full|readonly`` prints the reasons of its outages
 as JSON. ``full`` and ``readonly`` mount a small disk: they want a mount namespace of their own (``unshare -m``).
@@ -11,13 +11,14 @@ import json
 import resource
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from core.clock import SystemClock
 from load.client import wait_for
-from processor.lasting import LastingStream, Outage
-from tests.integration.processor.stored import FileKafka, Loop, Stored
+from processor import application
+from processor.application import StreamLoop
+from tests.integration.processor.stored import FileKafka, Stored, StoredStream
 
 DISK = "12m"
 GOES_ON_S = 60.0
@@ -73,27 +74,25 @@ def main(folder: Path, fault: str) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
     stored = Stored(disk)
     stored.kafka, stored.dlq = FileKafka(folder / "kafka"), folder / "dlq"
-    outages: list[Outage] = []
-    stream = LastingStream(
-        stored.open, lambda batches: Loop(stored, batches), outages.append, wait_s_first=0.1, wait_s_max=0.3
-    )
-    thread = threading.Thread(target=stream.run, daemon=True)
+    application.OUTAGE_S_FIRST, application.OUTAGE_S_MAX = 0.1, 0.3
+    stream = StoredStream(stored)
+    loop, outages = StreamLoop(stream, stream, SystemClock(), lambda _: False), stream.outages
     for event_id in (*BEFORE, *MEANWHILE):
         stored.kafka.post(event_id)
     stored.kafka.shown = len(BEFORE)
-    thread.start()
+    loop.start()
     assert wait_for(lambda: decided(stored) >= len(BEFORE), GOES_ON_S)
     heal = FAULTS[fault](disk)
     stored.kafka.shown = None
     assert wait_for(lambda: len(outages) >= OUTAGES_WANTED, GOES_ON_S), outages
-    assert thread.is_alive()
+    assert loop.lives
     heal()
     assert wait_for(lambda: decided(stored) == len(BEFORE) + len(MEANWHILE), GOES_ON_S), outages
-    stream.stop()
-    thread.join(GOES_ON_S)
+    loop.stop()
+    loop.join(GOES_ON_S)
     stored.check()
     assert stored.decisions() == DECIDED
-    sys.stdout.write(json.dumps(list(dict.fromkeys(outage.reason for outage in outages))))
+    sys.stdout.write(json.dumps(list(dict.fromkeys(outages))))
 
 
 def decided(stored: Stored) -> int:

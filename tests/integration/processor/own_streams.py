@@ -21,16 +21,16 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
+from core.settings import KafkaSettings
 from dlq.commands import Command, Target, encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from processor.application import Application
-from processor.opening import Shared, Starter
+from processor.opening import OpenableStream, Shared
+from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.status import StatusFile, StreamStatus
 from processor.streams import load_streams, taking
-from processor.tell.metrics import ProcessorMetrics
-from processor.tell.status import StatusFile
-from processor.tell.telling import Telling
 from processor.wiring import wire
 from stack.topics import Topic, make_topics
 
@@ -180,7 +180,7 @@ class OwnStreams:
         """The streams in this process, a thread each; stopped in order at the end. What it gives waits for something,
         as long as they run.
         """
-        application = Application(self._starters(names or self.names), SystemClock())
+        application = Application(self._streams(names or self.names), SystemClock())
         ended: list[bool] = []
         thread = Thread(target=lambda: ended.append(application.run()))
         thread.start()
@@ -200,16 +200,17 @@ class OwnStreams:
             thread.join(WAIT_S_MAX)
             assert ended, "the application must end"
 
-    def _starters(self, names: tuple[str, ...]) -> list[tuple[Starter, Telling]]:
+    def _streams(self, names: tuple[str, ...]) -> list[tuple[OpenableStream, StreamStatus]]:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
-        shared = Shared(self.session, self.bootstrap, {}, clock, 2, AnchorKeys(["k" * 32]), 0.1, "single")
+        kafka = KafkaSettings(bootstrap_servers=self.bootstrap, durability="single")
+        shared = Shared(self.session, kafka, {}, clock, 2, AnchorKeys(["k" * 32]))
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, self.sections)
             metrics = self.metrics[config.name] = ProcessorMetrics(clock)
-            telling = Telling(wired.name, StatusFile(wired.places.status, clock), metrics)
-            found.append((Starter(wired, shared, metrics, telling), telling))
+            status = StreamStatus(wired.name, StatusFile(wired.places.status, clock), metrics)
+            found.append((OpenableStream(wired, shared, status), status))
         return found
 
     def rows(self, stream: str) -> list[JournalRow]:

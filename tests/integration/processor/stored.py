@@ -138,19 +138,68 @@ class FileProducer:
 
 
 class Loop:
-    """Runs batches of what Kafka holds until it is told to stop, as Spark does."""
+    """Runs batches of what Kafka holds until it is told to stop, as `processor.source.stream.Stream` does."""
 
     def __init__(self, stored: Stored, batches: Batches) -> None:
         self._stored = stored
         self._batches = batches
         self._stop = threading.Event()
 
+    @property
+    def has_decided(self) -> bool:
+        return self._batches.progress.batches > 0
+
     def run(self) -> None:
-        while not self._stop.wait(IDLE_S):
-            self._stored.decide(self._batches)
+        try:
+            while not self._stop.wait(IDLE_S):
+                self._stored.decide(self._batches)
+        except BaseException:
+            self._batches.release()
+            raise
+        self._batches.close()
 
     def stop(self) -> None:
         self._stop.set()
+
+
+class StoredStream:
+    """The stream as `processor.application.StreamLoop` begins it again and again, and what that loop reports of it."""
+
+    name = "ledger"
+
+    def __init__(self, stored: Stored) -> None:
+        self.outages: list[str] = []
+        self.failures: list[BaseException] = []
+        self._stored = stored
+        self._tenure = Tenure("ours")
+
+    def idle_because(self) -> str | None:
+        return None
+
+    def begin(self) -> Loop:
+        return Loop(self._stored, self._stored.open(self._tenure))
+
+    def journal_head(self) -> tuple[int, int]:
+        state = JournalReader(str(self._stored.journal)).state()
+        return state.epoch, state.next_seq - 1
+
+    def follow(self, epoch: int) -> None:
+        self._tenure.epoch = epoch
+
+    def outage(self, reason: str, tries: int) -> None:
+        self.outages.append(reason)
+
+    def failed(self, failure: BaseException) -> None:
+        self.failures.append(failure)
+
+    def off(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def refused(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def restarted(self) -> None:
+        """Not asked for."""
 
 
 class DyingHandler(Handler):

@@ -16,11 +16,13 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.work import Applied, Held, WorkItem
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.calls.downstreams import Downstreams
 from processor.judge.classify import Classifier, Failure
+from processor.run.deadlines import Deadlines
 from processor.run.execute import Executor, Results
-from processor.run.worker import Task
+from processor.run.worker import HUNG_CALLS_MAX, Task
+from processor.settings import DownstreamSettings
 from processor.spark import open_session
 from stack.jars import spark_jars
 from tests.integration.processor import calling_handler, hostile_handler
@@ -44,7 +46,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def task(stop_on_dead: bool = True, **changes: object) -> Task:
-    whole = Task("test", build, Classifier(), 2.0, 2, 1, stop_on_dead, batch_deadline_s=2.5)
+    whole = Task("test", build, Classifier(), Deadlines(2.0, 2.5), 2, stop_on_dead)
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
@@ -99,15 +101,16 @@ def test_entities_behind_those_that_hang_are_handled_and_a_later_try_begins_no_s
 
 
 def test_a_batch_after_one_that_waited_hardly_waits(session: SparkSession) -> None:
-    executor = Executor(session, task(deadline_s=60, stream="waits"), 1)
+    executor = Executor(session, task(deadlines=Deadlines(60.0, 2.5), stream="waits"), 1)
     waited = [executor.run([[item(seq, "hangs")]]).waited_s for seq in range(1_000, 1_004)]
     assert [seconds > 1.0 for seconds in waited] == [True, False, True, False]
 
 
 def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: SparkSession) -> None:
-    executor = Executor(session, task(hung_max=4, stream="replaced"), 1)
-    [(worker, hung)] = executor.run([[item(seq, "hangs")] for seq in range(2_000, 2_004)]).hung.items()
-    assert hung >= 4
+    executor = Executor(session, task(stream="replaced"), 1)
+    groups = [[item(seq, "hangs")] for seq in range(2_000, 2_000 + HUNG_CALLS_MAX + 20)]
+    [(worker, hung)] = executor.run(groups).hung.items()
+    assert hung >= HUNG_CALLS_MAX
     pid = int(worker.rpartition(":")[2])
     until = time.monotonic() + 60
     while psutil.pid_exists(pid) and time.monotonic() < until:
@@ -121,7 +124,7 @@ def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: Spar
 def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session: SparkSession, tmp_path: Path) -> None:
     """Two Python workers: three probes are three calls in all."""
     clock, file = ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), tmp_path / "calls"
-    settings = DownstreamSettings(failures_to_open=4, probes=3, reset_s=5.0)
+    settings = DownstreamSettings(failures_to_open=4, reset_s=5.0)
     downstreams = Downstreams({"merchants": settings}, clock)
     executor = Executor(session, task(build_handler=calling_handler.build, stream="calls"), 2, downstreams)
 
@@ -131,11 +134,11 @@ def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session:
         return file.stat().st_size, {type(result) for result in results.by_item.values()}
 
     calls, outcomes = run("fails")
-    assert 4 <= calls <= 4 + settings.concurrency_start
+    assert 4 <= calls <= 4 + CONCURRENCY_START
     assert outcomes == {Held}
     assert run("fine") == (0, {Held})
     clock.advance(5)
-    assert run("fine") == (3, {Applied, Held})
+    assert run("fine") == (PROBES, {Applied, Held})
     assert run("fine") == (200, {Applied})
 
 

@@ -24,9 +24,8 @@ from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.redis_claims import RedisClaims
 from journal.reader import JournalReader
-from processor.history.accept import Acceptance, accept
-from processor.history.find import Findings
-from processor.tell.generation import open_generation_writer
+from processor.history.losses import Acceptance, Findings, accept
+from processor.reporting.generation import open_generation_writer
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.integration.processor.stored import FileKafka, Stored, event_of

@@ -17,9 +17,8 @@ from core.keys import join_key
 from core.routing import journal_topic, topics_of
 from journal.kafka_log import KafkaLog
 from journal.reader import JournalReader
-from processor.history.accept import Acceptance, accept
-from processor.history.find import Findings, find
-from processor.source.journal_log import JournalLog
+from processor.history.losses import Acceptance, Findings, accept, find
+from processor.source.feed import JournalLog
 from processor.spark import open_session
 from stack.jars import spark_jars
 from tests.integration.processor.own_streams import HANDLER, OwnStreams, says

@@ -7,38 +7,37 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from core.clock import SystemClock
 from journal.errors import Fenced
 from journal.reader import JournalReader
 from journal.writer import Tenure
 from load.client import wait_for
-from processor.lasting import LastingStream, Outage
-from tests.integration.processor.stored import Loop, Stored
+from processor import application
+from processor.application import StreamLoop
+from tests.integration.processor.stored import Stored, StoredStream
 
 CHECKOUT = Path(__file__).parents[3]
 GOES_ON_S = 60.0
 
 
 class Running:
-    """A lasting stream on a thread."""
+    """The stream's loop, on its thread."""
 
     def __init__(self, stored: Stored) -> None:
-        self.outages: list[Outage] = []
-        self._stream = LastingStream(
-            stored.open, lambda batches: Loop(stored, batches), self.outages.append, wait_s_first=0.05, wait_s_max=0.2
-        )
-        self._pool = ThreadPoolExecutor(1)
-        self.ended: Future[None] = self._pool.submit(self._stream.run)
+        self.stream = StoredStream(stored)
+        self.outages = self.stream.outages
+        self.loop = StreamLoop(self.stream, self.stream, SystemClock(), lambda _: False)
+        self.loop.start()
 
     def stop(self) -> None:
-        self._stream.stop()
-        self.ended.exception(GOES_ON_S)
-        self._pool.shutdown()
+        self.loop.stop()
+        self.loop.join(GOES_ON_S)
+        assert not self.loop.lives
 
 
 @pytest.fixture
@@ -51,7 +50,9 @@ def stored(tmp_path: Path) -> Stored:
 
 
 @pytest.fixture
-def running(stored: Stored) -> Iterator[Running]:
+def running(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr(application, "OUTAGE_S_FIRST", 0.05)
+    monkeypatch.setattr(application, "OUTAGE_S_MAX", 0.2)
     made = Running(stored)
     yield made
     made.stop()
@@ -97,13 +98,14 @@ def test_a_table_that_cannot_be_committed_to_pauses_the_stream_until_it_can(
     for event_id in ("e", "a", "dead-f"):
         stored.kafka.post(event_id)
     assert wait_for(lambda: len(running.outages) > 3, GOES_ON_S), "it says that it pauses"
-    assert running.outages[0].reason.startswith(named)
-    assert not running.ended.done()
+    assert running.outages[0].startswith(named)
+    assert running.loop.lives
     mend()
     assert decided(stored, 7)
     assert wait_for(stored.is_booked, GOES_ON_S), "the postings follow"
     running.stop()
-    assert running.ended.exception() is None
+    assert running.loop.failure is None
+    assert running.stream.failures == []
     stored.check()
     wanted = {name: ["applied"] for name in "bde"} | {"a": ["applied", "duplicate"]}
     assert stored.decisions() == wanted | {"dead-c": ["dead"], "dead-f": ["dead"]}
@@ -124,8 +126,10 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
     taker.journal, taker.index = copy, stored.folder / "index-of-taker"
     taker.open(Tenure("theirs")).close()
     shutil.move(copy / "_delta_log", log)
-    with pytest.raises(Fenced, match="theirs"):
-        running.ended.result(GOES_ON_S)
+    assert wait_for(lambda: bool(running.stream.failures), GOES_ON_S)
+    [failure] = running.stream.failures
+    assert isinstance(failure, Fenced) and "theirs" in str(failure)
+    assert running.loop.lives and not running.loop.runs, "it waits until that one is silent"
 
 
 def test_every_write_is_refused_for_a_while_and_the_stream_goes_on_by_itself(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from load.client import wait_for
-from processor.source.read_limit import ReadLimit
 from processor.source.sources import KafkaSource
+from processor.source.stream import ReadLimit
 from processor.spark import open_session
 from stack.jars import spark_jars
 
@@ -42,7 +42,7 @@ def test_a_limit_set_between_two_batches_holds_from_the_next_one_on(
         if wait_for(lambda: bool(limits), DONE_S_MAX):
             limits[0].set(LATER)
 
-    source = KafkaSource(session, kafka_broker, [topic], 1)
+    source = KafkaSource(session, kafka_broker, topic, "")
     writer = source.topic_frame({topic: {0: 0}}, FIRST).writeStream.foreachBatch(on_batch)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:

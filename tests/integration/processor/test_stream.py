@@ -18,10 +18,10 @@ from journal.marks import Marks
 from journal.state import JournalState
 from load.client import wait_for
 from processor.decide.records import KafkaRecord
+from processor.reporting.progress import Progress
 from processor.source.sources import tick
 from processor.source.stream import Stream
 from processor.spark import open_session
-from processor.tell.progress import Progress
 from stack.jars import spark_jars
 
 CHECKOUT = Path(__file__).parents[3]
@@ -56,10 +56,13 @@ class Ticks:
         return iter(())
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        return tick(self._session, 1)
+        return tick(self._session)
 
-    def records(self, table: pa.Table) -> pa.Table:
-        return table
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
+        return frame.toArrow()
+
+    def orders(self) -> NoOrders:
+        return NoOrders()
 
 
 class FakeBatches:
@@ -75,6 +78,7 @@ class FakeBatches:
         self.begun = threading.Event()
         self.done = 0
         self.probes = 0
+        self.ended = ""
 
     @property
     def blocked(self) -> bool:
@@ -84,6 +88,12 @@ class FakeBatches:
         self.begun.set()
         self._act()
         self.done += 1
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def release(self) -> None:
+        self.ended = "released"
 
     def undecided(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
         return records
@@ -133,13 +143,13 @@ class CountedTicks(Ticks):
         super().__init__(session)
         self.read = 0
 
-    def records(self, table: pa.Table) -> pa.Table:
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         self.read += 1
-        return table
+        return super().collect(frame, expected)
 
 
 def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> Stream:
-    return Stream(batches, SystemClock(), checkpoint, lambda: None, Ticks(session), NoCatchUp(), NoOrders)  # type: ignore[arg-type]
+    return Stream(batches, Ticks(session), NoCatchUp(), SystemClock(), checkpoint, lambda: None)  # type: ignore[arg-type]
 
 
 def test_a_stop_lets_the_batch_under_way_finish_and_begins_no_other(session: SparkSession, tmp_path: Path) -> None:
@@ -165,14 +175,16 @@ def test_a_batch_that_fails_ends_the_stream_and_the_next_one_runs_on_the_same_se
     def fail() -> None:
         raise failed
 
+    failing = FakeBatches(fail)
     with pytest.raises(StorageDown) as raised:
-        stream_on(session, FakeBatches(fail), tmp_path / "checkpoint").run()
+        stream_on(session, failing, tmp_path / "checkpoint").run()
     assert raised.value is failed
+    assert failing.ended == "released"
     assert not session.streams.active
     batches = FakeBatches(lambda: again.stop())
     again = stream_on(session, batches, tmp_path / "checkpoint")
     again.run()
-    assert batches.done == 1
+    assert (batches.done, batches.ended) == (1, "closed")
 
 
 def test_a_checkpoint_that_cannot_be_written_is_storage_that_is_down(session: SparkSession, tmp_path: Path) -> None:
@@ -197,7 +209,7 @@ def test_only_a_stream_that_is_behind_reads_its_next_batch_while_one_is_decided(
     """What was read ahead of a stop isn't decided: it is read again."""
     source, may_end = CountedTicks(session), threading.Event()
     batches = FakeBatches(lambda: may_end.wait(BATCH_S_MAX))  # type: ignore[arg-type]
-    stream = Stream(batches, SystemClock(), tmp_path / "c", lambda: None, source, behind(), NoOrders)  # type: ignore[arg-type]
+    stream = Stream(batches, source, behind(), SystemClock(), tmp_path / "c", lambda: None)  # type: ignore[arg-type]
     thread = threading.Thread(target=stream.run)
     thread.start()
     assert batches.begun.wait(BATCH_S_MAX)

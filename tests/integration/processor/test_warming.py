@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from processor.source.warming import BATCHES, warm_up
+from processor.source.sources import WARM_BATCHES, warm_up
 from processor.spark import open_session
 from stack.jars import spark_jars
 
@@ -22,40 +22,38 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 class Ticks:
-    def __init__(self, session: SparkSession) -> None:
+    """Counts the rows that are collected from it."""
+
+    def __init__(self, session: SparkSession, fails: bool = False) -> None:
+        self.rows = 0
         self._session = session
+        self._fails = fails
 
     def idle_frame(self) -> DataFrame:
         return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
-
-class Broken:
-    def idle_frame(self) -> DataFrame:
-        raise PySparkException("there is no such source")
-
-
-class Counts:
-    def __init__(self, fails: bool = False) -> None:
-        self.rows = 0
-        self._fails = fails
-
-    def collect(self, frame: DataFrame, records: int) -> object:
+    def collect(self, frame: DataFrame, expected: int) -> object:
         self.rows += frame.count()
         if self._fails:
             raise ValueError("no record can be read")
         return None
 
 
+class Broken(Ticks):
+    def idle_frame(self) -> DataFrame:
+        raise PySparkException("there is no such source")
+
+
 def test_some_batches_are_taken_and_nothing_goes_on_afterwards(session: SparkSession, tmp_path: Path) -> None:
-    counts = Counts()
-    warm_up(Ticks(session), counts, tmp_path / "checkpoint")
-    assert 1 <= counts.rows <= BATCHES + 1
+    ticks = Ticks(session)
+    warm_up(ticks, tmp_path / "checkpoint")
+    assert 1 <= ticks.rows <= WARM_BATCHES + 1
     assert not session.streams.active
 
 
 def test_what_goes_wrong_is_left_to_the_stream_itself(session: SparkSession, tmp_path: Path) -> None:
-    warm_up(Ticks(session), Counts(fails=True), tmp_path / "checkpoint")
-    warm_up(Broken(), Counts(), tmp_path / "checkpoint")
+    warm_up(Ticks(session, fails=True), tmp_path / "checkpoint")
+    warm_up(Broken(session), tmp_path / "checkpoint")
     assert not session.streams.active
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from core.clock import SystemClock
 from core.durability import RECORD_BYTES_MAX
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
-from processor.opening import _check_topics
+from journal.anchors import AnchorKeys
+from processor.opening import Shared, check_own_topics
 from stack.ports import free_ports
 from stack.topics import Topic, TopicRefused, make_topics, topics
 from tests.integration.conftest import Topics
@@ -107,9 +110,10 @@ def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broke
     make_topics(kafka_broker, topics(TopicsSettings()), replication=1)
     config = SimpleNamespace(dlq_topic=lambda mode: f"dlq.ledger{'' if mode == 'live' else '-test'}")
     wired: Any = SimpleNamespace(config=config, mode="live", rules=SimpleNamespace(events_topic="payments.events"))
-    shared: Any = SimpleNamespace(bootstrap=kafka_broker, durability="single")
-    _check_topics(wired, shared)
-    shared.durability = "replicated"
+    single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
+    shared = Shared(None, single, {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
+    check_own_topics(wired, shared)
+    shared = replace(shared, kafka=single.model_copy(update={"durability": "replicated"}))
     with pytest.raises(TopicsUnfit) as refused:
-        _check_topics(wired, shared)
+        check_own_topics(wired, shared)
     assert {fault.topic for fault in refused.value.faults} == {"payments.events", "payments.control", "dlq.ledger"}

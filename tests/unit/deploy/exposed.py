@@ -24,8 +24,8 @@ from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN
 from processor.calls.budget import Report
-from processor.tell.exposition import by_stream
-from processor.tell.metrics import ProcessorMetrics
+from processor.reporting.exposition import by_stream
+from processor.reporting.metrics import ProcessorMetrics
 from stack.services.receiver import _gauges
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

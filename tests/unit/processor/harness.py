@@ -35,6 +35,7 @@ from processor.decide.run import Handlers
 from processor.judge.classify import Classifier
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
+from processor.run.deadlines import Deadlines
 from processor.run.execute import Results
 from processor.run.worker import Task, run_groups
 from processor.settings import DeadHead
@@ -131,7 +132,7 @@ class InlineExecutor:
     def __init__(self, handler: Handler, *, stop_on_dead: bool = True) -> None:
         self._handler = handler
         # Patient: what a test machine's stalls would do to real deadlines is no part of what is decided here.
-        self._task = Task("ledger", Handler, Classifier(), 60.0, 1, 1, stop_on_dead, batch_deadline_s=100.0)
+        self._task = Task("ledger", Handler, Classifier(), Deadlines(60.0, 100.0), 1, stop_on_dead)
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         answers = dict(run_groups(self._task, self._handler, list(groups))) if groups else {}

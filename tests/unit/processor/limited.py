@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from core.work import Handler
 from journal.schema import JournalRow
-from processor.calls.downstream_settings import DownstreamSettings
 from processor.calls.downstreams import Downstreams
 from processor.judge.classify import Classifier
-from processor.run.abandoned import AbandonedCalls
+from processor.run.deadlines import AbandonedCalls, Deadlines
 from processor.run.execute import Executor
 from processor.run.worker import Chunk, Task, run_chunk
-from processor.settings import DeadHead
+from processor.settings import DeadHead, DownstreamSettings
 from tests.unit.processor.harness import Engine
 
 
@@ -27,7 +26,7 @@ class ThreadedExecutor(Executor):
     def __init__(
         self, handler: Handler, parallelism: int, downstreams: Downstreams, stop_on_dead: bool, concurrency: int
     ) -> None:
-        task = Task("ledger", lambda: handler, Classifier(), 5.0, concurrency, 1, stop_on_dead)
+        task = Task("ledger", lambda: handler, Classifier(), Deadlines(5.0, 0.5), concurrency, stop_on_dead)
         super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
         self._handler = handler
         self._abandoned = AbandonedCalls()

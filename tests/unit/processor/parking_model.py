@@ -25,10 +25,11 @@ class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``head`` is the event
-    with which it died. ``fact``: the movement of money that it reports. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an earlier
-    one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
-    ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
-    once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked.
+    with which it died. ``fact``: the movement of money that it reports. ``version`` counts its rows, ``replays`` how
+    often it was replayed. ``saw_closed``: an earlier one that held others back was closed after it came
+    (``came_before_closing``), and it was open then or since. ``is_changed``: its content isn't the first one's of its
+    key; it becomes an event like others when it is replayed, once the first was purged. ``suspect``: its last try
+    failed as if the whole stream were blocked.
     """
 
     key: str
@@ -96,8 +97,8 @@ class Model:
 
     ``due_max``: events that a batch takes up again.
 
-    ``free`` are keys whose event was purged, and which no other content has taken. ``facts`` are those that an event was
-    applied under.
+    ``free`` are keys whose event was purged, and which no other content has taken. ``facts`` are those that an event
+    was applied under.
     """
 
     policy: DeadHead
@@ -123,7 +124,9 @@ class Model:
         for event in own.values():
             event.head = None if event.head is None else own[event.head]
         entities = {name: [own[event] for event in events] for name, events in self.entities.items()}
-        return replace(self, entities=entities, free=set(self.free), facts=set(self.facts), before={}, open_before=set())
+        return replace(
+            self, entities=entities, free=set(self.free), facts=set(self.facts), before={}, open_before=set()
+        )
 
     def events(self) -> list[Event]:
         return [event for events in self.entities.values() for event in events]

@@ -8,6 +8,7 @@ can't be told apart by what comes are one world: the search ends when there is n
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,13 +31,12 @@ from journal.marks import Marks
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import Committed
-from processor.decide import batch as batches_module
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.line import holds_back, is_passed_dead
 from processor.decide.ports import Known
-from processor.decide.records import KafkaRecord, Named
+from processor.decide.records import PACKED, KafkaRecord, Named
 from processor.decide.run import Handlers
 from processor.judge.classify import Failure
 from processor.judge.retry import parse_policy
@@ -200,9 +200,7 @@ class Scope:
     @property
     def rules(self) -> StreamRules:
         policy = parse_policy(f"fixed({RETRY_S}s x1)")
-        return StreamRules(
-            "ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0, replays_max=1
-        )
+        return StreamRules("ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0, replays_max=1)
 
 
 @dataclass
@@ -226,7 +224,9 @@ class World:
         return self.marks[EVENTS][0] + len(self.sent)
 
     def key(self, scope: Scope) -> bytes:
-        """Equal for worlds that have the same futures: what model and index know, with positions and times relative."""
+        """Equal for worlds that have the same futures: what the model knows, and how much of each kind the index keeps;
+        commands' own keys don't count.
+        """
         events = sorted(self.model.events(), key=lambda event: event.order)
         said = [
             (
@@ -240,7 +240,16 @@ class World:
         waits = [(entity, event.key, event.kind, event.fact) for entity, event, _ in self.sent]
         names = list(self.model.entities)
         index = sorted(Counter(key[:1] for key in self.store).items())
-        whole = (said, waits, names, sorted(self.model.facts), sorted(self.model.free), self.bodies, self._blocked(), index)
+        whole = (
+            said,
+            waits,
+            names,
+            sorted(self.model.facts),
+            sorted(self.model.free),
+            self.bodies,
+            self._blocked(),
+            index,
+        )
         return hashlib.sha256(repr(whole).encode()).digest()
 
     def _in(self, due: datetime | None) -> float | None:
@@ -291,7 +300,9 @@ class Search:
 
     def run(self) -> None:
         """Until no world is new."""
-        first = World(Model(self.scope.policy, self.scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW)
+        first = World(
+            Model(self.scope.policy, self.scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW
+        )
         seen = {first.key(self.scope)}
         frontier = [first]
         while frontier:
@@ -304,6 +315,10 @@ class Search:
                         following.append(after)
             frontier = following
         self.states = len(seen)
+
+    def _first(self) -> World:
+        scope = self.scope
+        return World(Model(scope.policy, scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW)
 
     def _futures(self, world: World) -> Iterator[World]:
         for arrivals, acts, seconds in self._inputs(world):
@@ -518,16 +533,9 @@ class Search:
 
 
 def batch_of(engine: Batches, records: Sequence[KafkaRecord]) -> None:
-    """A batch of records, without the table that they come in."""
-    reading = batches_module.read_table
-    batches_module.read_table = lambda _: list(records)  # type: ignore[assignment]
-    try:
-        engine.run(_NOTHING)
-    finally:
-        batches_module.read_table = reading
-
-
-_NOTHING = pa.table({})
+    """A batch of records, as they come from the map stage."""
+    blob = pickle.dumps([(*record[:5], tuple(record.named) if record.named else None, None) for record in records])
+    engine.run(pa.table({PACKED: pa.array([blob], pa.binary())}))
 
 
 def _applied_upto(world: World, after: Mapping[str, int]) -> dict[str, int]:

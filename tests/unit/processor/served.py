@@ -5,11 +5,11 @@ from __future__ import annotations
 from core.decision import ErrorKind
 from core.downstream import calling
 from core.work import Outcome, WorkItem
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import booked
 from tests.unit.processor.limited import LimitedEngine
 
-SETTINGS = DownstreamSettings(failures_to_open=3, reset_s=10.0, probes=2)
+SETTINGS = DownstreamSettings(failures_to_open=3, reset_s=10.0)
 
 
 class Unreachable(Exception):

@@ -1,4 +1,4 @@
-"""What a stream is put together from, without Spark: what the driver learns travels to the handler's workers."""
+"""What a stream is put together from, without Spark: functions that are named, what they ask for, what travels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 from pydantic import BaseModel
 
 from core.clock import SystemClock
+from core.errors import SettingError
 from core.layout import Layout
+from core.settings import KafkaSettings
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.opening import Shared, open_source
 from processor.streams import load_streams
-from processor.wiring import Wired, wire
+from processor.wiring import Wired, bound, wire
 from tests.unit.notify.place import item
 
 SUBSCRIBERS = """
@@ -26,7 +28,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, "localhost:1", {}, SystemClock(), 1, AnchorKeys(["k" * 32]), 5.0, "single")  # type: ignore[arg-type]
+SHARED = Shared(None, KafkaSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -56,3 +58,55 @@ def test_who_was_named_once_is_known_until_the_process_ends(wired: Wired, file: 
     open_source(wired, SHARED)
     assert wired.reads is not None
     assert wired.reads.receivers.names == ("bank", "shop")
+
+
+class Section(BaseModel):
+    url: str
+
+
+class Own(BaseModel):
+    greeting: str
+    times: int = 1
+
+
+def build_of_both(own: Own, section: Section, clock: object = None) -> tuple[object, ...]:
+    return own, section, clock
+
+
+def build_of_nothing() -> str:
+    return "built"
+
+
+def build_of_what_nobody_has(path: Path) -> object:
+    return path
+
+
+HERE = __name__
+SECTION = Section(url="http://here")
+
+
+def test_a_section_by_its_type_and_a_model_of_its_own() -> None:
+    built = bound("[s] handler", f"{HERE}:build_of_both", {Section: SECTION}, {"greeting": "hi"})
+    assert built() == (Own(greeting="hi"), SECTION, None)
+
+
+def test_it_travels_by_name() -> None:
+    built = bound("[s] handler", f"{HERE}:build_of_nothing", {}, {})
+    assert pickle.loads(pickle.dumps(built))() == "built"
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "told"),
+    [
+        ("nobody.there:build", {}, "no module nobody: install it, or put its folder on PYTHONPATH"),
+        (f"{HERE}:missing", {}, "has no missing"),
+        (f"{HERE}:build_of_nothing", {"greeting": "hi"}, "takes no settings of its own: leave the table"),
+        (f"{HERE}:build_of_both", {}, r"settings\.greeting: Field required"),
+        (f"{HERE}:build_of_both", {"greeting": "hi", "times": "often"}, r"settings\.times"),
+        (f"{HERE}:build_of_what_nobody_has", {}, "its parameter path has the type"),
+    ],
+)
+def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[str, object], told: str) -> None:
+    with pytest.raises(SettingError, match=told) as raised:
+        bound("[s] handler", name, {Section: SECTION}, own)
+    assert str(raised.value).startswith("setting [s] handler")

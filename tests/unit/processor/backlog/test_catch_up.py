@@ -8,10 +8,9 @@ import pytest
 
 from core.clock import ManualClock
 from journal.marks import Marks
-from processor.backlog.catch_up import DRAIN_NOTE, CatchUp
-from processor.backlog.lag import Ends
+from processor.backlog.catch_up import DRAIN_NOTE, CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
-from processor.tell.progress import Fetch, Progress
+from processor.reporting.progress import Fetch, Progress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000, bytes_max=1 << 28)
@@ -35,7 +34,7 @@ class World:
     def __init__(self, written: int, notes: dict[str, str] | None = None) -> None:
         self.clock = ManualClock(NOW)
         self.ends = Known({"t": {0: written, 1: 0}})
-        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)
+        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)  # type: ignore[arg-type]
         self.catch_up.knew(notes or {})
         self.progress = Progress()
         self.decided = 0

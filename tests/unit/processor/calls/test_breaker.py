@@ -1,4 +1,4 @@
-"""The breaker's three states, on a clock that tests move, and what a later process is told of it."""
+"""The breaker's three states, on a clock that tests move, and what a later process is learn of it."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def breaker(clock: ManualClock) -> Breaker:
-    return Breaker("merchants", 3, 5.0, 2, clock)
+    return Breaker(3, 5.0, 2, clock)
 
 
 def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
-    breaker.told(good=0, failed=2, failed_in_a_row=2)
+    breaker.learn(good=0, failed=2, failed_in_a_row=2)
     assert (breaker.state, breaker.failures_left) == (CLOSED, 1)
-    breaker.told(good=7, failed=2, failed_in_a_row=2)
+    breaker.learn(good=7, failed=2, failed_in_a_row=2)
     assert (breaker.state, breaker.failures_left) == (CLOSED, 1)
-    breaker.told(good=0, failed=1, failed_in_a_row=1)
+    breaker.learn(good=0, failed=1, failed_in_a_row=1)
     assert breaker.state == OPEN
     assert breaker.half_opens_at == NOW + timedelta(seconds=5)
 
 
 def test_half_open_it_closes_after_all_probes_were_good(breaker: Breaker, clock: ManualClock) -> None:
-    breaker.told(0, 3, 3)
+    breaker.learn(0, 3, 3)
     clock.advance(4.9)
     assert breaker.state == OPEN
     clock.advance(0.1)
     assert (breaker.state, breaker.probes_left) == (HALF_OPEN, 2)
-    breaker.told(1, 0, 0)
+    breaker.learn(1, 0, 0)
     assert (breaker.state, breaker.probes_left) == (HALF_OPEN, 1)
-    breaker.told(1, 0, 0)
+    breaker.learn(1, 0, 0)
     assert breaker.state == CLOSED
     assert breaker.failures_left == 3
 
 
 def test_one_failed_probe_opens_it_for_another_while(breaker: Breaker, clock: ManualClock) -> None:
-    breaker.told(0, 3, 3)
+    breaker.learn(0, 3, 3)
     clock.advance(7)
     assert breaker.state == HALF_OPEN
-    breaker.told(1, 1, 0)
+    breaker.learn(1, 1, 0)
     assert breaker.state == OPEN
     assert breaker.half_opens_at == NOW + timedelta(seconds=12)
 
 
 def test_late_news_of_calls_made_before_it_opened_change_nothing(breaker: Breaker, clock: ManualClock) -> None:
-    breaker.told(0, 3, 3)
+    breaker.learn(0, 3, 3)
     clock.advance(1)
-    breaker.told(4, 4, 4)
+    breaker.learn(4, 4, 4)
     assert breaker.half_opens_at == NOW + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("seconds", [1, 6])
 def test_a_later_process_goes_on_where_the_last_one_was(breaker: Breaker, clock: ManualClock, seconds: float) -> None:
-    breaker.told(0, 3, 3)
+    breaker.learn(0, 3, 3)
     clock.advance(seconds)
-    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
+    later = Breaker(3, 5.0, 2, clock, breaker.kept())
     assert later.state == breaker.state
     assert later.half_opens_at == NOW + timedelta(seconds=5)
 
 
 def test_failures_that_have_not_opened_it_are_known_later_too(breaker: Breaker, clock: ManualClock) -> None:
     assert breaker.kept() is None
-    breaker.told(0, 2, 2)
-    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
-    later.told(0, 1, 1)
+    breaker.learn(0, 2, 2)
+    later = Breaker(3, 5.0, 2, clock, breaker.kept())
+    later.learn(0, 1, 1)
     assert later.state == OPEN

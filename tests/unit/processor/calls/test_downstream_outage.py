@@ -11,15 +11,14 @@ import pytest
 from core.work import Applied, Outcome, WorkItem
 from ledger.directory_http import DOWNSTREAM, HttpDirectory, open_client
 from ledger.settings import LedgerSettings
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstream import CONCURRENCY_START, PROBES
+from processor.settings import DownstreamSettings
 from tests.merchant_service import MerchantService, found, ill
 from tests.unit.processor.limited import LimitedEngine
 
-SETTINGS = DownstreamSettings(failures_to_open=5, reset_s=5.0, probes=3, concurrency_start=4)
+SETTINGS = DownstreamSettings(failures_to_open=5, reset_s=5.0)
 OUTAGE_S, STEP_S, EVENTS_A_STEP = 60, 1.0, 3
-CALLS_MAX = (
-    SETTINGS.failures_to_open + SETTINGS.concurrency_start + math.ceil(OUTAGE_S / SETTINGS.reset_s) * SETTINGS.probes
-)
+CALLS_MAX = SETTINGS.failures_to_open + CONCURRENCY_START + math.ceil(OUTAGE_S / SETTINGS.reset_s) * PROBES
 """Those that open the breaker, those under way meanwhile, and the probes."""
 
 

@@ -11,6 +11,7 @@ from core.decision import ErrorKind
 from core.downstream import calling
 from core.work import Outcome, WorkItem
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
+from processor.calls.downstream import CONCURRENCY_START, PROBES
 from tests.unit.processor.harness import NOW
 from tests.unit.processor.limited import LimitedEngine
 from tests.unit.processor.served import SETTINGS, Service, Unreachable, post, state
@@ -33,7 +34,7 @@ def test_an_outage_opens_the_breaker_and_everything_waits_with_its_attempts(
     keys = post(engine, service, 30)
     engine.batch()
     assert state(engine) == OPEN
-    assert 3 <= len(service.calls) <= 3 + SETTINGS.concurrency_start
+    assert 3 <= len(service.calls) <= 3 + CONCURRENCY_START
     for key in keys:
         row = engine.last(key)
         assert (row.decision, row.attempt) == ("parked", 0)
@@ -65,7 +66,7 @@ def test_half_open_lets_so_many_probes_through_in_all_and_not_one_a_task(tmp_pat
     service.calls.clear()
     service.down = False
     engine.advance(11)
-    assert len(service.calls) == 2
+    assert len(service.calls) == PROBES
     assert state(engine) == CLOSED
 
 
@@ -77,7 +78,7 @@ def test_a_failed_probe_opens_it_again_and_costs_no_attempt(engine: LimitedEngin
     for _ in range(8):
         engine.advance(11)
         assert state(engine) == OPEN
-    assert 8 <= len(service.calls) <= 8 * 2
+    assert 8 <= len(service.calls) <= 8 * PROBES
     assert {engine.last(key).attempt for key in keys} == {0}
     assert engine.dead_letters.published == []
 
@@ -132,10 +133,10 @@ def test_a_restart_finds_the_breaker_as_it_was(engine: LimitedEngine, service: S
     engine.batch()
     assert service.calls == []
     service.down = False
-    engine.clock.advance(6)
+    engine.clock.advance(7)
     assert state(engine) == HALF_OPEN
     engine.batch()
-    assert len(service.calls) == 2
+    assert len(service.calls) == PROBES
 
 
 def test_a_lone_event_outlives_an_outage_too(engine: LimitedEngine, service: Service) -> None:

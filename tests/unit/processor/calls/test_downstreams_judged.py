@@ -9,10 +9,11 @@ from core.decision import ErrorKind
 from core.work import Held, Outcome
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import Report
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.calls.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
 from processor.judge.classify import Failure
-from processor.tell.metrics import ProcessorMetrics
+from processor.reporting.metrics import ProcessorMetrics
+from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import NOW
 from tests.unit.processor.served import SETTINGS
 
@@ -66,13 +67,13 @@ def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() 
     subject = Downstreams({"merchants": SETTINGS}, clock)
     subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(10)
-    assert subject.budgets().by_name["merchants"].calls == 2
-    subject.judge({}, {"merchants": Report(out=2)})
+    assert subject.budgets().by_name["merchants"].calls == PROBES
+    subject.judge({}, {"merchants": Report(out=PROBES)})
     assert subject.budgets().by_name["merchants"].calls == 0
     subject.judge({}, {"merchants": Report(calls=1, late=1)})
     assert subject.budgets().by_name["merchants"].calls == 0
     clock.advance(10)
-    assert subject.budgets().by_name["merchants"].calls == 1
+    assert subject.budgets().by_name["merchants"].calls == PROBES - 1
 
 
 @pytest.mark.parametrize(("failed", "excused"), [(2, True), (1, False)])
@@ -110,9 +111,10 @@ def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, fai
     assert subject.status()["merchants"]["state"] == OPEN
 
 
-def test_settings_hold_their_order() -> None:
-    with pytest.raises(ValueError, match="concurrency_min"):
-        DownstreamSettings(concurrency_min=9, concurrency_start=8)
+def test_a_downstream_that_takes_few_calls_at_a_time_begins_with_no_more() -> None:
+    subject = Downstreams({"merchants": DownstreamSettings(concurrency_max=2)}, ManualClock(NOW))
+    subject.judge({}, {"merchants": Report(calls=1)})
+    assert subject.status()["merchants"]["at_once"] == 2
 
 
 def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() -> None:
@@ -130,4 +132,4 @@ def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() ->
     assert value("calls_total", outcome="failed") == 3
     assert value("retries_total") == 2
     assert value("held_total") == 7
-    assert value("concurrency_limit") == SETTINGS.concurrency_start // 2
+    assert value("concurrency_limit") == CONCURRENCY_START // 2

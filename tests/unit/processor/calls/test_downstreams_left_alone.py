@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from notify.settings import NotifySettings
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls import downstream
 from processor.calls.limiter import NO_RETRIES
+from processor.settings import DownstreamSettings
 from processor.streams import load_streams
 from tests.unit.processor.harness import NOW
 from tests.unit.processor.limited import LimitedEngine
@@ -77,8 +78,10 @@ def test_no_retry_after_that_notify_honours_is_cut_short_by_its_stream() -> None
     assert load_streams()["notify"].downstreams["subscriber:*"].quiet_s_max >= told
 
 
-def test_retries_are_held_when_first_tries_are_few(tmp_path: Path) -> None:
-    few = DownstreamSettings(retry_share=0.0, retries_min=1, failures_to_open=1_000)
+def test_retries_are_held_when_first_tries_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downstream, "RETRY_SHARE", 0.0)
+    monkeypatch.setattr(downstream, "RETRIES_MIN", 1)
+    few = DownstreamSettings(failures_to_open=1_000)
     engine = LimitedEngine(tmp_path, {"merchants": few})
     service = Service(engine)
     service.down = True
@@ -96,9 +99,10 @@ def test_retries_are_held_when_first_tries_are_few(tmp_path: Path) -> None:
     assert len({row.due_at for row in held}) == 4
 
 
-def test_held_events_are_due_one_after_another(tmp_path: Path) -> None:
-    engine = LimitedEngine(tmp_path, {"merchants": SETTINGS.model_copy(update={"held_per_s": 10.0})})
-    service = Service(engine)
+def test_held_events_are_due_one_after_another(
+    engine: LimitedEngine, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downstream, "HELD_PER_S", 10.0)
     service.down = True
     keys = post(engine, service, 50)
     engine.batch()

@@ -14,9 +14,10 @@ from core.downstream import calling, limited_by
 from core.work import DownstreamHeld, WorkItem
 from processor.calls.breaker import CLOSED, OPEN
 from processor.calls.budget import Budget, Budgets, Report
-from processor.calls.downstream_settings import DownstreamSettings
+from processor.calls.downstream import PROBES
 from processor.calls.downstreams import Downstreams
 from processor.calls.limiter import FAILING, NO_CALLS, NO_RETRIES, TOO_MANY, LateCalls, Limiter
+from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import NOW
 
 USUAL = Budget(calls=100, retries=100, at_once=100, failures=100)
@@ -221,7 +222,7 @@ def test_a_call_that_an_earlier_batch_abandoned_still_counts_among_those_at_a_ti
 
 def test_calls_that_never_come_back_keep_no_probe_from_a_service_that_is_well_again() -> None:
     time, late, clock = Time(), LateCalls(), ManualClock(NOW)
-    settings = DownstreamSettings(failures_to_open=3, reset_s=10.0, probes=2)
+    settings = DownstreamSettings(failures_to_open=3, reset_s=10.0)
     downstreams = Downstreams({"merchants": settings}, clock)
     hung = Limiter(downstreams.budgets(), 1.0, late, time)
     calls = [hung.trying(item(seq), again=False).calling("merchants") for seq in range(1, 5)]
@@ -232,6 +233,6 @@ def test_calls_that_never_come_back_keep_no_probe_from_a_service_that_is_well_ag
     assert downstreams.status()["merchants"]["state"] == OPEN
     clock.advance(10)
     following = Limiter(downstreams.budgets(), 1.0, late, time)
-    assert [call(following), call(following)] == ["good", "good"]
+    assert [call(following) for _ in range(PROBES)] == ["good"] * PROBES
     downstreams.judge({}, following.reports())
     assert downstreams.status()["merchants"]["state"] == CLOSED

@@ -21,6 +21,7 @@ from load.samples import square
 from processor.decide.item import Item
 from processor.decide.records import KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
+from processor.run.deadlines import Deadlines
 from processor.run.worker import Task, run_groups
 from providers import ProvidersSettings, Request, build_adapters
 from tests.unit.processor.harness import EVENTS, Engine
@@ -98,7 +99,7 @@ class Quoting:
 def test_what_a_failure_leaves_in_the_journal_quotes_no_card_number():
     """The text is cut within the number: hiding comes first."""
     item = WorkItem(1, "key", "entity", "stripe", "acct", "charge", CARD.encode(), None, 0)
-    task = Task("test", Quoting, Classifier(), 5.0, 1, 1, stop_on_dead=True)
+    task = Task("test", Quoting, Classifier(), Deadlines(5.0, 0.5), 1, stop_on_dead=True)
     [(_, failure)] = run_groups(task, Quoting(), [[item]])
     assert isinstance(failure, Failure)
     assert failure.message.endswith(" b'411111*****…")

@@ -154,7 +154,10 @@ def test_an_item_that_waits_for_its_replay_is_not_closed_and_one_that_was_never_
     row = order(engine, "purge", keys[1])
     number = last(engine, keys[1]).item_seq
     assert row.decision is Decision.IGNORED
-    assert row.reason == f"0 of 1 purged; refused: item {number} is parked and was never tried: what it waits for needs the act"
+    assert (
+        row.reason
+        == f"0 of 1 purged; refused: item {number} is parked and was never tried: what it waits for needs the act"
+    )
 
 
 def test_what_has_moved_on_or_is_closed_is_refused_and_the_rest_is_closed(engine: Engine) -> None:

@@ -12,9 +12,8 @@ from journal.histories import with_ids
 from journal.kafka_log import Held
 from journal.records import Record
 from journal.state import JournalState
-from processor.history import watch as watch_module
-from processor.history.check import LOOKED_NOTE, Kind
-from processor.history.watch import HistoryWatch, Position
+from processor.history import check as watch_module
+from processor.history.check import LOOKED_NOTE, HistoryWatch, Kind, Position
 from tests.unit.journal.rows import TOPIC
 from tests.unit.processor.history.logs import MemoryLog, decided, records
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from core.work import Applied, WorkItem
 from processor.judge.classify import Classifier
+from processor.run.deadlines import Deadlines
 from processor.run.execute import Executor
 from processor.run.worker import Task
 
@@ -26,7 +27,7 @@ def handler() -> Any:
 
 
 def test_where_no_python_worker_runs_no_event_is_blamed() -> None:
-    task = Task("test", handler, Classifier(), 1.0, 1, 1, stop_on_dead=True)
+    task = Task("test", handler, Classifier(), Deadlines(1.0, 0.5), 1, stop_on_dead=True)
     item = WorkItem(1, "key-1", "entity-1", "stripe", "acct", "t", b"{}", None, 0)
     with pytest.raises(PySparkException, match="port number"):
         NoWorkers(cast(SparkSession, None), task, 1).run([[item]])

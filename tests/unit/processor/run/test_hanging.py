@@ -16,7 +16,7 @@ from core.downstream import calling
 from core.work import Applied, Held, Outcome, WorkItem
 from processor.calls.budget import Budget, Budgets
 from processor.judge.classify import Classifier, Failure
-from processor.run.abandoned import AbandonedCall, AbandonedCalls
+from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines
 from processor.run.worker import Answer, Chunk, Task, run_chunk, run_groups
 
 HANG_S_MAX = 30.0
@@ -73,16 +73,14 @@ def item(seq: int, kind: str = "fine", entity: str = "") -> WorkItem:
     return WorkItem(seq, f"key-{seq}", entity or f"entity-{seq}", "stripe", "acct", kind, b"{}", None, 0)
 
 
-def task(**changes: object) -> Task:
+def task(call_s: float = 0.4, batch_s: float = 0.5, *, hasty: bool = False, **changes: object) -> Task:
     settings: dict[str, object] = {
         "stream": "test",
         "build_handler": Hanging,
         "classifier": Classifier(),
-        "deadline_s": 0.4,
+        "deadlines": Deadlines(call_s, batch_s, hasty),
         "concurrency": 1,
-        "in_place_tries": 1,
         "stop_on_dead": True,
-        "batch_deadline_s": 0.5,
     }
     return Task(**{**settings, **changes})  # type: ignore[arg-type]
 
@@ -96,8 +94,15 @@ def told(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
     return {seq: r.error_class if isinstance(r, Failure) else type(r) for seq, r in results}
 
 
-def chunk(handler: Hanging, left: AbandonedCalls, *items: WorkItem, **changes: object) -> Answer:
-    return run_chunk(task(**changes), handler, Chunk([[one] for one in items]), left)
+def chunk(
+    handler: Hanging,
+    left: AbandonedCalls,
+    *items: WorkItem,
+    call_s: float = 0.4,
+    batch_s: float = 0.5,
+    hasty: bool = False,
+) -> Answer:
+    return run_chunk(task(call_s, batch_s, hasty=hasty), handler, Chunk([[one] for one in items]), left)
 
 
 def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: Hanging):
@@ -134,7 +139,7 @@ def test_a_late_result_is_never_taken(handler: Hanging):
 
 def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_meanwhile(handler: Hanging):
     left = AbandonedCalls()
-    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    chunk(handler, left, item(1, "hang"), call_s=30.0)
     the_call(left).began -= 31.0
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
@@ -144,70 +149,72 @@ def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_mea
 
 def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hanging):
     left = AbandonedCalls()
-    first = chunk(handler, left, item(1, "hang"), item(2), deadline_s=30.0)
+    first = chunk(handler, left, item(1, "hang"), item(2), call_s=30.0)
     assert told(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
-    second = chunk(handler, left, item(1, "hang"), item(3), deadline_s=30.0)
+    second = chunk(handler, left, item(1, "hang"), item(3), call_s=30.0)
     assert told(second.results) == {3: Applied} and second.still_out.keys() == {1}
     assert second.waited_s == 0.0
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
-    third = chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    third = chunk(handler, left, item(1, "hang"), call_s=30.0)
     assert (told(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
 
 
 def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: Hanging):
     """New events are numbered before it is known how many rows come before theirs."""
     left = AbandonedCalls()
-    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    chunk(handler, left, item(1, "hang"), call_s=30.0)
     renumbered = replace(item(1, "hang"), item_seq=3)
     other = replace(item(2), item_seq=1)
-    second = chunk(handler, left, renumbered, other, deadline_s=30.0)
+    second = chunk(handler, left, renumbered, other, call_s=30.0)
     assert told(second.results) == {1: Applied}
     assert second.still_out.keys() == {3}
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
-    third = chunk(handler, left, renumbered, deadline_s=30.0)
+    third = chunk(handler, left, renumbered, call_s=30.0)
     assert told(third.results) == {3: Applied}
     assert len(handler.calls) == 2
 
 
 def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
     left = AbandonedCalls()
-    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    chunk(handler, left, item(1, "hang"), call_s=30.0)
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
-    chunk(handler, left, replace(item(1, "hang"), attempt=1), deadline_s=30.0)
+    chunk(handler, left, replace(item(1, "hang"), attempt=1), call_s=30.0)
     assert handler.calls == [1, 1]
 
 
 def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_second(handler: Hanging):
     left = AbandonedCalls()
-    chunk(handler, left, item(1, "hang"), deadline_s=30.0)
+    chunk(handler, left, item(1, "hang"), call_s=30.0)
     the_call(left).began -= 30.0
-    assert told(chunk(handler, left, item(1, "hang"), deadline_s=30.0).results) == {1: "HandlerTimeout"}
+    assert told(chunk(handler, left, item(1, "hang"), call_s=30.0).results) == {1: "HandlerTimeout"}
     assert handler.calls == [1]
 
 
 def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
-    limits = {"deadline_s": 30.0, "batch_deadline_s": 10.0}
+    limits = {"call_s": 30.0, "batch_s": 10.0}
     hasty = chunk(handler, AbandonedCalls(), item(1, "hang"), item(2), hasty=True, **limits)
     assert told(hasty.results) == {2: Applied}
     assert 1.0 <= hasty.still_out[1].seconds < 8.0
 
 
 def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: Hanging):
-    limits = {"batch_deadline_s": 10.0}
-    assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), deadline_s=1.0, **limits).waited_s < 8.0
-    assert chunk(handler, AbandonedCalls(), item(2), item(3), deadline_s=30.0, **limits).waited_s == 0.0
+    assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), call_s=1.0, batch_s=10.0).waited_s < 8.0
+    assert chunk(handler, AbandonedCalls(), item(2), item(3), call_s=30.0, batch_s=10.0).waited_s == 0.0
 
 
-def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(handler: Hanging):
+def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(
+    handler: Hanging, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("processor.run.worker.HUNG_CALLS_MAX", 5)
     left = AbandonedCalls()
-    answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)), hung_max=5)
+    answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)))
     assert answer.hung == left.count() == 6
     assert told(answer.results) == dict.fromkeys(handler.calls, "HandlerTimeout")
     assert len(handler.calls) == 6
-    chunk(handler, left, item(100, "hang"), item(101), hung_max=5)
+    chunk(handler, left, item(100, "hang"), item(101))
     assert left.count() == 7
 
 
@@ -220,7 +227,7 @@ def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
 
 def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: Hanging):
     groups = [[item(seq, "slow")] for seq in range(20)]
-    results = run_groups(task(batch_deadline_s=0.5, deadline_s=30.0), handler, groups)
+    results = run_groups(task(batch_s=0.5, call_s=30.0), handler, groups)
     assert told(results) == dict.fromkeys(range(20), Applied)
 
 
@@ -229,7 +236,7 @@ def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
 ):
     monkeypatch.setattr("processor.run.deadlines.WORK_DEADLINES", 0.1)
     group = [item(seq, "slow", "e") for seq in range(100)]
-    results = told(run_groups(task(batch_deadline_s=10.0, deadline_s=30.0), handler, [group]))
+    results = told(run_groups(task(batch_s=10.0, call_s=30.0), handler, [group]))
     assert results == dict.fromkeys(range(len(results)), Applied)
     assert 0 < len(results) < 40
 

@@ -13,10 +13,10 @@ from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, WorkItem
 from processor.judge.classify import RETRY_AFTER_S_MAX, Classifier, Failure
 from processor.judge.error_rules import Rules
-from processor.run.abandoned import AbandonedCalls
-from processor.run.log_tails import LOG_BYTES_MAX, LogTails
+from processor.run.deadlines import AbandonedCalls, Deadlines
 from processor.run.outcomes import checked, version_of
-from processor.run.worker import Chunk, Task, run_chunk
+from processor.run.worker import LOG_BYTES_MAX, Chunk, LogTails, Task, run_chunk
+from processor.wiring import classifier_of
 from tests.unit.processor.hostile import HALF, HUGE, INFINITE, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
 
 BYTES_MAX = 20_000
@@ -39,7 +39,7 @@ def _results(handler: Any, classifier: Classifier | None = None) -> dict[int, Ou
     """Of an odd event and of another entity's, as they come back from a worker."""
     items = [WorkItem(seq, f"key-{seq}", f"e{seq}", "stripe", "acct", "odd", b"{}", None, 0) for seq in (1, 2)]
     object.__setattr__(items[1], "event_type", "plain")
-    task = Task("test", Applied, classifier or Classifier(), 60.0, 1, 1, True, batch_deadline_s=100.0)  # type: ignore[arg-type]
+    task = Task("test", Applied, classifier or Classifier(), Deadlines(60.0, 100.0), 1, True)  # type: ignore[arg-type]
     packed = pickle.dumps(run_chunk(task, handler, Chunk([[item] for item in items]), AbandonedCalls()), protocol=5)
     assert len(packed) < BYTES_MAX
     results = dict(pickle.loads(packed).results)
@@ -82,7 +82,7 @@ def test_whatever_a_handler_raises_comes_back_as_plain_values(name: str) -> None
 
 @pytest.mark.parametrize("name", ODD_ERRORS)
 def test_a_hook_that_raises_anything_leaves_it_to_the_rules(name: str) -> None:
-    hooked = Classifier(Rules(hook="tests.unit.processor.hook_of_kinds:decide"))
+    hooked = classifier_of(Rules(hook="tests.unit.processor.hook_of_kinds:decide"))
     hooked._hook = lambda *_: _raises(ODD_ERRORS[name])()
     failure = _results(Answers(_raises(lambda: ConnectionError("reset"))), hooked)[1]
     assert isinstance(failure, Failure)

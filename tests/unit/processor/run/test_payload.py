@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 
 from core.decision import ErrorKind
 from core.errors import SettingError
+from core.layout import Layout
 from core.strict_json import DEPTH_MAX
 from core.work import Applied, WorkItem
 from processor.judge.classify import Classifier
@@ -133,7 +133,7 @@ def test_a_stream_takes_its_payload_and_its_bound_from_its_configuration(tmp_pat
             }
         }
     )["orders"]
-    wired = wire(config, "live", lambda stream: SimpleNamespace(stream=stream), {})
+    wired = wire(config, "live", Layout(tmp_path).stream, {})
     handler = pickle.loads(pickle.dumps(wired.task.build_handler))()
     handler(work(encoded()))
     assert json.loads(handler._handler.item.body) == PAID_JSON

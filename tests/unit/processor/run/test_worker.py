@@ -3,6 +3,7 @@
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
 from processor.judge.classify import Classifier, Failure
+from processor.run.deadlines import Deadlines
 from processor.run.worker import Task, run_groups
 from processor.run.worker_pool import BLOCKED_IN_A_ROW
 
@@ -54,10 +55,8 @@ def task(**changes: object) -> Task:
         "stream": "test",
         "build_handler": Scripted,
         "classifier": Classifier(),
-        "deadline_s": 60.0,
-        "batch_deadline_s": 60.0,
+        "deadlines": Deadlines(60.0, 60.0),
         "concurrency": 1,
-        "in_place_tries": 3,
         "stop_on_dead": True,
     }
     return Task(**{**settings, **changes})  # type: ignore[arg-type]

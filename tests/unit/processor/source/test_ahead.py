@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.source.ahead import Ahead
+from processor.source.stream import Ahead
 
 WAIT_S = 60.0
 

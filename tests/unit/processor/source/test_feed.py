@@ -22,7 +22,8 @@ from journal.state import JournalState
 from journal.writer import JournalWriter
 from processor.decide.records import KafkaRecord, OffsetHole, read_table, take
 from processor.history.check import HistoryRefused, check, other_records
-from processor.history.find import find
+from processor.history.losses import find
+from processor.source import journal_source
 from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
 from tests.unit.journal.rows import NOW, STARTS, marks, row
@@ -39,7 +40,6 @@ class NoControl:
     """Kafka's control topic, with nothing on it."""
 
     topics = ("payments.control",)
-    tick_s = 1
 
     def log(self):
         return MemoryLog([], topic="payments.control")
@@ -123,25 +123,16 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-def source(
-    journal: Path, rows_per_batch_max: int = 100, *receivers: str, since: FirstNamed | None = None
-) -> JournalSource:
-    return JournalSource(
-        None,  # type: ignore[arg-type]
-        journal,
-        records(*receivers),
-        NoControl(),  # type: ignore[arg-type]
-        rows_per_batch_max,
-        since or FirstNamed(),
-    )
+def source(journal: Path, *receivers: str, since: FirstNamed | None = None) -> JournalSource:
+    return JournalSource(journal, records(*receivers), NoControl(), since or FirstNamed())  # type: ignore[arg-type]
 
 
 def held_by(subject: JournalSource) -> Held:
     return subject.log().held(subject.topics)
 
 
-def backlog(journal: Path, marks: Marks, rows_per_batch_max: int = 100) -> list[list[tuple[str, int]]]:
-    tables = source(journal, rows_per_batch_max).backlog(marks)
+def backlog(journal: Path, marks: Marks) -> list[list[tuple[str, int]]]:
+    tables = source(journal).backlog(marks)
     return [[(one.topic, one.offset) for one in read_table(table)] for table in tables]
 
 
@@ -198,8 +189,9 @@ def test_a_reversal_has_a_key_and_a_type_of_its_own_in_the_line_of_what_it_rever
     assert [json.loads(event.body)["decision"] for event in (before, after)] == ["applied", "reversed"]
 
 
-def test_a_long_backlog_comes_in_pieces(journal: Path) -> None:
-    pieces = backlog(journal, {SHOP: {0: 1}, BANK: {0: 1}}, rows_per_batch_max=6)
+def test_a_long_backlog_comes_in_pieces(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_source, "RECORDS_PER_BATCH_MAX", 6)
+    pieces = backlog(journal, {SHOP: {0: 1}, BANK: {0: 1}})
     assert [len(piece) for piece in pieces] == [6, 6, 4]
     assert [offset for piece in pieces for topic, offset in piece if topic == SHOP] == [1, 2, 4, 5, 7, 8, 10, 11]
 
@@ -236,8 +228,8 @@ def test_a_journal_that_holds_what_was_read_of_it_is_gone_on_with(journal: Path,
     state = notify(tmp_path / "notify", journal, 7, 8, 10)
     reader = JournalReader(str(tmp_path / "notify"))
     reworded = replace(reader.rows_of([3])[0], body_sha256="0" * 64)
-    log = source(journal, 100, "shop").log()
-    looked_at(tmp_path / "notify", source(journal, 100, "shop"))
+    log = source(journal, "shop").log()
+    looked_at(tmp_path / "notify", source(journal, "shop"))
     assert list(other_records([reworded], log, log.held([SHOP]))) == []
     assert state.marks[SHOP] == {0: 11}
 
@@ -249,12 +241,12 @@ def test_a_journal_that_ends_before_a_mark_is_refused(journal: Path, tmp_path: P
     writer.commit([row(seq, mode="live") for seq in (13, 14)], marks(14), 0)
     notify(tmp_path / "notify", journal, 13, 14)
     with pytest.raises(HistoryRefused, match="offset 15 is next, the journal ends before 13"):
-        looked_at(tmp_path / "notify", source(tmp_path / "older", 100, "shop"))
+        looked_at(tmp_path / "notify", source(tmp_path / "older", "shop"))
 
 
 def test_a_journal_that_is_gone_disagrees_from_its_first_row_on(journal: Path, tmp_path: Path) -> None:
     state = notify(tmp_path / "notify", journal, 7, 8)
-    subject, reader = source(journal, 100, "shop"), JournalReader(str(tmp_path / "notify"))
+    subject, reader = source(journal, "shop"), JournalReader(str(tmp_path / "notify"))
     shutil.rmtree(journal)
     [parted] = find("notify", state, reader, subject.log(), subject.topics).parted
     assert (parted.partings[0].high, parted.partings[0].begins) == (1, 1)
@@ -270,7 +262,7 @@ def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_kn
         writer.begin_epoch(STARTS)
         writer.commit([row(seq, mode="live", decided_at=at) for seq in range(13, 18)], marks(17), 0)
     notify(tmp_path / "notify", journal, 10, 11, 13, 14)
-    subject, reader = source(older, 100, "shop"), JournalReader(str(tmp_path / "notify"))
+    subject, reader = source(older, "shop"), JournalReader(str(tmp_path / "notify"))
     with pytest.raises(HistoryRefused, match="offset 14 holds another record than the one that row 4 decided"):
         looked_at(tmp_path / "notify", subject)
     findings = find("notify", reader.state(), reader, subject.log(), subject.topics)
@@ -280,12 +272,12 @@ def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_kn
 
 def test_a_row_that_became_no_record_is_another_one(journal: Path) -> None:
     """Every third row of the journal was ignored."""
-    log = source(journal, 100, "shop").log()
+    log = source(journal, "shop").log()
     assert list(log.records_at([(SHOP, 0, 8), (SHOP, 0, 9), (SHOP, 0, 99)])) == [(SHOP, 0, 8)]
 
 
 def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Path) -> None:
-    subject = source(journal, 100, "shop")
+    subject = source(journal, "shop")
     columns = records("shop").columns
     rows = to_arrow([row(8, mode="live"), row(7, mode="live")]).select(columns)
     beside = rows.rename_columns([f"journal_{name}" for name in columns])

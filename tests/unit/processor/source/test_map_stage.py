@@ -19,6 +19,7 @@ from core.work import Ignored, Outcome, WorkItem
 from journal.schema import JournalRow
 from processor.decide.records import PACKED, new_item, read_table, without_answers
 from processor.judge.classify import Classifier
+from processor.run.deadlines import Deadlines
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
 from processor.source.map_stage import Pass, map_stage
@@ -52,7 +53,7 @@ class Impure(ByBody):
 
 
 def told(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
-    task = Task(handler.__name__, handler, Classifier(), deadline_s, 1, 1, stop_on_dead=True)
+    task = Task(handler.__name__, handler, Classifier(), Deadlines(deadline_s, 0.5), 1, stop_on_dead=True)
     return Pass(task, "live", CONTROL)
 
 

@@ -14,10 +14,9 @@ import redis
 from core.clock import SystemClock
 from core.errors import SettingError
 from core.generation import ANNOUNCED_S, Announced, generation_key
-from processor.tell.generation import GenerationWriter, open_generation_writer
-from processor.tell.metrics import ProcessorMetrics
-from processor.tell.status import StatusFile
-from processor.tell.telling import Telling
+from processor.reporting.generation import GenerationWriter, open_generation_writer
+from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.status import StatusFile, StreamStatus
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -153,11 +152,11 @@ def test_a_stream_announces_what_its_journal_says_and_withdraws_it_when_it_fails
     writer: GenerationWriter, server: fakeredis.FakeServer, tmp_path: Path
 ) -> None:
     clock = SystemClock()
-    telling = Telling("ledger", StatusFile(tmp_path / "status.json", clock), ProcessorMetrics(clock), writer)
-    telling.generation(2)
+    status = StreamStatus("ledger", StatusFile(tmp_path / "status.json", clock), ProcessorMetrics(clock), writer)
+    status.generation(2)
     assert becomes(server, Announced(2))
-    telling.generation(2, refused=True)
+    status.generation(2, refused=True)
     assert becomes(server, Announced(2, refused=True))
-    telling.failed(RuntimeError("gone"))
+    status.failed(RuntimeError("gone"))
     writer.close()
     assert writer._announced is None

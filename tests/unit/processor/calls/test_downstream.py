@@ -8,7 +8,7 @@ import pytest
 
 from core.clock import ManualClock
 from processor.calls.budget import Report
-from processor.calls.storms import ConcurrencyLimit, RetryBudget
+from processor.calls.downstream import ConcurrencyLimit, RetryBudget
 
 
 def limit(least: int = 1, start: int = 8, most: int = 12) -> ConcurrencyLimit:

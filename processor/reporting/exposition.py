@@ -14,7 +14,7 @@ LABEL = "stream"
 READY_PATH = "/readyz"
 
 Said = Callable[[], Mapping[str, Mapping[str, Any]]]
-"""What each stream last said of itself (`processor.tell.status.StatusFile`)."""
+"""What each stream last reported of itself (`processor.reporting.status.StatusFile`)."""
 
 
 class _Labelled(Collector):
@@ -32,7 +32,7 @@ class _Labelled(Collector):
 
 
 def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
-    """One registry over those of the streams, by their names; asked anew with each scrape."""
+    """One registry over those of the streams, by their names; asked again with each scrape."""
     whole = CollectorRegistry()
     whole.register(_Labelled(registries))
     return whole

@@ -12,9 +12,8 @@ from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter, Turn
-from processor.history.accept import Acceptance, LostEvent, MovedOn, accept
 from processor.history.check import HistoryRefused, Kind, check
-from processor.history.find import Findings, find
+from processor.history.losses import Acceptance, Findings, LostEvent, MovedOn, accept, find
 from tests.unit.journal.rows import NOW, TOPIC
 from tests.unit.processor.history.logs import MemoryLog, decided, journal_of, records
 

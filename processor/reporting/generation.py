@@ -28,7 +28,7 @@ return 0
 
 
 class GenerationWriter:
-    """Writes one mode's generation every second, from a thread of its own; a Redis that is down disturbs nobody.
+    """Writes one mode's generation every second, from a thread of its own; a Redis that is down holds nothing up.
 
     Nothing is written before `publish`, nor after `withdraw` until it is published again: what was written then expires
     (`ANNOUNCED_S`), and receivers publish without claims.

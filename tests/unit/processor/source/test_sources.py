@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.event import Dedupe, poison_event, to_headers
-from processor.source.republish import Republisher
+from processor.source.sources import Republisher
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 EVENTS = [poison_event("stripe", body, "live", "no JSON") for body in (b"{", b"[")]

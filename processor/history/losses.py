@@ -1,0 +1,332 @@
+"""Where the journal and the source part, and how a person accepts what was lost: the next histories begin there."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from core.clock import to_rfc3339
+from core.decision import Decision
+from core.errors import PayhookError
+from core.place import Place
+from core.routing import mode_of
+from journal.anchoring import ANCHORED_NOTE
+from journal.histories import NOWHERE, History
+from journal.kafka_log import Held, Log
+from journal.reader import JournalReader
+from journal.records import same_record
+from journal.schema import JournalRow
+from journal.state import JournalState
+from journal.writer import JournalWriter, Turn
+from processor.history.check import (
+    LOOKED_NOTE,
+    Disagreement,
+    Kind,
+    holes,
+    last_rows,
+    other_records,
+    other_topics,
+    out_of_range,
+    recent_rows,
+)
+
+SPREAD = 200
+"""Offsets of each partition that are compared besides the newest ones."""
+
+Seqs = Mapping[int, int]
+"""The seq of an offset's first row."""
+
+ACCEPTED_NOTE = "accepted"
+"""The journal's note of the last loss that was accepted."""
+
+REASON_CHARS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """One partition: the journal's next offset is ``until``, Kafka holds ``low`` to before ``high``, and the next
+    history begins at ``begins``.
+    """
+
+    topic: str
+    partition: int
+    until: int
+    low: int
+    high: int
+    begins: int
+
+    @property
+    def decided_beyond(self) -> int:
+        """Offsets that the journal decided and Kafka holds with other records, or no longer: they stay decided."""
+        return max(0, self.until - max(self.begins, self.low))
+
+    @property
+    def to_decide(self) -> int:
+        """Records that Kafka holds and the next history decides."""
+        return max(0, self.high - self.begins)
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """Offsets that were never decided and that Kafka doesn't hold any more: from, to before."""
+        return (self.until, self.begins) if self.begins > self.until else None
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A topic whose history is another one now."""
+
+    topic: str
+    topic_id: str
+    partings: tuple[Parting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What disagrees between one stream's journal and Kafka. ``seq``: the journal's last row when it was looked at."""
+
+    stream: str
+    seq: int
+    disagreements: tuple[Disagreement, ...] = ()
+    parted: tuple[Parted, ...] = field(default=())
+
+
+def find(
+    stream: str,
+    state: JournalState,
+    reader: JournalReader,
+    log: Log,
+    topics: Collection[str],
+    transactional: Collection[str] = (),
+) -> Findings:
+    """Compares more than a start does, and finds for each partition where the histories part.
+
+    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    """
+    known = [topic for topic in topics if topic in state.marks]
+    held, ids = log.held(known), log.topic_ids(known)
+    found = [*other_topics(state, ids), *out_of_range(state, held, known)]
+    found += holes(state, log, held, known, transactional)
+    newest = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
+    parted = []
+    for topic in known:
+        seqs = _seqs(state, reader, topic)
+        rows = [row for row in newest if row.topic == topic] + _spread(seqs, reader)
+        found += other_records(rows, log, held)
+        own = [one for one in found if one.topic == topic]
+        if own:
+            parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, own))
+    return Findings(stream, state.next_seq - 1, tuple(dict.fromkeys(found)), tuple(parted))
+
+
+def _part(
+    state: JournalState,
+    reader: JournalReader,
+    log: Log,
+    held: Held,
+    topic: str,
+    topic_id: str,
+    seqs: Mapping[int, Seqs],
+    found: Sequence[Disagreement],
+) -> Parted:
+    partings = []
+    for number in sorted({*state.marks[topic], *held[topic]}):
+        until = state.marks[topic].get(number, 0)
+        low, high = held[topic].get(number, (0, 0))
+        own = [one for one in found if one.partition in (number, -1)]
+        begins = _begins(own, log, reader, seqs.get(number, {}), (topic, number, until, low, high))
+        partings.append(Parting(topic, number, until, low, high, begins))
+    return Parted(topic, topic_id, tuple(partings))
+
+
+def _begins(
+    found: Sequence[Disagreement],
+    log: Log,
+    reader: JournalReader,
+    seqs: Seqs,
+    place: tuple[str, int, int, int, int],
+) -> int:
+    """Where the next history begins: at the first offset that Kafka holds with another record than the journal decided.
+
+    Up to there both hold the same, because a log only grows at its end.
+    """
+    topic, number, until, low, high = place
+    if not found:
+        return until
+    if until < low:
+        return low
+    for one in found:
+        if one.kind is Kind.HOLE:
+            return one.low
+    compared = sorted(offset for offset in seqs if low <= offset < min(until, high))
+    if not compared:
+        return min(low, high)
+
+    def agrees(offset: int) -> bool:
+        [row] = reader.rows_of([seqs[offset]])
+        record = log.records_at([(topic, number, offset)]).get((topic, number, offset))
+        return record is not None and same_record(row, record)
+
+    wrong = min((one.offset for one in found if one.kind is Kind.OTHER_RECORD), default=None)
+    upto = compared if wrong is None else [offset for offset in compared if offset <= wrong]
+    parts_at = bisect.bisect_left(upto, True, key=lambda offset: not agrees(offset))
+    if parts_at < len(upto):
+        return upto[parts_at] if parts_at else low
+    return min(until, high)
+
+
+def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
+    """By partition and offset: first rows of the topic's current history."""
+    table = reader.offsets_of(topic, state.history(topic).number)
+    found: dict[int, dict[int, int]] = {}
+    names = ("partition", "offset", "seq")
+    for number, offset, seq in zip(*(table[name].to_pylist() for name in names), strict=True):
+        found.setdefault(number, {})[offset] = seq
+    return dict(found)
+
+
+def _spread(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]:
+    wanted = []
+    for of_partition in seqs.values():
+        every = max(1, len(of_partition) // SPREAD)
+        wanted += sorted(of_partition.values())[::every]
+    return [row for at in range(0, len(wanted), SPREAD) for row in reader.rows_of(sorted(wanted[at : at + SPREAD]))]
+
+
+class MovedOn(PayhookError):
+    """The journal has rows that the findings don't know."""
+
+    def __init__(self, stream: str, seq: int, now: int) -> None:
+        self.stream = stream
+        self.seq = seq
+        self.now = now
+        super().__init__(
+            f"stream {stream}: row {seq} was the last one when it was looked at, it is {now} now; look again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LostEvent:
+    """An event that a provider was answered 2xx for, of which there is neither a decision nor a record."""
+
+    event_key: str
+    provider: str | None
+    received_at: datetime | None
+    content_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Who accepts what, and when (UTC)."""
+
+    actor: str
+    reason: str
+    at: datetime
+
+
+def accept(
+    journal: Place,
+    findings: Findings,
+    events: Sequence[LostEvent],
+    anchored: int,
+    acceptance: Acceptance,
+    *,
+    is_older: bool = False,
+) -> JournalState:
+    """Writes the loss and begins the next histories, in one commit; the writer before is fenced off.
+
+    :param anchored: the last seq of which an anchor is on Kafka now
+    :param is_older: what was derived from the journal knows later rows; a new lineage begins before that commit
+    :raises MovedOn: rows came since it was looked at
+    :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`
+    """
+    _check_seq(findings, JournalReader(str(journal)).last_seq)
+    writer = JournalWriter.create_or_open(str(journal), findings.stream)
+    state = (
+        writer.renew_lineage(acceptance.at, acceptance.reason, publish_again=True)
+        if is_older
+        else writer.begin_epoch({})
+    )
+    _check_seq(findings, state.next_seq - 1)
+    return writer.turn(_turn(state, findings, events, anchored, acceptance))
+
+
+def _check_seq(findings: Findings, seq: int) -> None:
+    if seq != findings.seq:
+        raise MovedOn(findings.stream, findings.seq, seq)
+
+
+def _turn(
+    state: JournalState, findings: Findings, events: Sequence[LostEvent], anchored: int, acceptance: Acceptance
+) -> Turn:
+    rows = [*_ranges(state, findings, acceptance), *_events(findings, events, acceptance)]
+    for seq, row in enumerate(rows, state.next_seq):
+        row.seq = row.item_seq = seq
+    marks, start, histories = dict(state.marks), dict(state.start), dict(state.histories)
+    for parted in findings.parted:
+        topic, begins = parted.topic, {one.partition: one.begins for one in parted.partings}
+        marks[topic] = start[topic] = begins
+        histories[topic] = _next(state, parted)
+    decided = {
+        "actor": acceptance.actor,
+        "reason": acceptance.reason[:REASON_CHARS_MAX],
+        "at": to_rfc3339(acceptance.at),
+    }
+    given_up = {"anchors": [anchored, remembered]} if (remembered := _anchored(state)) > anchored else {}
+    notes = {
+        ACCEPTED_NOTE: json.dumps({**decided, **given_up, "rows": len(rows)}),
+        LOOKED_NOTE: str(state.next_seq - 1 + len(rows)),
+        ANCHORED_NOTE: str(min(anchored, remembered)),
+    }
+    return Turn(rows, marks, start, histories, state.generation + 1, notes)
+
+
+def _next(state: JournalState, parted: Parted) -> History:
+    topic = parted.topic
+    start = state.start.get(topic, {})
+    ends = {one.partition: one.lost[1] if one.lost else one.until for one in parted.partings}
+    known = {number: start.get(number, ends[number] if number not in state.marks[topic] else 0) for number in ends}
+    return state.history(topic).next(parted.topic_id, known, ends)
+
+
+def _ranges(state: JournalState, findings: Findings, acceptance: Acceptance) -> Iterator[JournalRow]:
+    for parted in findings.parted:
+        for one in parted.partings:
+            if one.lost is not None:
+                yield _lost(
+                    acceptance,
+                    topic=one.topic,
+                    partition=one.partition,
+                    offset=one.lost[0],
+                    offset_until=one.lost[1],
+                    first=True,
+                    history=state.history(one.topic).of_row(),
+                )
+
+
+def _events(findings: Findings, events: Sequence[LostEvent], acceptance: Acceptance) -> Iterator[JournalRow]:
+    topic = findings.parted[0].topic if findings.parted else ""
+    for event in events:
+        yield _lost(
+            acceptance,
+            topic=topic,
+            partition=NOWHERE,
+            offset=NOWHERE,
+            first=False,
+            event_key=event.event_key,
+            provider=event.provider,
+            received_at=event.received_at,
+            content_sha256=event.content_sha256,
+            mode=mode_of(findings.stream),
+        )
+
+
+def _lost(acceptance: Acceptance, **of_it: object) -> JournalRow:
+    same: dict[str, object] = {"actor": acceptance.actor, "reason": acceptance.reason, "decided_at": acceptance.at}
+    return JournalRow(seq=0, item_seq=0, decision=Decision.LOST, **same, **of_it)  # type: ignore[arg-type]
+
+
+def _anchored(state: JournalState) -> int:
+    return int(state.notes.get(ANCHORED_NOTE, 0))

@@ -1,0 +1,276 @@
+"""The processor's metrics: every name, type and meaning stands here."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Counted
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from core.clock import Clock
+from core.decision import Decision
+from dlq.publisher import Tally
+from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
+from journal.schema import JournalRow
+from processor.backlog.catch_up import CatchUp
+from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
+from processor.calls.budget import Report
+from processor.calls.downstream import QUIET
+from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
+from processor.decide.item import HEAD_DEAD_CLASS, POISON_CLASS
+from processor.reporting.progress import Progress
+
+TIMEOUT_CLASS = "HandlerTimeout"
+
+LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 30.0, 60.0)
+"""An edge stands exactly at 5 s, the SLO's bound."""
+
+ATTEMPT_MAX = 20
+"""Retry numbers that are counted apart: more than shipped policies have tries; one that goes on for ever has no end."""
+
+GAUGES: Final[Mapping[str, str]] = {
+    "payhook_dlq_depth": "Dead events that wait for a person",
+    "payhook_dlq_unpublished": "Dead letters that Kafka hasn't acknowledged yet",
+    "payhook_dlq_unpublished_seconds": "How long the oldest of those has waited",
+    "payhook_index_memory_bytes": "What the key index holds in memory: its cache, which fills up, its writes",
+    "payhook_open_events": "Events that are open: waiting or dead",
+    "payhook_heads": "Failing events that hold back later ones of their entity",
+    "payhook_events_behind_heads": "Events held back by those",
+    "payhook_longest_line": "Most events held back by a single one",
+    "payhook_oldest_head_seconds": "Longest time for which an event has failed and held back others",
+    "payhook_stuck_share": "Events stuck in lines, of those and the ones done in the last minute",
+    "payhook_head_of_line": "1 while a few failing events hold back most others",
+    "payhook_hung_calls": "Handler calls abandoned that are still out, in the Python workers of the last batch",
+    "payhook_stream_blocked": "1 while the whole stream is blocked",
+    "payhook_stream_refused": "1 while the stream waits for a person's decision",
+    "payhook_lag_events": "Events that the source holds and that aren't decided yet",
+    "payhook_behind": "1 while there is a backlog",
+    "payhook_arrival_per_second": "Events that come a second",
+    "payhook_drain_per_second": "Events that are decided a second in a backlog",
+    "payhook_recover_seconds": "Seconds until the backlog is gone; NaN: not known",
+    "payhook_batch_limit_events": "Most events that the next batch takes",
+    "payhook_recommended_executors": "Executors that the load asks for",
+    "payhook_recommended_partitions": "Partitions that the load asks for; growing needs a drained topic",
+}
+
+COUNTERS: Final[Mapping[str, str]] = {
+    "payhook_head_of_line_dead": "Events dead-lettered because they held back others past the limits",
+    "payhook_handler_timeouts": "Tries that ended because their call wasn't back in time",
+}
+
+LABELLED_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "payhook_stream_blocked_by": ("1 for the error class that blocks the stream", "error"),
+    "payhook_downstream_state": (
+        "0 called as usual, 1 half-open, 2 its breaker is open, 3 it asked to be left alone",
+        "downstream",
+    ),
+    "payhook_downstream_concurrency_limit": ("Calls at a time that a downstream gets", "downstream"),
+}
+
+LABELLED_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "payhook_decisions": (
+        f"Journal rows by decision and retry number; {ATTEMPT_MAX} stands for that and more",
+        ("decision", "attempt"),
+    ),
+    "payhook_sli_events": (
+        "Events by how their first answer kept the 5 s: in_time, late, failed; set_aside and waited count apart",
+        ("outcome",),
+    ),
+    "payhook_hook_failures": (
+        "Calls of a stream's recovery hooks that went wrong: before or after; error, timeout or skipped",
+        ("stage", "problem"),
+    ),
+    "payhook_downstream_calls": (
+        "Calls of handlers to a downstream, by outcome: good, failed",
+        ("downstream", "outcome"),
+    ),
+    "payhook_downstream_retries": ("Calls for events whose earlier tries failed", ("downstream",)),
+    "payhook_downstream_held": (
+        "Calls that weren't made; their events are parked without an attempt",
+        ("downstream",),
+    ),
+}
+
+DEAD_LETTER_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    "written": ("payhook_dlq_written", "Dead letters that Kafka acknowledged"),
+    "requests": ("payhook_dlq_produce_requests", "Dead letters handed to Kafka's client, repeats too"),
+    "failed": ("payhook_dlq_produce_failures", "Of those, the ones that weren't acknowledged and are tried again"),
+}
+"""By the publisher's own numbers (`dlq.publisher.Tally`)."""
+
+_OF_CATCH_UP: Mapping[str, str] = {
+    "lag": "payhook_lag_events",
+    "behind": "payhook_behind",
+    "arrival_per_s": "payhook_arrival_per_second",
+    "drain_per_s": "payhook_drain_per_second",
+    "recover_s": "payhook_recover_seconds",
+    "batch_limit": "payhook_batch_limit_events",
+    "recommended_executors": "payhook_recommended_executors",
+    "recommended_partitions": "payhook_recommended_partitions",
+}
+_OF_DEAD: Mapping[str, str] = {
+    "dead": "payhook_dlq_depth",
+    "open": "payhook_open_events",
+    "unpublished": "payhook_dlq_unpublished",
+    "unpublished_s": "payhook_dlq_unpublished_seconds",
+    "index_memory_bytes": "payhook_index_memory_bytes",
+}
+_DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)
+
+
+class ProcessorMetrics:
+    """One set a stream, in a registry of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.registry = CollectorRegistry()
+        self.dead_letters = Tally()
+        self._gauges = {name: Gauge(name, meaning, registry=self.registry) for name, meaning in GAUGES.items()}
+        self._counters = {name: Counter(name, meaning, registry=self.registry) for name, meaning in COUNTERS.items()}
+        self._labelled = {
+            name: Gauge(name, meaning, (label,), registry=self.registry)
+            for name, (meaning, label) in LABELLED_GAUGES.items()
+        }
+        self._counts = {
+            name: Counter(name, meaning, labels, registry=self.registry)
+            for name, (meaning, labels) in LABELLED_COUNTERS.items()
+        }
+        for outcome in SLI_OUTCOMES:
+            self._counts["payhook_sli_events"].labels(outcome)
+        self._latency = Histogram(
+            "payhook_processing_seconds",
+            "Receipt of an event to the commit of its first decision, parked ones left out",
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._batch = Histogram("payhook_batch_seconds", "One batch, all its steps", registry=self.registry)
+        self.registry.register(_DeadLetterCounts(self.dead_letters))
+        self._batches = 0
+        self._blocked_by: str | None = None
+
+    def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
+        """What became of one batch's calls to a downstream (`processor.calls.downstreams.OnRound`)."""
+        self._labelled["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
+        self._labelled["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
+        self._counts["payhook_downstream_calls"].labels(name, "good").inc(report.calls - report.failed)
+        self._counts["payhook_downstream_calls"].labels(name, "failed").inc(report.failed)
+        self._counts["payhook_downstream_retries"].labels(name).inc(report.retries)
+        self._counts["payhook_downstream_held"].labels(name).inc(report.held)
+
+    def block(self, reason: str | None) -> None:
+        """What blocks the whole stream: an error class, a colon, its message; None when nothing does."""
+        error = None if reason is None else reason.partition(":")[0]
+        blocked_by = self._labelled["payhook_stream_blocked_by"]
+        self._gauges["payhook_stream_blocked"].set(reason is not None)
+        if self._blocked_by not in (None, error):
+            blocked_by.remove(self._blocked_by)
+        if error is not None:
+            blocked_by.labels(error).set(1)
+        self._blocked_by = error
+
+    def refused(self, refused: int) -> None:
+        """1 while the stream waits for a person's decision, else 0."""
+        self._gauges["payhook_stream_refused"].set(refused)
+
+    def hook_failed(self, stage: str, problem: str) -> None:
+        """Counts a call of a recovery hook that went wrong."""
+        self._counts["payhook_hook_failures"].labels(stage, problem).inc()
+
+    def batch_done(self, progress: Progress) -> None:
+        """What the last batch took; reported again before there is another one, it counts once."""
+        if progress.batches not in (0, self._batches):
+            self._batch.observe(sum(progress.step_s.values()))
+        self._batches = progress.batches
+
+    def line(self, figures: HeadFigures, hung_calls: int) -> None:
+        """What waits behind failing events, and handler calls that don't come back."""
+        self._set(
+            {
+                "payhook_heads": figures.heads,
+                "payhook_events_behind_heads": figures.behind,
+                "payhook_longest_line": figures.longest,
+                "payhook_oldest_head_seconds": figures.oldest_s,
+                "payhook_stuck_share": figures.stuck_share,
+                "payhook_head_of_line": figures.blocked,
+                "payhook_hung_calls": hung_calls,
+            }
+        )
+
+    def dead(self, status: Mapping[str, Any]) -> None:
+        """What a stream's status says of what is open and dead, and of the index that knows it."""
+        self._set({name: status[field] for field, name in _OF_DEAD.items()})
+
+    def lag(self, catch_up: CatchUp) -> None:
+        """What is published of a backlog."""
+        status = catch_up.status()
+        self._set({name: math.nan if status[field] is None else status[field] for field, name in _OF_CATCH_UP.items()})
+
+    def committed(self, rows: Sequence[JournalRow]) -> None:
+        """Counts what one commit decided."""
+        now = self._clock.now()
+        for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
+            self._counts["payhook_decisions"].labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
+        for outcome, count in Counted(sli_outcome(row, now) for row in rows).items():
+            if outcome is not None:
+                self._counts["payhook_sli_events"].labels(outcome).inc(count)
+        for row in rows:
+            if row.error_class == TIMEOUT_CLASS:
+                self._counters["payhook_handler_timeouts"].inc()
+            elif row.error_class == BLOCKED_CLASS and row.decision is Decision.DEAD:
+                self._counters["payhook_head_of_line_dead"].inc()
+            if row.first and row.received_at is not None and row.decision in ANSWERED:
+                self._latency.observe(max(0.0, (now - row.received_at).total_seconds()))
+
+    def _set(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._gauges[name].set(float(value))
+
+
+class _DeadLetterCounts(Collector):
+    """Counters over a tally that the stream's publishers share, one after the other."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterable[Metric]:
+        return [
+            CounterMetricFamily(name, meaning, value=getattr(self._tally, field))
+            for field, (name, meaning) in DEAD_LETTER_COUNTERS.items()
+        ]
+
+
+# The service level indicator: each event counted once, when its first answer is in the journal. It is
+# in_time / (in_time + late + failed); what died of the sender's doing, or waited on purpose, is counted apart.
+
+IN_TIME, LATE, FAILED, SET_ASIDE, WAITED = "in_time", "late", "failed", "set_aside", "waited"
+SLI_OUTCOMES: Final = (IN_TIME, LATE, FAILED, SET_ASIDE, WAITED)
+PROMISED: Final = timedelta(seconds=5)
+
+ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT})
+_OF_THE_SENDER = frozenset({POISON_CLASS, CONFLICT_CLASS, FACT_CONFLICT_CLASS})
+
+
+def sli_outcome(row: JournalRow, now: datetime) -> str | None:
+    """What a row says of its event's time; None where it is no answer, or not the first one.
+
+    ``now``: when the row was committed. An event that was parked and then answered at its first try waited for
+    another one, or for a whole stream; one that was tried before is as late as it is. What a replay comes to counts
+    once more: the journal's rows don't say by themselves that their event was answered before.
+    """
+    if row.received_at is None or row.actor is not None:
+        return None
+    if row.decision is Decision.DEAD:
+        if row.error_class in _OF_THE_SENDER:
+            return SET_ASIDE
+        return WAITED if row.error_class == HEAD_DEAD_CLASS else FAILED
+    if row.decision not in ANSWERED:
+        return None
+    if not row.first and row.attempt == 0:
+        return WAITED
+    return IN_TIME if now - row.received_at <= PROMISED else LATE

@@ -1,0 +1,139 @@
+"""What one work stream reports of itself while it runs, waits or fails: its status file, its gauges, its generation."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.clock import Clock, to_rfc3339
+from processor.backlog.catch_up import CatchUp
+from processor.decide.batch import Batches
+from processor.reporting.generation import GenerationWriter
+from processor.reporting.metrics import ProcessorMetrics
+
+WRITE_EVERY_S = 1.0
+
+WARM_BATCHES = 2
+"""A stream reports ready after so many: the first ones load what every later one finds loaded."""
+
+FAILURE_CHARS_MAX = 2_000
+
+
+class StatusFile:
+    """What `payhook status` and the management listener show. Rewritten whole, at most once a second, and never seen
+    half written.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._written_at = -WRITE_EVERY_S
+        self._written: dict[str, Any] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def written(self) -> Mapping[str, Any]:
+        """What was last written; nothing before that."""
+        return self._written
+
+    def is_due(self) -> bool:
+        """Whether the last write is long enough ago."""
+        return self._clock.monotonic() - self._written_at >= WRITE_EVERY_S
+
+    def write(self, status: dict[str, Any]) -> None:
+        """Replaces what was written. A file that can't be written is left: a status never ends a stream."""
+        self._written = status
+        self._written_at = self._clock.monotonic()
+        text = json.dumps({"pid": os.getpid(), "at": to_rfc3339(self._clock.now()), **status}, indent=1)
+        fresh = self._path.with_suffix(".new")
+        try:
+            fresh.write_text(text, "utf-8")
+            fresh.replace(self._path)
+        except OSError:
+            self._write_in_place(text)
+
+    def _write_in_place(self, text: str) -> None:
+        """On a full disk the file's own blocks are still there."""
+        with contextlib.suppress(OSError), self._path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            file.write(text.encode().ljust(size))
+
+    def remove(self) -> None:
+        """Called at start, so that what the last process wrote isn't taken for this one's."""
+        self._path.unlink(missing_ok=True)
+
+
+class StreamStatus:
+    """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
+
+    ``generations``: of the stream that decides what receivers publish; None for every other one.
+    """
+
+    def __init__(
+        self, stream: str, file: StatusFile, metrics: ProcessorMetrics, generations: GenerationWriter | None = None
+    ) -> None:
+        self.metrics = metrics
+        self._stream = stream
+        self._file = file
+        self._generations = generations
+        self._batches = itertools.count(1)
+        self._restarts = 0
+        self._last_failure: str | None = None
+
+    def generation(self, generation: int, *, refused: bool = False) -> None:
+        """The journal's generation of claims, as soon as it is known that the stream goes on, or refuses to."""
+        if self._generations is not None:
+            self._generations.publish(generation, refused=refused)
+
+    def batch(self, batches: Batches, catch_up: CatchUp) -> None:
+        """After each batch, and while the stream waits for what blocks it."""
+        warm = next(self._batches) >= WARM_BATCHES
+        self.metrics.block(batches.progress.blocked_reason)
+        self.metrics.refused(0)
+        self.metrics.batch_done(batches.progress)
+        self.metrics.line(batches.heads, batches.progress.hung_calls)
+        if warm and self._file.is_due():
+            figures = batches.status()
+            self.metrics.dead(figures)
+            self.metrics.lag(catch_up)
+            self._report("running", ready=True, **figures, catch_up=catch_up.status())
+
+    def outage(self, reason: str, tries: int) -> None:
+        """While it waits for its storage; ``tries`` were made since it last decided anything."""
+        self.metrics.block(reason)
+        if self._file.is_due():
+            self._file.write({**self._file.written, "ready": False, "blocked": reason, "tries": tries})
+
+    def refused(self, why: str) -> None:
+        """While it waits for a person: what there is to read is of another history."""
+        if self._generations is not None:
+            self._generations.refuse()
+        self.metrics.block(why)
+        self.metrics.refused(1)
+        if self._file.is_due():
+            self._report("refused", ready=False, why=why)
+
+    def off(self, why: str) -> None:
+        """While there is nothing for it to do."""
+        self._report("off", ready=True, why=why)
+
+    def failed(self, failure: BaseException) -> None:
+        """It ended by itself."""
+        if self._generations is not None:
+            self._generations.withdraw()
+        self._last_failure = f"{type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX]
+        self._batches = itertools.count(1)
+        self._report("failed", ready=False)
+
+    def restarted(self) -> None:
+        self._restarts += 1
+
+    def _report(self, state: str, *, ready: bool, **figures: Any) -> None:
+        whole = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
+        self._file.write({**whole, "last_failure": self._last_failure, **figures})
