@@ -1,81 +1,151 @@
-"""One downstream's circuit breaker, on a clock that is passed in, and as text for the journal."""
+"""One downstream's circuit breaker: pybreaker's states, on a clock that is passed in, and as text for the journal."""
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 from typing import Any
 
+import pybreaker
+
 from core.clock import Clock, from_micros, to_micros
 
-CLOSED, HALF_OPEN, OPEN = "closed", "half-open", "open"
+CLOSED, HALF_OPEN, OPEN = pybreaker.STATE_CLOSED, pybreaker.STATE_HALF_OPEN, pybreaker.STATE_OPEN
+
+
+class _CallFailed(Exception):
+    """Stands for a call that failed on an executor."""
 
 
 class Breaker:
     """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
     calls are good.
 
-    It makes no calls and wraps none, as a library's would: it learns what became of a batch's calls.
+    It learns outcomes, it makes no calls.
     """
 
     def __init__(
-        self, failures_to_open: int, reset_s: float, probes: int, clock: Clock, kept: dict[str, Any] | None = None
+        self,
+        name: str,
+        failures_to_open: int,
+        reset_s: float,
+        probes: int,
+        clock: Clock,
+        kept: dict[str, Any] | None = None,
     ) -> None:
-        kept = kept or {}
-        self._failures_to_open = failures_to_open
-        self._reset = timedelta(seconds=reset_s)
-        self._probes = probes
         self._clock = clock
-        self._state = str(kept.get("state", CLOSED))
-        self._failures = int(kept.get("failures", 0))
-        self._good = int(kept.get("good", 0))
-        self._opened_at = from_micros(kept.get("opened_at_us", 0))
+        self._memory = _Memory(name, clock, kept or {})
+        self._breaker = pybreaker.CircuitBreaker(
+            fail_max=failures_to_open,
+            reset_timeout=reset_s,
+            success_threshold=probes,
+            state_storage=self._memory,
+            name=name,
+            throw_new_error_on_trip=False,
+        )
 
     @property
     def state(self) -> str:
         """`CLOSED`, `HALF_OPEN` or `OPEN`, as of now."""
-        if self._state == OPEN and self._clock.now() >= self.half_opens_at:
-            self._state, self._good = HALF_OPEN, 0
-        return self._state
+        if self._memory.state == OPEN and self._clock.now() >= self.half_opens_at:
+            self._breaker.half_open()
+        return self._memory.state
 
     @property
     def half_opens_at(self) -> datetime:
         """When an open breaker lets probes through."""
-        return self._opened_at + self._reset
+        return self._memory.opened_at + timedelta(seconds=self._breaker.reset_timeout)
 
     @property
     def failures_left(self) -> int:
         """Failed calls in a row that open it from here."""
-        return max(1, self._failures_to_open - self._failures) if self.state == CLOSED else 1
+        return max(1, self._breaker.fail_max - self._memory.counter) if self.state == CLOSED else 1
 
     @property
     def probes_left(self) -> int:
         """Good calls that close a half-open breaker."""
-        return max(0, self._probes - self._good)
+        return max(0, self._breaker.success_threshold - self._memory.success_counter)
 
     def learn(self, good: int, failed: int, failed_in_a_row: int) -> None:
         """Takes in what became of a batch's calls. An open breaker has let none through: late news of older ones."""
         state = self.state
         if state == HALF_OPEN and failed:
-            self._open()
+            self._failed()
         elif state == HALF_OPEN:
-            self._good += good
-            if not self.probes_left:
-                self._state, self._failures = CLOSED, 0
+            for _ in range(min(good, self.probes_left)):
+                self._breaker.call(lambda: None)
         elif state == CLOSED:
-            self._failures = failed_in_a_row + (0 if good else self._failures)
-            if self._failures >= self._failures_to_open:
-                self._open()
+            if good:
+                self._breaker.call(lambda: None)
+            for _ in range(failed_in_a_row):
+                if self._memory.state == CLOSED:
+                    self._failed()
 
     def kept(self) -> dict[str, Any] | None:
         """What a later process must know of it; None when there is nothing."""
+        return self._memory.kept()
+
+    def _failed(self) -> None:
+        def fail() -> None:
+            raise _CallFailed
+
+        with contextlib.suppress(_CallFailed):
+            self._breaker.call(fail)
+
+
+class _Memory(pybreaker.CircuitBreakerStorage):
+    """pybreaker's numbers. The time of opening comes from our clock, whatever pybreaker's own says."""
+
+    def __init__(self, name: str, clock: Clock, kept: dict[str, Any]) -> None:
+        super().__init__(name)
+        self._clock = clock
+        self._state = kept.get("state", CLOSED)
+        self._failures = kept.get("failures", 0)
+        self._successes = kept.get("good", 0)
+        self._opened_at = from_micros(kept.get("opened_at_us", 0))
+
+    def kept(self) -> dict[str, Any] | None:
         if self._state == CLOSED and not self._failures:
             return None
         return {
             "state": self._state,
             "failures": self._failures,
-            "good": self._good,
+            "good": self._successes,
             "opened_at_us": to_micros(self._opened_at),
         }
 
-    def _open(self) -> None:
-        self._state, self._opened_at = OPEN, self._clock.now()
+    @property
+    def state(self) -> str:
+        return str(self._state)
+
+    @state.setter
+    def state(self, state: str) -> None:
+        self._state = state
+
+    @property
+    def counter(self) -> int:
+        return int(self._failures)
+
+    @property
+    def success_counter(self) -> int:
+        return int(self._successes)
+
+    @property
+    def opened_at(self) -> datetime:
+        return self._opened_at
+
+    @opened_at.setter
+    def opened_at(self, _: datetime) -> None:
+        self._opened_at = self._clock.now()
+
+    def increment_counter(self) -> None:
+        self._failures += 1
+
+    def reset_counter(self) -> None:
+        self._failures = 0
+
+    def increment_success_counter(self) -> None:
+        self._successes += 1
+
+    def reset_success_counter(self) -> None:
+        self._successes = 0

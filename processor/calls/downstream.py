@@ -73,11 +73,13 @@ class Downstream:
     herd, and while it lasts the same events aren't taken up again and again.
     """
 
-    def __init__(self, settings: DownstreamSettings, clock: Clock, kept: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, settings: DownstreamSettings, clock: Clock, kept: Mapping[str, Any] | None = None
+    ) -> None:
         kept = kept or {}
         self._settings = settings
         self._clock = clock
-        self._breaker = Breaker(settings.failures_to_open, settings.reset_s, PROBES, clock, kept.get("breaker"))
+        self._breaker = Breaker(name, settings.failures_to_open, settings.reset_s, PROBES, clock, kept.get("breaker"))
         most = settings.concurrency_max
         start = min(max(int(kept.get("at_once", CONCURRENCY_START)), CONCURRENCY_MIN), most)
         self._limit = ConcurrencyLimit(CONCURRENCY_MIN, start, most, SLOW_RATIO)

@@ -63,7 +63,10 @@ class Downstreams:
         """What the next batch may do."""
         return Budgets(
             {name: one.budget() for name, one in self._known.items()},
-            {pattern: Downstream(settings, self._clock).budget() for pattern, settings in self._settings.items()},
+            {
+                pattern: Downstream(pattern, settings, self._clock).budget()
+                for pattern, settings in self._settings.items()
+            },
         )
 
     def turn(self) -> int:
@@ -126,7 +129,7 @@ class Downstreams:
         return one
 
     def _new(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
-        return Downstream(self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
+        return Downstream(name, self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
 
     def _forget(self) -> None:
         """The one that was asked for longest ago and is at rest; else the oldest."""

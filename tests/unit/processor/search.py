@@ -414,7 +414,7 @@ class Search:
         rows = {row.seq: row for row in world.last.values()}
         known = Known(
             index,
-            {"stripe": self._adapter},  # type: ignore[dict-item]
+            {"stripe": self._adapter},
             rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
             bodies_of=lambda hashes: {sha256: self._bodies[sha256] for sha256 in hashes},
             applied_upto=lambda after: _applied_upto(world, after),

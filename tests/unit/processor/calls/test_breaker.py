@@ -1,4 +1,4 @@
-"""The breaker's three states, on a clock that tests move, and what a later process is learn of it."""
+"""The breaker's three states, on a clock that tests move, and what a later process is told of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def breaker(clock: ManualClock) -> Breaker:
-    return Breaker(3, 5.0, 2, clock)
+    return Breaker("merchants", 3, 5.0, 2, clock)
 
 
 def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
@@ -65,7 +65,7 @@ def test_late_news_of_calls_made_before_it_opened_change_nothing(breaker: Breake
 def test_a_later_process_goes_on_where_the_last_one_was(breaker: Breaker, clock: ManualClock, seconds: float) -> None:
     breaker.learn(0, 3, 3)
     clock.advance(seconds)
-    later = Breaker(3, 5.0, 2, clock, breaker.kept())
+    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
     assert later.state == breaker.state
     assert later.half_opens_at == NOW + timedelta(seconds=5)
 
@@ -73,6 +73,6 @@ def test_a_later_process_goes_on_where_the_last_one_was(breaker: Breaker, clock:
 def test_failures_that_have_not_opened_it_are_known_later_too(breaker: Breaker, clock: ManualClock) -> None:
     assert breaker.kept() is None
     breaker.learn(0, 2, 2)
-    later = Breaker(3, 5.0, 2, clock, breaker.kept())
+    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
     later.learn(0, 1, 1)
     assert later.state == OPEN
