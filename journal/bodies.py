@@ -15,11 +15,10 @@ from deltalake.exceptions import DeltaError
 
 from core.arrow import datasets as ds
 from core.clock import from_micros
-from journal.append import Appender, AppendUnknown, Overtaken
-from journal.dataset import dataset_of
-from journal.demands import TableUnfit
+from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
-from journal.lake import create_table, has_table, open_table
+from journal.lake import create_table, dataset_of, has_table, open_table
+from journal.log import CommitFailed
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
@@ -99,7 +98,7 @@ class BodyStore:
         table = pa.table([pa.array(hashes, pa.string()), pa.array(raw, pa.binary())], schema=BODIES_SCHEMA)
         try:
             self._appender.append(table)
-        except (Overtaken, AppendUnknown, OSError) as failed:
+        except (CommitFailed, OSError) as failed:
             raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:

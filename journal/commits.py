@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from core.clock import EPOCH
-from journal.entries import numbers
 from journal.errors import JournalBroken
+from journal.log import numbers
 from journal.state import commit_info
-from journal.stores import open_storage
+from journal.storage import open_storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class ObjectStorage:
                 self._store.put(name, data, mode="create")
             except AlreadyExistsError as taken:
                 problem = taken
-                # A conflict with a request that came to nothing is told in the same way: then it isn't there.
+                # A conflict with a request that came to nothing is reported in the same way: then it isn't there.
                 with contextlib.suppress(FileNotFoundError):
                     if self.read(name) == data:
                         return

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
-from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 from journal.histories import FIRST
+from journal.lake import dataset_of
 
 ROWS_PER_WINDOW = 50_000
 """About 50 MB of rows in Arrow."""

@@ -12,14 +12,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from journal.chain import ChainHead
-from journal.entries import last_checkpoint, numbers, place
 from journal.errors import JournalBroken
 from journal.histories import FIRST, Histories, History, histories_from_json
 from journal.lake import open_table
+from journal.log import entry_name, last_checkpoint, numbers
 from journal.marks import Marks, marks_from_json
 from journal.scan import scan
-from journal.storage import Storage
-from journal.stores import open_storage
+from journal.storage import Storage, open_storage
 
 PREFIX = "payhook."
 STATE_NAMES = frozenset(
@@ -105,7 +104,7 @@ def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | N
 
     :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows
     """
-    name = place(version)
+    name = entry_name(version)
     try:
         actions = [json.loads(line) for line in storage.read(name).splitlines() if line]
         return next(action["commitInfo"] for action in actions if "commitInfo" in action)  # type: ignore[no-any-return]

@@ -12,13 +12,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
+from journal.append import Appender, RowsRefused, TableUnfit
 from journal.chain import commit_digest, extend
-from journal.demands import TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.histories import Histories, History, histories_to_json, with_ids
 from journal.lake import has_table
 from journal.lineage import LINEAGES_NOTE, Abandoned, abandoned, to_note
+from journal.log import AppTransaction, CommitFailed, Overtaken
 from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
 from journal.schema import JournalRow, stamped
 from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
@@ -181,7 +181,7 @@ class JournalWriter:
                 continue
             except TableUnfit as unfit:
                 raise JournalBroken(self._path, unfit.problem) from unfit
-            except (AppendUnknown, DeltaError, OSError) as failed:
+            except (CommitFailed, DeltaError, OSError) as failed:
                 raise StorageDown("the journal", self._path, problem_of(failed)) from failed
             self._appender = appender
             self._state = read_state(self._path, version)

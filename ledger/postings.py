@@ -12,16 +12,15 @@ from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
-from journal.demands import TableUnfit
-from journal.files import now_ms
+from journal.append import Appender, TableUnfit
 from journal.lake import create_table, has_table, open_table
+from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.position import Position, follows
 from journal.reader import JournalReader
-from journal.replacement import ReplacementRefused, ReplacementUnknown, replace_all
+from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow
 from journal.state import commit_info
-from journal.stores import open_storage
+from journal.storage import open_storage
 from ledger.accounts import merchant_among
 
 POSTINGS_SCHEMA = pa.schema(
@@ -173,7 +172,7 @@ class PostingsWriter:
         position = Position(self._lineage, mark, row_hash)
         try:
             self._appender.append(table, AppTransaction(MARK_APP_ID, mark), told_of(position))
-        except (Overtaken, AppendUnknown, OSError) as refused:
+        except (CommitFailed, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._mark, self._position = mark, position
 
@@ -182,7 +181,7 @@ class PostingsWriter:
         try:
             replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), told_of(position), now_ms())
             self._appender = Appender.open(self._path, version=open_table(self._path).version())
-        except (ReplacementRefused, ReplacementUnknown, OSError, DeltaError) as refused:
+        except (CommitFailed, OSError, DeltaError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._position, self._mark, self._seen = position, 0, 0
 

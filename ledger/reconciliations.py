@@ -21,8 +21,7 @@ from deltalake.exceptions import DeltaError
 from core.errors import PayhookError
 from core.place import Place, place_of
 from journal.append import Appender
-from journal.dataset import dataset_of
-from journal.lake import create_table, has_table
+from journal.lake import create_table, dataset_of, has_table
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[
@@ -174,7 +173,7 @@ class Reconciliations:
     def append(self, staged: Sequence[Path]) -> None:
         """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.
 
-        :raises RowsRefused, Overtaken, AppendUnknown, OSError: as `journal.append`; without its row no run exists
+        :raises RowsRefused, CommitFailed, OSError: as `journal.append`; without its row no run exists
         """
         if staged:
             Appender.open(self._differences).append_files(staged)

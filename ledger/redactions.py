@@ -15,9 +15,10 @@ from deltalake.exceptions import DeltaError
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.place import Place, make_folder
-from journal.append import Appender, AppTransaction
+from journal.append import Appender
 from journal.chain import GENESIS, extend
-from journal.dataset import dataset_of
+from journal.lake import dataset_of
+from journal.log import AppTransaction
 from journal.schema import TIMESTAMP
 
 REDACTIONS_SCHEMA = pa.schema(

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from core.place import Place
-from journal.dataset import dataset_of
 from journal.errors import JournalBroken
-from journal.lake import has_table, open_table
+from journal.lake import dataset_of, has_table, open_table
 
 
 @dataclass(frozen=True, slots=True)

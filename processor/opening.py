@@ -25,15 +25,15 @@ from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
 from journal.anchors import AnchorKeys
 from journal.bodies import BodyStore
-from journal.entries import last_number
 from journal.errors import Refused
 from journal.index import Index
 from journal.kafka_log import Held, Log
 from journal.lake import has_table
+from journal.log import last_number
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState, read_state
-from journal.stores import open_storage
+from journal.storage import open_storage
 from journal.whole import check_index, check_whole
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp

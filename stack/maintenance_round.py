@@ -14,7 +14,7 @@ from core.errors import PayhookError
 from core.layout import LEDGER
 from core.log import configure_logging
 from core.routing import MODES, stream_of, topics_of
-from journal.demands import TableError
+from journal.log import TableError
 from ledger.maintain import (
     Job,
     LakeTable,

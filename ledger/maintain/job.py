@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from core.clock import Clock, to_micros
 from core.errors import PayhookError
 from core.place import Place
-from journal.entries import last_checkpoint, numbers
+from journal.log import last_checkpoint, numbers
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from journal.stores import open_storage
+from journal.storage import open_storage
 from ledger.maintain.compact import rewrite
 from ledger.maintain.plan import PASSES_MAX, Limits, plan
 from ledger.maintain.redact import finish

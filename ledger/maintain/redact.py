@@ -21,12 +21,12 @@ from core.kept_text import kept_text
 from core.place import Place
 from dlq.done_alone import DAY
 from dlq.hands import same_person
-from journal.append import COMMIT_S_MAX
 from journal.bodies import BODIES_SCHEMA, BodyStore
-from journal.dataset import dataset_of
+from journal.lake import dataset_of
+from journal.log import COMMIT_S_MAX
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
-from journal.stores import file_system, open_storage
+from journal.storage import file_system, open_storage
 from ledger.maintain.tables import StreamTables
 from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
@@ -105,7 +105,7 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
-    :raises RewriteRefused: somebody else rewrites the bodies; the next maintenance finishes it
+    :raises CommitFailed: somebody else rewrites the bodies; the next maintenance finishes it
     """
     rows = _rows(stream.journal, pc.field("event_key") == order.event_key)
     first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
@@ -147,7 +147,7 @@ def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[st
 def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     """Does what was ordered and isn't done; returns how many bodies that were.
 
-    :raises RewriteRefused: somebody else rewrites the bodies
+    :raises CommitFailed: somebody else rewrites the bodies
     """
     acts = redactions.unfinished(stream.stream)
     if not acts:

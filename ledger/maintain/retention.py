@@ -59,7 +59,7 @@ def find_expired(session: Session, stream: StreamTables, before: datetime) -> Ex
 def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
     """Drops them, file by file; returns how many. They leave the disk with the files that held them.
 
-    :raises RewriteRefused: somebody else rewrites the table
+    :raises CommitFailed: somebody else rewrites the table
     """
     needed, dropped = expired.needed, 0
     if needed is None:

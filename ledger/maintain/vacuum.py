@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from deltalake import DeltaTable
 
 from core.place import Place
-from journal.storage import StoredFile
-from journal.stores import open_storage
+from journal.storage import StoredFile, open_storage
 
 BEHIND_MAX = timedelta(days=7)
 """For a reading stream that is further behind no file is kept: it may never come back, and then begins by seq."""

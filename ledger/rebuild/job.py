@@ -14,10 +14,10 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from core.place import Place
-from journal.append import AppTransaction
+from journal.log import AppTransaction
 from journal.position import Position
 from journal.reader import JournalReader
-from journal.replacement import replace_all
+from journal.rewrite import replace_all
 from ledger.maintain.session import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
 from ledger.settings import MaintainSettings
@@ -81,8 +81,8 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
     next booking, is started again, and books what came since.
 
     :raises BookingUnreadable: see there
-    :raises ReplacementRefused: others committed all the while, or too much time passed; nothing was changed
-    :raises ReplacementUnknown: see there
+    :raises NotCommitted: others committed all the while, or too much time passed; nothing was changed
+    :raises OutcomeUnknown: see there
     """
     began_s = clock.monotonic()
     PostingsWriter.open(str(postings))

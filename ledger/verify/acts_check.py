@@ -14,7 +14,7 @@ from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ChainWalk
 from journal.anchors import Anchor, AnchorInvalid
-from journal.dataset import dataset_of
+from journal.lake import dataset_of
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.clock import to_micros
-from journal.append import Appender, AppTransaction
+from journal.append import Appender
 from journal.chain import GENESIS
+from journal.log import AppTransaction
 from journal.marks import marks_to_json
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
 from journal.table import CHECKS, create_table

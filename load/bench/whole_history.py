@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from core.money import Money
 from core.work import Posting, postings_to_json
-from journal.append import Appender, AppTransaction
+from journal.append import Appender
 from journal.bodies import BodyStore
 from journal.chain import GENESIS, commit_digest, extend
 from journal.index import Index
+from journal.log import AppTransaction
 from journal.marks import marks_to_json
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, row_hashes

@@ -15,10 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from core.place import LakeUrl, make_folder, place_of
-from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
-from journal.storage import Storage, StoreFailed
-from journal.stores import file_system, open_storage
+from journal.storage import DiskStorage, Storage, StoreFailed, file_system, open_storage
 from tests.object_store import BUCKET, ObjectStore, Relay, client_of
 from tests.object_store.fixtures import reach
 

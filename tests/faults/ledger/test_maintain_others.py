@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
 from dlq.acts import Act, Acts, Outcome
-from journal.dataset import dataset_of
+from journal.lake import dataset_of
 from journal.rewrite import snapshot
 from ledger.maintain import LakeTable, Report, maintain, other_tables
 from ledger.maintain.job import log_length

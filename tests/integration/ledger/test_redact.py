@@ -20,8 +20,8 @@ import journal.bodies
 from core.clock import SystemClock
 from core.decision import Decision
 from journal.bodies import BodyStore
+from journal.log import NotCommitted
 from journal.reader import JournalReader
-from journal.rewrite import RewriteRefused
 from ledger.body_fates import fates
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, Order, redact
@@ -228,8 +228,8 @@ def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, mon
 
 
 def test_a_rewrite_that_is_refused_is_told_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.rewrite.TRIES_MAX", 0)
-    with pytest.raises(RewriteRefused):
+    monkeypatch.setattr("journal.log.TRIES_MAX", 0)
+    with pytest.raises(NotCommitted):
         redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
 

@@ -74,6 +74,6 @@ def test_a_log_that_cannot_be_listed_is_an_error(journal: str, monkeypatch: pyte
     def refused(*_: object) -> None:
         raise OSError("Permission denied")
 
-    monkeypatch.setattr("journal.disk.DiskStorage.files", refused)
+    monkeypatch.setattr("journal.storage.DiskStorage.files", refused)
     with pytest.raises(JournalBroken, match="can't be listed"):
         commits_of(journal, [1])

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
-from journal.append import Overtaken
+from journal.log import Overtaken
 from ledger.receipts import Collected, ReceiptsTable, ReceiptsUnread, Record, collect
 
 AT = "2026-01-31T12:00:00.000000Z"

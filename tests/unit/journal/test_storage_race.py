@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import journal.probe
+import journal.storage
 from core.place import Place
-from journal.disk import DiskStorage
-from journal.probe import race
+from journal.storage import DiskStorage, race
 
 
 def test_a_disk_gives_each_name_to_one_writer_and_nothing_stays(tmp_path: Path) -> None:
@@ -24,7 +23,7 @@ def test_a_place_that_overwrites_is_found_out(tmp_path: Path, monkeypatch: pytes
         def put_new(self, name: str, data: bytes) -> None:
             (self._folder / name).write_bytes(data)
 
-    monkeypatch.setattr(journal.probe, "open_storage", lambda place: Overwrites(Path(place)))
+    monkeypatch.setattr(journal.storage, "open_storage", lambda place: Overwrites(Path(place)))
     found = race(tmp_path, names=3)
     assert (found.holds, found.twice) == (False, 3)
 
@@ -34,7 +33,7 @@ def test_a_place_that_refuses_everybody_is_found_out(tmp_path: Path, monkeypatch
         def put_new(self, name: str, data: bytes) -> None:
             raise FileExistsError(name)
 
-    monkeypatch.setattr(journal.probe, "open_storage", lambda place: Refuses(Path(place)))
+    monkeypatch.setattr(journal.storage, "open_storage", lambda place: Refuses(Path(place)))
     assert race(tmp_path, names=3).nobody == 3
 
 
@@ -53,7 +52,7 @@ def test_a_place_that_cannot_be_reached_is_an_error_and_no_writer_hangs(
         made.append(place)
         return FailsOne(Path(place))
 
-    monkeypatch.setattr(journal.probe, "open_storage", opened)
+    monkeypatch.setattr(journal.storage, "open_storage", opened)
     with pytest.raises(OSError, match="no route|another writer failed"):
         race(tmp_path, names=3)
     assert len(made) >= 4
