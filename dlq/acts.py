@@ -20,9 +20,9 @@ from core.errors import PayhookError
 from core.place import Place, make_folder
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
 from journal.append import Appender
-from journal.chain import GENESIS
 from journal.lake import dataset_of
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
+from journal.schema import GENESIS
 from journal.storage import open_storage
 
 __all__ = ["Act", "Acts", "ActsBroken", "ActsUnwritable", "Head", "Outcome", "RecordedAct"]

@@ -241,13 +241,11 @@ def _parquet(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-# what the log says of a file's columns, by which readers skip it
-
 TEXT_CHARS = 64
-"""Of a longer text that ends a range so many are told."""
+"""A longer text that ends a range is cut to so many."""
 
 SURROGATES = range(0xD800, 0xE000)
-"""No characters."""
+"""These code points are no characters."""
 
 RANGED = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_timestamp)
 _MILLISECOND = pa.timestamp("ms", tz="UTC")
@@ -256,8 +254,8 @@ _MILLISECOND = pa.timestamp("ms", tz="UTC")
 def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
     """What readers skip files by: of each column the range, and how many are NULL.
 
-    Of every column that can have a range it must be told: deltalake 1.6.6 takes one that is left out for one that no
-    value is in, and skips the file.
+    Every column that can have a range must be named: deltalake 1.6.6 takes one that is left out for one without values,
+    and skips the file.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -273,15 +271,15 @@ def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
 
 
 def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
-    """What the log says of a file (`journal.append`), a row group at a time."""
+    """As `statistics`, of a file: a row group at a time."""
     with pq.ParquetFile(file) as parquet:
         ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
-        told = [
+        groups = [
             statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
             for number in range(parquet.num_row_groups)
         ]
         rows = parquet.metadata.num_rows
-    least, greatest, nulls = ([one[name] for one in told] for name in ("minValues", "maxValues", "nullCount"))
+    least, greatest, nulls = ([one[name] for one in groups] for name in ("minValues", "maxValues", "nullCount"))
     return {
         "numRecords": rows,
         "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
@@ -290,8 +288,8 @@ def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _of(told: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [one[name] for one in told if name in one]
+def _of(groups: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [one[name] for one in groups if name in one]
 
 
 def _has_range(schema: pa.Schema, name: str) -> bool:
@@ -327,5 +325,5 @@ def _milliseconds(at: datetime, *, up: bool) -> str:
     """The log's times have milliseconds: the least is rounded down, the greatest up."""
     micros = int(pa.scalar(at, pa.timestamp("us", tz="UTC")).value)
     millis = -(-micros // 1_000) if up else micros // 1_000
-    told = pa.scalar(millis, _MILLISECOND).as_py().astimezone(UTC)
-    return f"{told:%Y-%m-%dT%H:%M:%S}.{millis % 1_000:03}Z"
+    rounded = pa.scalar(millis, _MILLISECOND).as_py().astimezone(UTC)
+    return f"{rounded:%Y-%m-%dT%H:%M:%S}.{millis % 1_000:03}Z"

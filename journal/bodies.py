@@ -117,7 +117,7 @@ class BodyStore:
         return set(self._search(set(hashes), ["body_sha256"])["body_sha256"].to_pylist())
 
     def _search(self, hashes: set[str], columns: Sequence[str]) -> pa.Table:
-        """Where a body is redacted, its file is taken from whoever reads: the table as it is then is read instead."""
+        """A redaction deletes files that may be being read: the table is then read again as it is afterwards."""
         try:
             return self._rows(hashes, columns)
         except JournalBroken:

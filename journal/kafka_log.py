@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from journal.records import Record
+from journal.schema import Record
 
 ANSWER_S_MAX = 10.0
 READ_S_MAX = 60.0

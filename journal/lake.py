@@ -32,7 +32,7 @@ def options(path: str) -> dict[str, str] | None:
 def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> DeltaTable:
     """Makes a table where none is.
 
-    :raises DeltaError, OSError: somebody else made one first, or it can't be made
+    :raises DeltaError, OSError: another process made one first, or it can't be made
     """
     make_folder(path)
     return DeltaTable.create(
@@ -41,7 +41,7 @@ def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
 
 
 def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> None:
-    """Makes a table unless one is there, or somebody else makes it at this moment.
+    """Makes a table unless one is there, or another process makes it at this moment.
 
     :raises DeltaError, OSError: it can't be made
     """

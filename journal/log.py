@@ -207,7 +207,7 @@ def txn(transaction: AppTransaction) -> Action:
 
 
 def new_file_name() -> str:
-    """Of a data file: nobody else uses it."""
+    """A data file's name, which no other file has."""
     return f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
 
 

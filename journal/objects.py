@@ -51,7 +51,7 @@ class ObjectStorage:
     """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``: 412 says that the name is taken.
 
     A put whose answer was lost is tried again. Every entry of a log differs from every other: whichever try came
-    through, the name holds this entry or somebody else's, and reading tells which.
+    through, the name holds this entry or another writer's, and reading it shows which.
     """
 
     def __init__(self, url: str) -> None:

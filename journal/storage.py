@@ -51,17 +51,17 @@ class Storage(Protocol):
     def put_new(self, name: str, data: bytes) -> None:
         """Puts a file whole, or not at all; on return it outlasts a loss of power.
 
-        Of any number of callers, in any number of processes, one puts it; the others are told that it is there.
+        Of any number of callers, in any number of processes, one puts it; the others get `FileExistsError`.
 
         :raises FileExistsError: one is there, and it isn't this one
         :raises OSError: it may have been put, or may yet be
         """
 
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Puts a file under a name that nobody else uses; on return it outlasts a loss of power."""
+        """Puts a file under a name that no other writer uses; on return it outlasts a loss of power."""
 
     def adopt(self, staged: Path, name: str) -> None:
-        """Takes a file of this machine in, under a name that nobody else uses; ``staged`` is gone afterwards.
+        """Takes a file of this machine in, under a name that no other writer uses; ``staged`` is gone afterwards.
 
         Its age counts from then on: maintenance removes old files that no commit names.
         """

@@ -13,9 +13,9 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
+from journal.histories import Position, follows
 from journal.lake import create_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
-from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow

@@ -16,10 +16,9 @@ from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.place import Place, make_folder
 from journal.append import Appender
-from journal.chain import GENESIS, extend
 from journal.lake import dataset_of
 from journal.log import AppTransaction
-from journal.schema import TIMESTAMP
+from journal.schema import GENESIS, TIMESTAMP, extend
 
 REDACTIONS_SCHEMA = pa.schema(
     [

@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
-from journal.records import record_sha256
-from journal.schema import JournalRow
+from journal.schema import JournalRow, record_sha256
 
 PRETTY_BYTES_MAX = 1 << 20
 PRETTY_CHARS_MAX = 4 << 20

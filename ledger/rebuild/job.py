@@ -14,8 +14,8 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from core.place import Place
+from journal.histories import Position
 from journal.log import AppTransaction
-from journal.position import Position
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from ledger.maintain.session import CONF

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from journal.anchoring import anchored_before
-from journal.anchors import Anchor, AnchorInvalid
-from journal.chain import extend
-from journal.lineage import is_given_up
+from journal.anchors import Anchor, AnchorInvalid, anchored_before
+from journal.histories import is_given_up
+from journal.schema import extend
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 

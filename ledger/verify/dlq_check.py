@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from dlq.record import DECIDED_HEADER, SEQ_HEADER
-from journal.lineage import cuts
+from journal.histories import cuts
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 from ledger.verify.survey import Doubt

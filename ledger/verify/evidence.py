@@ -18,13 +18,11 @@ from core.event import Mode
 from core.place import Place
 from core.routing import mode_of, topics_of
 from journal.anchors import AnchorKeys
-from journal.chain import GENESIS
 from journal.histories import life_of
 from journal.index import Entries, KnownEvent
 from journal.kafka_log import Point
 from journal.open_item import CONFLICT_CLASS, OpenItem
-from journal.records import Record
-from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
+from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS, Record
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
 from ledger.verify.survey import Doubt, Survey, Tables, Told, survey
@@ -276,7 +274,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
 
 
 def _digests(journal: DataFrame) -> DataFrame:
-    """The chain's digests as Spark computes them: the same text that `journal.chain.commit_digest` hashes."""
+    """The chain's digests as Spark computes them: the same text that `journal.schema.commit_digest` hashes."""
     wrong = (fn.col("row_hash") != row_hash_column(journal.columns)).alias("wrong")
     rows = journal.select("batch_seq", "seq", "epoch", "decided_at", "row_hash", wrong)
     grouped = rows.groupBy("batch_seq").agg(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from journal.chain import GENESIS, extend
+from journal.schema import GENESIS, extend
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
 from ledger.verify.survey import Doubt

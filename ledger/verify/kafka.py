@@ -13,7 +13,7 @@ from core.clock import from_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from journal.kafka_log import KafkaLog, Point, TopicMissing
-from journal.records import Record
+from journal.schema import Record
 from ledger.verify.evidence import Ends
 
 ANSWER_S_MAX = 10.0

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from core.routing import is_sparse, source_of
 from journal.histories import FIRST
 from journal.kafka_log import Point
-from journal.records import same_record
-from journal.schema import JournalRow, from_arrow
+from journal.schema import JournalRow, from_arrow, same_record
 from ledger.verify.evidence import Evidence, Span
 from ledger.verify.invariant import Finding
 

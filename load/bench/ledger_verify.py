@@ -23,7 +23,7 @@ from core.clock import ManualClock
 from journal.anchors import AnchorKeys, new_key
 from journal.kafka_log import Point
 from journal.reader import JournalReader
-from journal.records import Record
+from journal.schema import Record
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, verify

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from core.clock import Clock, to_rfc3339
-from journal.marks import Marks
+from journal.state import Marks
 from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
 from processor.backlog.lag import Ends
 from processor.backlog.pace import Pace

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from core.place import Place
 from core.routing import is_sparse
-from journal.marks import Marks
 from journal.reader import JournalReader
+from journal.state import Marks
 
 log = logging.getLogger(__name__)
 

@@ -17,14 +17,13 @@ from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
 from dlq.done_alone import DoneAlone, GivenSince
-from journal.anchoring import Head, Unanchored
+from journal.anchors import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused
 from journal.index import Index
-from journal.marks import Marks
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.writer import Committed, JournalWriter
 from processor.decide.admission import Admission
 from processor.decide.blocked import LOOKED_AT_MAX, Blocked, Rank, choose

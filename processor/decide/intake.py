@@ -24,8 +24,8 @@ from core.work import WorkItem
 from journal.errors import Refused
 from journal.histories import FIRST, life_of
 from journal.index import KnownFact
-from journal.marks import Marks
 from journal.schema import JournalRow
+from journal.state import Marks
 from processor.decide.own_error import failure_of
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 

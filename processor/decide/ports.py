@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from journal.anchoring import Head
+from journal.anchors import Head
 from journal.errors import Refused
 from journal.schema import JournalRow
 from processor.decide.admission import ContentHash

@@ -12,7 +12,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.place import Place
 from core.routing import mode_of
-from journal.anchoring import ANCHORED_NOTE
+from journal.anchors import ANCHORED_NOTE
 from journal.histories import NOWHERE, History
 from journal.reader import JournalReader
 from journal.schema import JournalRow

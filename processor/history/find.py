@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from journal.kafka_log import Held, Log
 from journal.reader import JournalReader
-from journal.records import same_record
-from journal.schema import JournalRow
+from journal.schema import JournalRow, same_record
 from journal.state import JournalState
 from processor.history.check import (
     Disagreement,

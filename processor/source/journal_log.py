@@ -10,8 +10,7 @@ from core.routing import is_sparse, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.records import Record
-from journal.schema import JournalRow, from_arrow
+from journal.schema import JournalRow, Record, from_arrow
 from processor.source.feed import NAMED_COLUMNS, changed_books, event_key_of
 
 

@@ -6,7 +6,7 @@ import logging
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from journal.marks import Marks
+from journal.state import Marks
 from processor.decide.intake import KafkaRecord
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from journal.kafka_log import Held, KafkaLog, Log
-from journal.marks import Marks
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from processor.history import check as positions
 
 COLUMNS = ("topic", "partition", "offset", "value", "headers")

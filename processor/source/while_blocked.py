@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from core.clock import Clock
-from journal.marks import Marks
+from journal.state import Marks
 from processor.decide.intake import KafkaRecord, read_table, without_answers
 
 LOOK_S = 0.05

@@ -17,8 +17,8 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from journal.errors import JournalBroken, problem_of
+from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
-from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
 from journal.storage import sync
 from ledger.maintain.lock import sole_maintenance

@@ -22,10 +22,9 @@ from core.decision import Decision
 from journal.append import Appender
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown
 from journal.log import AppTransaction, Overtaken, entry_name, numbers
-from journal.marks import Marks
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, stamped
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.storage import open_storage
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
 from journal.writer import NOTES_CHARS_MAX, JournalWriter, Tenure

@@ -16,11 +16,11 @@ from core.decision import ErrorKind
 from core.place import LakeUrl, place_of
 from dlq.acts import Act, Acts, Outcome
 from journal.bodies import BodyStore
-from journal.commits import commits_of
 from journal.errors import CommitUnknown, Fenced, StorageDown
 from journal.log import Overtaken
 from journal.reader import JournalReader
 from journal.rewrite import Rewriter, Snapshot, snapshot
+from journal.state import commits_of
 from journal.storage import file_system, open_storage
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import PostingsRefused, PostingsWriter

@@ -22,15 +22,12 @@ from core.work import Posting, postings_to_json
 from dlq.record import DlqRecord, build_record
 from journal.anchors import Anchor, AnchorKeys
 from journal.bodies import BodyStore
-from journal.chain import GENESIS, commit_digest, extend
 from journal.histories import histories_to_json
 from journal.index import Index
 from journal.kafka_log import Point
-from journal.marks import marks_to_json
 from journal.reader import JournalReader
-from journal.records import Record
-from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
-from journal.state import JournalState
+from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_digest, extend, row_hash, to_arrow
+from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.settings import VerifySettings

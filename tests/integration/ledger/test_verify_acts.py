@@ -17,7 +17,7 @@ from dlq.acts import Act, Acts, Outcome
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ACTS_SCHEMA, chained, recorded
 from journal.anchors import Anchor, AnchorKeys
-from journal.chain import GENESIS
+from journal.schema import GENESIS
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
 from ledger.verify.acts_check import ActsChainWhole

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
-from journal.lineage import LINEAGES_NOTE, Abandoned, to_note
+from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_check import AnchorsHold

@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from journal.chain import GENESIS
-from journal.schema import JournalRow
+from journal.schema import GENESIS, JournalRow
 from tests.integration.ledger.conftest import Verify, World
 from tests.integration.ledger.findings import only, problems
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.decision import Decision
 from journal.histories import History
-from journal.records import Record
+from journal.schema import Record
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
 from tests.integration.ledger.findings import failed, only, problems
 

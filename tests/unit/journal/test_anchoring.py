@@ -14,8 +14,7 @@ from confluent_kafka import KafkaException
 
 from core.clock import ManualClock
 from core.errors import SettingError
-from journal.anchoring import Anchoring, Head, anchored_before
-from journal.anchors import AnchorInvalid, AnchorKeys
+from journal.anchors import Anchoring, AnchorInvalid, AnchorKeys, Head, anchored_before
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 KEY = "0123456789abcdef" * 4

@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.chain import GENESIS, ChainHead, commit_digest, extend
+from journal.schema import GENESIS, ChainHead, commit_digest, extend
 from tests.unit.journal.rows import sha
 
 commits = st.lists(st.lists(st.integers(0, 9).map(lambda n: sha(str(n))), min_size=1, max_size=3), max_size=4)

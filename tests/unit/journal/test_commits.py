@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from journal.commits import commits_of
 from journal.errors import JournalBroken
+from journal.state import commits_of
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row
 

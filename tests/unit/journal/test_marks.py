@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import BatchInvalid
-from journal.marks import Marks, check_movement, marks_from_json, marks_to_json, with_starts
+from journal.state import Marks, check_movement, marks_from_json, marks_to_json, with_starts
 from tests.unit.journal.rows import row
 
 BEFORE: Marks = {"a": {0: 5, 1: 0}, "b": {0: 2}}

@@ -17,11 +17,11 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
 from journal.errors import Refused
+from journal.histories import JournalOlder, Position, follows
 from journal.index import Index
 from journal.lake import open_table
-from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
-from journal.whole import check_index
+from journal.start_checks import check_index
 from journal.writer import JournalWriter
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, position_of
 from tests.unit.journal.rows import NOW, STARTS, marks, row

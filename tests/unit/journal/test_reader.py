@@ -11,8 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from core.decision import Decision
 from journal.errors import JournalBroken
-from journal.reader import JournalReader
-from journal.scan import scan
+from journal.reader import JournalReader, scan
 from journal.schema import JOURNAL_SCHEMA, stamped, to_arrow
 from tests.unit.journal.rows import row
 

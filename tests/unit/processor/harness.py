@@ -21,9 +21,8 @@ from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
 from dlq.record import build_record
 from journal.index import Index
-from journal.marks import Marks
 from journal.schema import JournalRow, row_hash, stamped, to_arrow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.writer import Committed
 from processor.decide.batch import Batches, StreamRules
 from processor.decide.intake import KafkaRecord, read_table

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import Decision
-from journal.chain import commit_digest
-from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, row_hash, to_arrow
+from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, commit_digest, row_hash, to_arrow
 from ledger.verify.survey import Doubt
 from ledger.verify.survey.files import TableFiles
 from ledger.verify.survey.texts import wrong_hashes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import JournalBroken
+from journal.histories import follows
 from journal.index import INDEX
-from journal.position import follows
 from journal.reader import JournalReader
 from journal.state import JournalState
 
