@@ -20,8 +20,8 @@ from core.errors import PayhookError
 from core.place import Place, make_folder
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
 from journal.append import Appender
-from journal.lake import dataset_of
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
+from journal.reader import dataset_of
 from journal.schema import GENESIS
 from journal.storage import open_storage
 

@@ -17,8 +17,9 @@ from core.arrow import datasets as ds
 from core.clock import from_micros
 from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
-from journal.lake import create_table, dataset_of, has_table, open_table
+from journal.lake import create_table, has_table, open_table
 from journal.log import CommitFailed
+from journal.reader import dataset_of
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]

@@ -1,6 +1,6 @@
-"""Delta tables as delta-rs opens, makes and reads them.
+"""Opens and makes Delta tables by delta-rs.
 
-Arrow is loaded where rows are read: the process that makes a checkpoint opens tables and reads none.
+Arrow isn't loaded here: the process that makes a checkpoint opens tables and reads no rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from core.place import is_url, make_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake.table import FilePruningPredicateType
-
-    from core.arrow import datasets as ds
 
 STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
 """delta-rs itself tries ten times within three minutes. A stream that can't reach its store says so at once, pauses,
@@ -68,21 +65,3 @@ def has_table(path: str) -> bool:
     :raises OSError: the place can't be reached
     """
     return DeltaTable.is_deltatable(path, options(path))
-
-
-def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
-    """The rows of a table at the version it is open at; of the files only that the predicate doesn't rule out.
-
-    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and go on while a process ends:
-    one that then enters the interpreter brings the process down by a signal, whatever it had come to.
-    An object store has no other way in; there delta-rs's is kept.
-    """
-    from pyarrow.fs import FileSystem, SubTreeFileSystem
-
-    import core.arrow  # noqa: F401 - loads Arrow's datasets without pandas, before delta-rs loads them
-
-    disk = None
-    if not is_url(table.table_uri):
-        root, folder = FileSystem.from_uri(table.table_uri)
-        disk = SubTreeFileSystem(folder, root)
-    return table.to_pyarrow_dataset(filesystem=disk, file_pruning_predicate=file_pruning_predicate)

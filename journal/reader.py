@@ -14,11 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.table import FilePruningPredicateType
+from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from core.arrow import datasets as ds
 from core.decision import Decision
+from core.place import is_url
 from journal.errors import JournalBroken
 from journal.histories import FIRST, History
-from journal.lake import dataset_of, has_table, open_table
+from journal.lake import has_table, open_table
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, ChainHead, JournalRow, from_arrow
 from journal.state import JournalState, Marks, commit_info, state_of_commit
 from journal.storage import open_storage
@@ -170,6 +174,20 @@ class JournalReader:
             return None
         there = {field.name for field in self._table.schema().fields}
         return [name for name in columns if name in there or name not in LATER_COLUMNS]
+
+
+def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
+    """The rows of any table at the version it is open at; of the files only that the predicate doesn't rule out.
+
+    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and go on while a process ends:
+    one that then enters the interpreter brings the process down by a signal, whatever its work has come to.
+    An object store has no other way in; there delta-rs's is kept.
+    """
+    disk = None
+    if not is_url(table.table_uri):
+        root, folder = FileSystem.from_uri(table.table_uri)
+        disk = SubTreeFileSystem(folder, root)
+    return table.to_pyarrow_dataset(filesystem=disk, file_pruning_predicate=file_pruning_predicate)
 
 
 def scan(

@@ -25,7 +25,7 @@ from core.routing import base_of
 from dlq.report.build import BugsOf
 from dlq.report.model import BugCount
 from journal.bodies import BodyStore
-from journal.lake import dataset_of
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 from providers.reconciled import reader_of
 

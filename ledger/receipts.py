@@ -18,8 +18,9 @@ from deltalake.exceptions import DeltaError
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from journal.append import Appender
-from journal.lake import create_table, dataset_of, has_table, open_table
+from journal.lake import create_table, has_table, open_table
 from journal.log import AppTransaction
+from journal.reader import dataset_of
 from journal.schema import TIMESTAMP
 
 log = logging.getLogger(__name__)

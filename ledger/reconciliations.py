@@ -21,7 +21,8 @@ from deltalake.exceptions import DeltaError
 from core.errors import PayhookError
 from core.place import Place, place_of
 from journal.append import Appender
-from journal.lake import create_table, dataset_of, has_table
+from journal.lake import create_table, has_table
+from journal.reader import dataset_of
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[

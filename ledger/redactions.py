@@ -16,8 +16,8 @@ from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.place import Place, make_folder
 from journal.append import Appender
-from journal.lake import dataset_of
 from journal.log import AppTransaction
+from journal.reader import dataset_of
 from journal.schema import GENESIS, TIMESTAMP, extend
 
 REDACTIONS_SCHEMA = pa.schema(

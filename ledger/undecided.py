@@ -12,7 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from core.place import Place
 from journal.errors import JournalBroken
-from journal.lake import dataset_of, has_table, open_table
+from journal.lake import has_table, open_table
+from journal.reader import dataset_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.place import Place
-from journal.lake import dataset_of
 from journal.log import LOG
+from journal.reader import dataset_of
 from journal.storage import open_storage
 
 COLUMNS = ["batch_seq", "decision", "event_key", "entity_key", "received_at"]

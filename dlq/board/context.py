@@ -17,7 +17,7 @@ from dlq.board.item import COLUMNS, Entry, Item, ItemState, item_of
 from dlq.board.payload import Payloads
 from dlq.board.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
 from journal.errors import JournalBroken
-from journal.lake import dataset_of
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow, to_arrow
 
 ROWS_MAX = 500

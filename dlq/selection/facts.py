@@ -22,8 +22,7 @@ from dlq.selection.known import Known, Standing, holders, wants_holder
 from journal.bodies import BodyStore
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256
-from journal.lake import dataset_of
-from journal.reader import lineage_of
+from journal.reader import dataset_of, lineage_of
 from journal.schema import from_arrow
 
 HOLDER_COLUMNS = [

@@ -29,7 +29,7 @@ from ledger.maintain.tables import OF_A_STREAM, ORDERED_BY, SORTED_BY, LakeTable
 from ledger.maintain.vacuum import expired, keep_since, vacuum
 from ledger.redactions import Redactions
 from ledger.settings import MaintainSettings
-from ledger.staging import MAINTAIN, clear, staging
+from ledger.spark import MAINTAIN, clear, staging
 
 log = logging.getLogger(__name__)
 

@@ -22,15 +22,15 @@ from core.place import Place
 from dlq.done_alone import DAY
 from dlq.hands import same_person
 from journal.bodies import BODIES_SCHEMA, BodyStore
-from journal.lake import dataset_of
 from journal.log import COMMIT_S_MAX
+from journal.reader import dataset_of
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
 from journal.storage import file_system, open_storage
 from ledger.maintain.tables import StreamTables
 from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.staging import MAINTAIN, staging
+from ledger.spark import MAINTAIN, staging
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX

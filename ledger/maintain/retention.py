@@ -18,8 +18,8 @@ from ledger.maintain.compact import Rewritten, read, rewrite
 from ledger.maintain.plan import FILES_MAX
 from ledger.maintain.session import Session
 from ledger.maintain.tables import SORTED_BY, StreamTables
-from ledger.staging import MAINTAIN, staging
-from ledger.verify.evidence import journal_view
+from ledger.spark import MAINTAIN, staging
+from ledger.verify.views import journal_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from journal.rewrite import replace_all
 from ledger.maintain.session import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
 from ledger.settings import MaintainSettings
-from ledger.spark import open_read_session
-from ledger.staging import REBUILD, staging
+from ledger.spark import REBUILD, open_read_session, staging
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""

@@ -13,7 +13,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.work import Posting, postings_from_json, reversed_postings
 from dlq.commands import Target
-from journal.lake import dataset_of
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 
 

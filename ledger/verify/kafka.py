@@ -1,20 +1,25 @@
-"""Kafka as a verification sees it: the ends of partitions, and the DLQ topic as a frame."""
+"""Kafka as a verification sees it: the ends of partitions, single records, and whole topics as frames."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from core.clock import from_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.routing import mode_of, topics_of
 from journal.kafka_log import KafkaLog, Point, TopicMissing
 from journal.schema import Record
-from ledger.verify.evidence import Ends
+
+Ends = dict[str, dict[int, tuple[int, int]]]
+"""First offset held and next offset written, by topic and partition."""
 
 ANSWER_S_MAX = 10.0
 
@@ -28,6 +33,31 @@ class KafkaUnreachable(PayhookError):
         self.bootstrap = bootstrap
         self.problem = problem
         super().__init__(f"Kafka at {bootstrap} doesn't answer ({problem}); verify needs the ends of its partitions")
+
+
+class Kafka(Protocol):
+    """What is asked of Kafka."""
+
+    def ends(self, topics: Sequence[str]) -> Ends:
+        """A topic that doesn't exist is left out."""
+
+    def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
+        """When the first record at or after an offset was written; None where there is none, or it has no time.
+
+        :raises KafkaUnreachable: it doesn't answer
+        """
+
+    def frame(self, session: SparkSession, topic: str) -> DataFrame:
+        """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Kafka's own id of each topic; one that doesn't exist is left out."""
+
+    def records_at(self, points: Collection[Point]) -> Mapping[Point, Record]:
+        """The record at each offset; a point that Kafka holds no record for is left out.
+
+        :raises KafkaSilent: it doesn't answer
+        """
 
 
 class RealKafka:
@@ -111,3 +141,18 @@ class RealKafka:
                 "topic.metadata.refresh.interval.ms": -1,
             }
         )
+
+
+def anchor_records(
+    kafka: Kafka, session: SparkSession, stream: str, ends: dict[int, tuple[int, int]]
+) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of what the anchors' topic holds of a stream below ``ends``, by seq."""
+    if not any(high > low for low, high in ends.values()):
+        return
+    until = max(high for _, high in ends.values())
+    frame = kafka.frame(session, topics_of(mode_of(stream)).anchors).where(
+        (fn.col("offset") < until) & (fn.col("key").cast("string") == stream)
+    )
+    by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
+    for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
+        yield row["offset"], bytes(row["value"])

@@ -1,34 +1,33 @@
-"""Invariants between the journal and Kafka's event topics: offsets, and what is in flight."""
+"""Invariants between the journal and Kafka: offsets, what is in flight, and what the receiver answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from itertools import islice
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import functions as fn
 
-from core.routing import is_sparse
-from ledger.verify.evidence import Evidence, Span, collect
-from ledger.verify.invariant import Finding
-from ledger.verify.survey import Doubt
+from core.routing import is_sparse, topics_of
+from ledger.verify.evidence import Evidence, Span
+from ledger.verify.fast_path import Doubt
+from ledger.verify.report import Finding, Invariant
+from ledger.verify.views import collect
 
 BUCKET = 32_768
 """Offsets that one of Spark's bitmaps holds (``bitmap_construct_agg``): 4 KiB say which of them are there."""
 
 
-class OffsetsAccounted:
+class OffsetsAccounted(Invariant):
     name = "offsets_accounted"
     sentence = "Every Kafka offset has exactly one first decision, in each history of its topic from start to end."
 
     def check(self, evidence: Evidence) -> Finding:
         every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
         accounted = sum(span.until - span.start for span in evidence.spans())
-        offenders = islice(every, evidence.sample_max)
-        unknown = None if evidence.is_whole else "offsets that were decided before"
+        unknown = evidence.in_part("offsets that were decided before")
         figures = {"offsets": accounted, **self._lost(evidence)}
-        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
+        return self.finding(evidence, every, figures, unknown)
 
     def _lost(self, evidence: Evidence) -> dict[str, Any]:
         """What a person accepted as lost, and how many of the lost events were decided later."""
@@ -47,10 +46,10 @@ class OffsetsAccounted:
 
     def _are_whole(self, evidence: Evidence) -> bool:
         """Whether each partition's offsets are one run in each history, from its start to its mark or end."""
-        survey = evidence.survey()
-        if not survey.clears(Doubt.OFFSETS):
+        fast = evidence.fast_path()
+        if not fast.clears(Doubt.OFFSETS):
             return False
-        runs = dict(survey.runs)
+        runs = dict(fast.runs)
         for span in evidence.spans():
             mine = runs.pop((span.life, span.partition), [])
             whole = [(span.start, span.until)] if span.until > span.start else []
@@ -161,7 +160,7 @@ def _are_within(runs: Sequence[tuple[int, int]], span: Span) -> bool:
     return ends == sorted(ends)
 
 
-class InFlight:
+class InFlight(Invariant):
     name = "in_flight"
     sentence = "What isn't decided yet is still held by Kafka or parked in the journal, and none of it is too old."
 
@@ -175,8 +174,8 @@ class InFlight:
             "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
         }
         offenders = list(self._offenders(evidence, undecided, waiting))
-        unknown = None if evidence.is_whole else "items whose first decision came before"
-        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures, unknown)
+        unknown = evidence.in_part("items whose first decision came before")
+        return self.finding(evidence, offenders, figures, unknown)
 
     def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, next offset, and how many offsets wait behind it."""
@@ -204,7 +203,7 @@ class InFlight:
                 }
         for topic, partition, offset, _ in undecided:
             age = _age_s(evidence.kafka.timestamp(topic, partition, offset), evidence)
-            if age is not None and age > evidence.in_flight_age_s_max:
+            if age is not None and age > evidence.limits.in_flight_age_s_max:
                 yield {
                     "problem": "an offset has waited too long",
                     "topic": topic,
@@ -213,16 +212,16 @@ class InFlight:
                     "age_s": age,
                 }
         age = _age_s(waiting["oldest"], evidence)
-        if age is not None and age > evidence.in_flight_age_s_max:
+        if age is not None and age > evidence.limits.in_flight_age_s_max:
             yield {"problem": "an event has waited too long", "item_seq": waiting["oldest_item"], "age_s": age}
 
 
 def _waiting(evidence: Evidence) -> dict[str, Any]:
     """How many items wait or are dead, and the one that has waited longest."""
-    survey = evidence.survey()
-    if survey.clears(Doubt.ITEMS):
-        item, since = survey.open.oldest_waiting() or (None, None)
-        counts = {"waiting": survey.open.waiting(), "dead": survey.open.dead()}
+    fast = evidence.fast_path()
+    if fast.clears(Doubt.ITEMS):
+        item, since = fast.open.oldest_waiting() or (None, None)
+        counts = {"waiting": fast.open.waiting(), "dead": fast.open.dead()}
         return counts | {"oldest": since, "oldest_item": item}
     (found,) = evidence.rows(
         f"""
@@ -242,3 +241,38 @@ def _waiting(evidence: Evidence) -> dict[str, Any]:
 
 def _age_s(since: datetime | None, evidence: Evidence) -> float | None:
     return None if since is None else round(max(0.0, (evidence.now - since).total_seconds()), 3)
+
+
+SLACK = timedelta(seconds=60)
+"""Between a record's time and its receipt's: a request takes seconds, and clocks differ by less than that."""
+
+
+class ReceiptsHaveDecisions(Invariant):
+    name = "receipts_have_decisions"
+    sentence = "Every event that was answered with a 2xx has its decision in the journal, or is still on its way there."
+
+    def check(self, evidence: Evidence) -> Finding:
+        if not evidence.has_receipts:
+            none = "no receipts were collected, and their topic holds none" if evidence.seq else None
+            return self.finding(evidence, (), {"receipts": None}, not_checked=none)
+        settled = _settled(evidence)
+        offenders = evidence.sample(
+            f"""
+            SELECT 'answered with a 2xx and never decided' AS problem, at, event_key, outcome, status
+            FROM receipts LEFT ANTI JOIN whole ON whole.event_key = receipts.event_key
+            WHERE status BETWEEN 200 AND 299 AND event_key IS NOT NULL AND at < timestamp'{settled.isoformat()}'
+            """  # noqa: S608 - a moment of our own making
+        )
+        [count] = evidence.rows("SELECT count(*) AS receipts, max(at) AS newest FROM receipts")
+        return self.finding(evidence, offenders, count)
+
+
+def _settled(evidence: Evidence) -> datetime:
+    """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
+    topic = topics_of(evidence.mode).events
+    waiting = (
+        evidence.kafka.timestamp(topic, partition, evidence.state.marks.get(topic, {}).get(partition, low))
+        for partition, (low, high) in evidence.ends.get(topic, {}).items()
+        if high > evidence.state.marks.get(topic, {}).get(partition, low)
+    )
+    return min([evidence.now, *(at for at in waiting if at is not None)]) - SLACK

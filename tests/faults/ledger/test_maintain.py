@@ -30,7 +30,7 @@ from ledger.maintain.compact import RowsDiffer, rewrite
 from ledger.maintain.job import log_length
 from ledger.maintain.vacuum import unused
 from ledger.queries import balances, event_story
-from ledger.staging import MAINTAIN, staging
+from ledger.spark import MAINTAIN, staging
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, marks, row, sha
 

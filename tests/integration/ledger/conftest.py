@@ -30,11 +30,11 @@ from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_d
 from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
-from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, Options, Report, verify
-from ledger.verify.evidence import Ends
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
+from ledger.verify.kafka import Ends
 from stack.jars import spark_jars
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -256,7 +256,7 @@ def report(spark: SparkSession, world: World) -> Verify:
     def check(name: str | None = None, options: Options | None = None) -> Report:
         chosen = [invariant for invariant in INVARIANTS if name in (None, invariant.name)]
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen, options or Options())
+        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, chosen, options or Options())
 
     return check
 

@@ -25,9 +25,10 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.maintain import Job, Session, StreamTables
 from ledger.postings import PostingsWriter
-from ledger.settings import MaintainSettings, VerifySettings
+from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
@@ -126,7 +127,7 @@ def verified(lake: Lake) -> bool:
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
     session = SparkSession.getActiveSession()
     assert session is not None
-    report = verify(session, places, kafka, KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())
+    report = verify(session, places, kafka, KEYS, Limits(anchor_age_s_max=1e12), SystemClock())
     assert not report.wrong, report.as_json()
     assert [finding.name for finding in report.findings if not finding.ok] == ["index_equals_journal"]
     return True

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, to_rfc3339
 from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, Record, collect
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
-from ledger.verify.receipt_check import ReceiptsHaveDecisions
+from ledger.verify.evidence import Limits
+from ledger.verify.kafka_checks import ReceiptsHaveDecisions
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 
@@ -50,7 +50,7 @@ def look(spark: SparkSession, world: World) -> Look:
             collect(OneRecord(b"\n".join(receipts)), ReceiptsTable(str(world.lake.receipts)))
         clock = ManualClock(AT + timedelta(minutes=5))
         chosen = [ReceiptsHaveDecisions()]
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen).findings[0]
+        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, chosen).findings[0]
 
     return answer
 

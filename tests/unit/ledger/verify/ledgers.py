@@ -17,12 +17,10 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow, row_hash, to_arrow
 from ledger.postings import flat
-from ledger.verify.survey.facts import Facts
-from ledger.verify.survey.files import FileRange
-from ledger.verify.survey.gather import gather
-from ledger.verify.survey.job import Survey, _put_together
-from ledger.verify.survey.portion import Question, look
-from ledger.verify.survey.portions import Portion, portions
+from ledger.verify.fast_path.files import FileRange, Portion, portions
+from ledger.verify.fast_path.job import FastPath, _put_together, gather
+from ledger.verify.fast_path.portion import Question, look
+from ledger.verify.fast_path.results import PortionResult
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SALT = bytes(range(32))
@@ -88,7 +86,7 @@ class Ledger:
             row.row_hash = row.row_hash or row_hash(row)
         self.lines = self.lines or flat(self.rows).to_pylist()
 
-    def survey(self) -> Survey:
+    def fast_path(self) -> FastPath:
         rows = [to_arrow(some) for some in _chunks(self.rows, self.rows_per_file)]
         journal = _written(self.folder / "journal", rows, keeps=self.keeps_files)
         schema = flat([]).schema
@@ -105,13 +103,13 @@ class Ledger:
             2,
             self.since,
         )
-        return survey_of(portions(journal, postings), question, last, postings)
+        return fast_path_of(portions(journal, postings), question, last, postings)
 
 
-def survey_of(wanted: Sequence[Portion], question: Question, last: int, postings: Sequence[FileRange]) -> Survey:
+def fast_path_of(wanted: Sequence[Portion], question: Question, last: int, postings: Sequence[FileRange]) -> FastPath:
     shares = (share for portion in wanted for share in look(portion, question))
     found = list(gather(shares, question, last))
-    assert any(isinstance(one, Facts) for one in found) or not wanted
+    assert any(isinstance(one, PortionResult) for one in found) or not wanted
     return _put_together(found, question, postings)
 
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.keys import hash16
-from ledger.verify.survey.keys import COPY, HELD, KEY, TOOK, is_doubtful, key_hashes, shares
-from ledger.verify.survey.offsets import Run, runs_of
+from ledger.verify.fast_path.hashes import COPY, HELD, KEY, TOOK, is_doubtful, key_hashes, shares
+from ledger.verify.fast_path.offsets import Run, runs_of
 
 ROLES = (0, HELD, TOOK | HELD, COPY)
 

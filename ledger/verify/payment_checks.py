@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from pyspark import StorageLevel
 
-from ledger.verify.body_check import BodyFacts
-from ledger.verify.evidence import Evidence, collect
-from ledger.verify.invariant import Finding
-from ledger.verify.survey import Doubt
+from ledger.verify.body_checks import BodyFacts
+from ledger.verify.evidence import Evidence
+from ledger.verify.fast_path import Doubt
+from ledger.verify.report import Finding, Invariant
+from ledger.verify.views import collect
 
 _COLUMNS = "seq, event_key, fact_key, entity_key"
 FROM_POSTINGS = f"SELECT {_COLUMNS}, account, side, amount_minor, currency, decided_at FROM every_line"  # noqa: S608
@@ -113,24 +113,25 @@ _MERCHANTS = """
 """A booking that was reversed stands for none: it and its reversal have one fact."""
 
 
-@dataclass
-class _OfPayments:
+class _OfPayments(Invariant):
     """``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
 
-    bodies: BodyFacts | None = None
-    doubt: ClassVar[Doubt]
+    doubt: Doubt
+
+    def __init__(self, bodies: BodyFacts | None = None) -> None:
+        self.bodies = bodies
 
     def _is_cleared(self, evidence: Evidence) -> bool:
-        survey = evidence.survey()
-        if not survey.clears(Doubt.READ, Doubt.BALANCE):
+        fast = evidence.fast_path()
+        if not fast.clears(Doubt.READ, Doubt.BALANCE):
             return False
         if not evidence.is_whole:
-            return survey.taken_back == 0
-        return survey.clears(self.doubt) and not self._names_by_body(evidence)
+            return fast.taken_back == 0
+        return fast.clears(self.doubt) and not self._names_by_body(evidence)
 
     def _names_by_body(self, evidence: Evidence) -> bool:
-        survey = evidence.survey()
-        may_be = survey.nameless > 0 or not survey.clears(Doubt.READ, Doubt.BALANCE)
+        fast = evidence.fast_path()
+        may_be = fast.nameless > 0 or not fast.clears(Doubt.READ, Doubt.BALANCE)
         return self.bodies is not None and evidence.is_whole and may_be
 
     def _sql(self, evidence: Evidence, sql: str) -> str:
@@ -141,16 +142,16 @@ class _OfPayments:
         return sql.format(moved=_MOVED.format(lines=lines))
 
     def _unknown(self, evidence: Evidence) -> str | None:
-        survey = evidence.survey()
-        since = "" if evidence.is_whole or survey.taken_back else "payments of which nothing was taken back since"
+        fast = evidence.fast_path()
+        since = "" if evidence.is_whole or fast.taken_back else "payments of which nothing was taken back since"
         by_body = "--deep reads it in the bodies" if self.bodies is None else "bodies that are kept name it"
-        nameless = f"payments by themselves: {survey.nameless} bookings name a merchant account as a whole; {by_body}"
-        return "; ".join([one for one in (since, nameless if survey.nameless else "") if one]) or None
+        nameless = f"payments by themselves: {fast.nameless} bookings name a merchant account as a whole; {by_body}"
+        return "; ".join([one for one in (since, nameless if fast.nameless else "") if one]) or None
 
     def _looked_up(self, evidence: Evidence, sql: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Offenders, and the figures of those that may still be put right by an event that is under way."""
         found = evidence.session.sql(self._sql(evidence, sql)).persist(StorageLevel.MEMORY_AND_DISK)
-        limit = evidence.now - timedelta(seconds=evidence.refund_awaits_s_max)
+        limit = evidence.now - timedelta(days=evidence.limits.refund_awaits_days_max)
         late = f"(at_once OR since < timestamp'{limit.isoformat()}')"
         try:
             offenders, waiting = (
@@ -163,10 +164,9 @@ class _OfPayments:
         return offenders, {**counts, **({"payments": [one["entity_key"] for one in waiting]} if waiting else {})}
 
 
-@dataclass
 class RefundsHaveCaptures(_OfPayments):
-    name: str = "refunds_have_captures"
-    sentence: str = (
+    name = "refunds_have_captures"
+    sentence = (
         "No more is given back or withheld than was captured, and a refund that came first doesn't wait long for its "
         "capture."
     )
@@ -175,10 +175,10 @@ class RefundsHaveCaptures(_OfPayments):
     def check(self, evidence: Evidence) -> Finding:
         unknown = self._unknown(evidence)
         if self._is_cleared(evidence):
-            return Finding(self.name, self.sentence, (), {"awaiting": 0}, unknown)
+            return self.finding(evidence, (), {"awaiting": 0}, unknown)
         found, figures = self._looked_up(evidence, _GIVEN_BACK)
         offenders = ({"problem": _given_back(one), **one} for one in found)
-        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
+        return self.finding(evidence, offenders, figures, unknown)
 
 
 def _given_back(one: dict[str, Any]) -> str:
@@ -189,10 +189,9 @@ def _given_back(one: dict[str, Any]) -> str:
     return f"a {'refund' if one['refunded'] > 0 else 'dispute'} waits too long for its capture"
 
 
-@dataclass
 class UndosHaveMovements(_OfPayments):
-    name: str = "undos_have_movements"
-    sentence: str = (
+    name = "undos_have_movements"
+    sentence = (
         "No more is undone than was done: of a payment's captures, refunds and disputes, and of a payout; an undo that "
         "came first doesn't wait long."
     )
@@ -201,10 +200,10 @@ class UndosHaveMovements(_OfPayments):
     def check(self, evidence: Evidence) -> Finding:
         unknown = self._unknown(evidence)
         if self._is_cleared(evidence):
-            return Finding(self.name, self.sentence, (), {"awaiting": 0}, unknown)
+            return self.finding(evidence, (), {"awaiting": 0}, unknown)
         found, figures = self._looked_up(evidence, _UNDONE)
         offenders = ({"problem": _undone(one), **one} for one in found)
-        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
+        return self.finding(evidence, offenders, figures, unknown)
 
 
 def _undone(one: dict[str, Any]) -> str:
@@ -213,13 +212,12 @@ def _undone(one: dict[str, Any]) -> str:
     return f"a {one['movement']} was undone that was never done"
 
 
-@dataclass
 class OneMerchantAPayment(_OfPayments):
-    name: str = "one_merchant_a_payment"
-    sentence: str = "All bookings of one payment are one merchant's."
+    name = "one_merchant_a_payment"
+    sentence = "All bookings of one payment are one merchant's."
     doubt = Doubt.MERCHANTS
 
     def check(self, evidence: Evidence) -> Finding:
         cleared = self._is_cleared(evidence)
         offenders = [] if cleared else evidence.sample(self._sql(evidence, _MERCHANTS))
-        return Finding(self.name, self.sentence, tuple(offenders), unknown=self._unknown(evidence))
+        return self.finding(evidence, offenders, unknown=self._unknown(evidence))

@@ -1,4 +1,4 @@
-"""The survey clears payments that add up, and doubts the others: each by the invariant that looks at it exactly."""
+"""The fast path clears payments that add up, and doubts the others: each by the invariant that looks at it exactly."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from core.money import Money, MoneyFact, Movement
 from core.work import postings_to_json
 from journal.schema import JournalRow
 from ledger.accounts import book
-from ledger.verify.survey import Doubt, Survey
-from tests.unit.ledger.verify.surveyed import Ledger, applied
+from ledger.verify.fast_path import Doubt, FastPath
+from tests.unit.ledger.verify.ledgers import Ledger, applied
 
 M = Movement
 OF_PAYMENTS = frozenset({Doubt.GIVEN_BACK, Doubt.UNDONE, Doubt.MERCHANTS})
@@ -25,12 +25,12 @@ def moved(seq: int, movement: Movement, minor: int = 1_000, **more: Any) -> Jour
     return applied(seq, **{"postings": booked, "fact_key": fact.fact_key, "entity_key": "stripe:acct:pi_1", **more})
 
 
-def survey(folder: Path, *rows: JournalRow, **more: Any) -> Survey:
-    return Ledger(folder, list(rows), **more).survey()
+def fast_path(folder: Path, *rows: JournalRow, **more: Any) -> FastPath:
+    return Ledger(folder, list(rows), **more).fast_path()
 
 
 def doubts(folder: Path, *rows: JournalRow) -> frozenset[Doubt]:
-    found = survey(folder, *rows)
+    found = fast_path(folder, *rows)
     assert found.doubts <= OF_PAYMENTS
     return found.doubts
 
@@ -124,5 +124,5 @@ def test_what_is_taken_back_and_what_names_no_payment_is_counted(tmp_path: Path)
         moved(5, M.PAYOUT_PAID, entity_key="stripe:acct"),
         moved(6, M.PAYOUT_FAILED, entity_key="stripe:acct"),
     ]
-    found = survey(tmp_path, *rows)
+    found = fast_path(tmp_path, *rows)
     assert (found.taken_back, found.nameless) == (5, 2)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledger.postings import POSTINGS_SCHEMA
-from ledger.verify.survey.bookings import Lines
-from ledger.verify.survey.files import FEW_VALUES, TableFiles
+from ledger.verify.fast_path.bookings import Lines
+from ledger.verify.fast_path.files import FEW_VALUES, TableFiles
 
 _OF_A_LINE = ("line", "merchant", "account", "side", "amount_minor", "currency")
 

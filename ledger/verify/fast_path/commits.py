@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from core.clock import from_micros
 from journal.schema import TIMESTAMP
-from ledger.verify.survey.texts import HASH_CHARS, fixed_chars
+from ledger.verify.fast_path.hashes import HASH_CHARS, fixed_chars
 
 COMMIT = np.dtype(
     [

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Run = tuple[int, int]
 """First offset, and the one after the last."""
@@ -34,6 +35,27 @@ def runs_of(topic: pa.Array, partition: np.ndarray, offset: np.ndarray) -> tuple
         where = (names[int(place[begin]) >> 32], int(place[begin]) & 0xFFFFFFFF)
         found.setdefault(where, []).append((int(offset[begin]), int(offset[end]) + 1))
     return found, rises
+
+
+def all_runs(rows: pa.RecordBatch) -> tuple[Runs, bool]:
+    """As `runs_of`, of first rows, each topic's histories by themselves (`journal.histories.life_of`)."""
+    lives = rows["topic"].cast(pa.string())
+    if "history" in rows.schema.names:
+        later = pc.binary_join_element_wise(lives, rows["history"].cast(pa.string()), "#")
+        lives = pc.coalesce(later, lives)
+    partition, offset = rows["partition"].to_numpy(), rows["offset"].to_numpy()
+    if "offset_until" not in rows.schema.names:
+        return runs_of(lives, partition, offset)
+    until = rows["offset_until"]
+    single = until.is_null().to_numpy(zero_copy_only=False)
+    _, rises = runs_of(lives, partition, offset)
+    found: list[Runs] = []
+    if single.any():
+        found.append(runs_of(lives.filter(pa.array(single)), partition[single], offset[single])[0])
+    for at in np.flatnonzero(~single).tolist():
+        where = (lives[at].as_py(), int(partition[at]))
+        found.append({where: [(int(offset[at]), until[at].as_py())]})
+    return joined(found), rises
 
 
 def _numbered(place: np.ndarray) -> np.ndarray:

@@ -13,14 +13,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from journal.lake import dataset_of
+from journal.reader import dataset_of
 from tests.unit.test_imports import MAY_IMPORT, modules
 
 VALUES = ["plain", "x y", "ö%/z", "a=b", "c%20d", "q?#:;&+", "'\"", "1"]
 ENDS_WHILE_READING = """
 import sys
 from deltalake import DeltaTable
-from journal.lake import dataset_of
+from journal.reader import dataset_of
 rows = dataset_of(DeltaTable(sys.argv[1]))
 batches = rows.scanner(batch_size=100, batch_readahead=64, fragment_readahead=24).to_batches()
 print(next(batches).num_rows)
@@ -125,13 +125,13 @@ def test_a_process_ends_as_it_meant_to_while_arrow_reads_ahead(tmp_path: Path) -
 
 
 def test_nobody_takes_another_way_in() -> None:
-    """Nor through Python beneath: what `journal.lake` says of it."""
+    """Nor through Python beneath: what `journal.reader.dataset_of` says of it."""
     ways = ("to_pyarrow_dataset", "to_pyarrow_table", "to_pandas")
     others = {
         str(path)
         for package in MAY_IMPORT
         for path in modules(package)
         for way in ways
-        if f".{way}(" in path.read_text("utf-8") and path.parts[-2:] != ("journal", "lake.py")
+        if f".{way}(" in path.read_text("utf-8") and path.parts[-2:] != ("journal", "reader.py")
     }
     assert others == set()

@@ -7,14 +7,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from ledger.verify.survey.commits import COMMIT
-from ledger.verify.survey.digests import KeyDigest
-from ledger.verify.survey.items import OPEN
-from ledger.verify.survey.offsets import Runs
+from ledger.verify.fast_path.commits import COMMIT
+from ledger.verify.fast_path.hashes import KeyDigest
+from ledger.verify.fast_path.items import OPEN
+from ledger.verify.fast_path.offsets import Runs
 
 
 class Doubt(StrEnum):
-    """What couldn't be cleared, and is to be looked at exactly. A doubt isn't an offence yet."""
+    """What couldn't be cleared, and is to be searched exactly. A doubt isn't an offence yet."""
 
     READ = "a file that can't be read, or a row that lacks what every row has"
     ORDER = "rows don't follow one another by seq, commit by commit"
@@ -32,8 +32,8 @@ class Doubt(StrEnum):
 
 
 @dataclass(slots=True)
-class Facts:
-    """Of one portion; keys and items are told apart, as they go to whoever has their bucket."""
+class PortionResult:
+    """Of one portion. Its keys, items and payments go to their buckets apart from it."""
 
     rows: int = 0
     doubts: set[Doubt] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Gathered:
+class BucketResult:
     """What was found in the buckets of keys and items: those that are open, and those that were taken up again after
     they had been ignored. Each up to the end, and up to the row that the index reflects."""
 

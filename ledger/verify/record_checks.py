@@ -16,7 +16,7 @@ from journal.histories import FIRST
 from journal.kafka_log import Point
 from journal.schema import JournalRow, from_arrow, same_record
 from ledger.verify.evidence import Evidence, Span
-from ledger.verify.invariant import Finding
+from ledger.verify.report import Finding, Invariant
 
 BY_CHANCE = 1_000
 """Offsets that are compared besides the ends: a log of which one in a hundred records differs is found out all but
@@ -63,7 +63,7 @@ class Stretch:
 
 
 @dataclass
-class RecordsAreThoseDecided:
+class RecordsAreThoseDecided(Invariant):
     """Of each partition the last offset that was decided, the first one that Kafka holds and both sides of each border
     between histories; and some by chance, or ``every`` one. The seed is the journal's version: whoever verifies it
     again compares the same.
@@ -72,8 +72,8 @@ class RecordsAreThoseDecided:
     """
 
     every: bool = False
-    name: str = "records_are_those_decided"
-    sentence: str = "What Kafka still holds of the decided offsets are the very records that the journal decided."
+    name = "records_are_those_decided"
+    sentence = "What Kafka still holds of the decided offsets are the very records that the journal decided."
 
     def check(self, evidence: Evidence) -> Finding:
         every = list(_stretches(evidence))
@@ -89,8 +89,8 @@ class RecordsAreThoseDecided:
             rows = _rows(evidence, _points(stretches, evidence.state.version))
             offenders += islice(_differing(evidence, rows), evidence.sample_max)
             figures |= {"compared": len(rows), "seed": evidence.state.version}
-        unknown = None if evidence.is_whole else "records of rows before"
-        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures, unknown)
+        unknown = evidence.in_part("records of rows before")
+        return self.finding(evidence, offenders, figures, unknown)
 
 
 def _stretches(evidence: Evidence) -> Iterator[Stretch]:

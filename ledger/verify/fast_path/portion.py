@@ -12,18 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledger.postings import POSTINGS_SCHEMA
-from ledger.verify.survey import decided, keys
-from ledger.verify.survey.bookings import Lines, are_balanced, lines_of
-from ledger.verify.survey.commits import CommitReader
-from ledger.verify.survey.digests import KeyDigest, key_digest
-from ledger.verify.survey.facts import Doubt, Facts
-from ledger.verify.survey.files import TableFiles
-from ledger.verify.survey.items import ITEM
-from ledger.verify.survey.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
-from ledger.verify.survey.offsets import Runs, follow, joined, runs_of, too_many
-from ledger.verify.survey.payments import moved, names_a_payment, taken_back
-from ledger.verify.survey.portions import Portion
-from ledger.verify.survey.texts import HASH_CHARS, fixed_chars, wrong_hashes
+from ledger.verify.fast_path import hashes, items
+from ledger.verify.fast_path.bookings import Lines, are_balanced, lines_of, moved, names_a_payment, taken_back
+from ledger.verify.fast_path.commits import CommitReader
+from ledger.verify.fast_path.files import Portion, TableFiles
+from ledger.verify.fast_path.hashes import HASH_CHARS, KeyDigest, fixed_chars, key_digest, wrong_hashes
+from ledger.verify.fast_path.items import ITEM
+from ledger.verify.fast_path.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
+from ledger.verify.fast_path.offsets import all_runs, follow, joined, too_many
+from ledger.verify.fast_path.results import Doubt, PortionResult
 
 CONTENT_CHARS = 16
 """Of a content's hash, what the index keeps."""
@@ -40,7 +37,7 @@ class Kind(StrEnum):
     PAYMENT = "payment"
 
 
-Share = tuple[int, tuple[Kind, np.ndarray] | Facts]
+Share = tuple[int, tuple[Kind, np.ndarray] | PortionResult]
 """A bucket, and what goes there."""
 
 
@@ -64,7 +61,7 @@ class _Look:
 
     question: Question
     lines: LinesInStep | None
-    facts: Facts = field(default_factory=Facts)
+    facts: PortionResult = field(default_factory=PortionResult)
     commits: CommitReader = field(default_factory=CommitReader)
     kept: dict[Kind, list[np.ndarray]] = field(default_factory=lambda: {kind: [] for kind in Kind})
 
@@ -107,10 +104,10 @@ def _doubting_lines(found: _Look) -> Iterator[None]:
 def _add(found: _Look, rows: pa.RecordBatch) -> None:
     if any(rows[name].null_count for name in DEMANDED):
         raise ValueError(f"a row lacks one of {', '.join(DEMANDED)}")
-    facts, flags = found.facts, decided.flags(rows)
+    facts, flags = found.facts, items.flags(rows)
     facts.rows += rows.num_rows
     found.commits.add(rows, wrong_hashes(rows))
-    first = (flags & decided.FIRST) > 0
+    first = (flags & items.FIRST) > 0
     one = chosen(rows, ("topic", "partition", "offset", *_later(rows)), first)
     if one.num_rows:
         runs, rises = all_runs(one)
@@ -121,7 +118,7 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
             facts.doubts |= {Doubt.OFFSETS, Doubt.PLACES}
             facts.runs = {}
     facts.late += _late(rows, flags)
-    facts.dead += int(np.count_nonzero(flags & decided.DEAD))
+    facts.dead += int(np.count_nonzero(flags & items.DEAD))
     if _is_of_another_mode(rows, found.question.mode):
         facts.doubts.add(Doubt.MODE)
     _add_keys(found, rows, flags)
@@ -139,29 +136,8 @@ def _any(column: pa.Array) -> bool:
 
 
 def _late(rows: pa.RecordBatch, flags: np.ndarray) -> int:
-    late = (flags & (decided.APPLIED | decided.FIRST)) == decided.APPLIED
+    late = (flags & (items.APPLIED | items.FIRST)) == items.APPLIED
     return int(np.count_nonzero(late & ~rows["out_of_order"].to_numpy(zero_copy_only=False))) if late.any() else 0
-
-
-def all_runs(rows: pa.RecordBatch) -> tuple[Runs, bool]:
-    """As `runs_of`, of first rows, each topic's histories by themselves (`journal.histories.life_of`)."""
-    lives = rows["topic"].cast(pa.string())
-    if "history" in rows.schema.names:
-        later = pc.binary_join_element_wise(lives, rows["history"].cast(pa.string()), "#")
-        lives = pc.coalesce(later, lives)
-    partition, offset = rows["partition"].to_numpy(), rows["offset"].to_numpy()
-    if "offset_until" not in rows.schema.names:
-        return runs_of(lives, partition, offset)
-    until = rows["offset_until"]
-    single = until.is_null().to_numpy(zero_copy_only=False)
-    _, rises = runs_of(lives, partition, offset)
-    found: list[Runs] = []
-    if single.any():
-        found.append(runs_of(lives.filter(pa.array(single)), partition[single], offset[single])[0])
-    for at in np.flatnonzero(~single).tolist():
-        where = (lives[at].as_py(), int(partition[at]))
-        found.append({where: [(int(offset[at]), until[at].as_py())]})
-    return joined(found), rises
 
 
 def chosen(rows: pa.RecordBatch, names: Sequence[str], which: np.ndarray) -> pa.RecordBatch:
@@ -182,31 +158,31 @@ def _is_of_another_mode(rows: pa.RecordBatch, mode: str) -> bool:
 
 def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     question, seq = found.question, rows["seq"].to_numpy()
-    applied, holds = (flags & decided.APPLIED) > 0, (flags & decided.HOLDS) > 0
+    applied, holds = (flags & items.APPLIED) > 0, (flags & items.HOLDS) > 0
     indexed = seq <= question.index_seq
 
-    lost = (flags & decided.LOST) > 0
+    lost = (flags & items.LOST) > 0
     at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False) & ~lost)
-    hashes = keys.key_hashes(_taken(rows["event_key"], at))
-    roles = applied[at] * keys.TOOK | holds[at] * keys.HELD | ((flags[at] & decided.DUPLICATE) > 0) * keys.COPY
-    entries = keys.entries(hashes, rows["item_seq"].to_numpy()[at], roles)
+    key_hashes = hashes.key_hashes(_taken(rows["event_key"], at))
+    roles = applied[at] * hashes.TOOK | holds[at] * hashes.HELD | ((flags[at] & items.DUPLICATE) > 0) * hashes.COPY
+    entries = hashes.entries(key_hashes, rows["item_seq"].to_numpy()[at], roles)
     found.kept[Kind.EVENT].append(entries)
-    purged = indexed[at] & ((flags[at] & decided.PURGED) > 0) & ((flags[at] & decided.FIRST) == 0)
+    purged = indexed[at] & ((flags[at] & items.PURGED) > 0) & ((flags[at] & items.FIRST) == 0)
     if purged.any():
         found.facts.purged += rows["event_key"].take(pa.array(at[purged])).to_pylist()
     inside = (holds & indexed)[at]
     version = pc.fill_null(rows["content_version"], 0).to_numpy()[at][inside]
-    held = _digest(rows["content_sha256"], at[inside], hashes[inside], version, question.salt)
+    held = _digest(rows["content_sha256"], at[inside], key_hashes[inside], version, question.salt)
     found.facts.events += held
 
-    copies = (flags & decided.DUPLICATE_FACT) > 0
+    copies = (flags & items.DUPLICATE_FACT) > 0
     at = np.flatnonzero(rows["fact_key"].is_valid().to_numpy(zero_copy_only=False) & (applied | copies))
-    hashes = keys.key_hashes(_taken(rows["fact_key"], at))
-    roles = applied[at] * (keys.TOOK | keys.HELD) | copies[at] * keys.COPY
-    found.kept[Kind.FACT].append(keys.entries(hashes, rows["batch_seq"].to_numpy()[at], roles))
+    key_hashes = hashes.key_hashes(_taken(rows["fact_key"], at))
+    roles = applied[at] * (hashes.TOOK | hashes.HELD) | copies[at] * hashes.COPY
+    found.kept[Kind.FACT].append(hashes.entries(key_hashes, rows["batch_seq"].to_numpy()[at], roles))
     inside = (applied & indexed)[at]
     none = np.zeros(int(inside.sum()), "u8")
-    found.facts.facts += _digest(rows["fact_sha256"], at[inside], hashes[inside], none, question.salt)
+    found.facts.facts += _digest(rows["fact_sha256"], at[inside], key_hashes[inside], none, question.salt)
 
 
 def _digest(contents: pa.Array, at: np.ndarray, hashes: np.ndarray, version: np.ndarray, salt: bytes) -> KeyDigest:
@@ -229,23 +205,23 @@ def first_bytes(hashes: pa.Array) -> np.ndarray:
 
 def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     """Rows of items that weren't settled by their first one."""
-    unsettled = ((flags & (decided.FIRST | decided.LOST)) == 0) | ((flags & decided.WAITS) > 0)
+    unsettled = ((flags & (items.FIRST | items.LOST)) == 0) | ((flags & items.WAITS) > 0)
     item, seq = rows["item_seq"].to_numpy(), rows["seq"].to_numpy()
-    reversal = (flags & decided.REVERSED) > 0
-    taken_back = np.flatnonzero(reversal & ((flags & decided.FIRST) == 0))
+    reversal = (flags & items.REVERSED) > 0
+    taken_back = np.flatnonzero(reversal & ((flags & items.FIRST) == 0))
     found.facts.reversals += zip(item[taken_back].tolist(), seq[taken_back].tolist(), strict=True)
     at = np.flatnonzero(unsettled & ~reversal & (item >= found.question.since))
     entries = np.empty(len(at), ITEM)
     entries["item"], entries["seq"], entries["is"] = item[at], seq[at], flags[at]
     decided_at = rows["decided_at"].cast(pa.int64()).to_numpy()
     received = pc.coalesce(rows["received_at"], rows["decided_at"]).cast(pa.int64()).to_numpy()
-    entries["since"] = np.where((flags & decided.REPLAYED) > 0, decided_at, received)[at]
+    entries["since"] = np.where((flags & items.REPLAYED) > 0, decided_at, received)[at]
     found.kept[Kind.ITEM].append(entries)
 
 
 def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     told = rows["postings"].is_valid().to_numpy(zero_copy_only=False)
-    books = (flags & decided.BOOKS) > 0
+    books = (flags & items.BOOKS) > 0
     booked = chosen(rows, BOOKED, told & books)
     last = int(rows["seq"][-1].as_py())
     table = None
@@ -292,6 +268,6 @@ def _shares(found: _Look) -> Iterator[Share]:
         if several is None or not len(several):
             continue
         by = several["item"].astype("u8") if kind is Kind.ITEM else several["key"] >> np.uint64(32)
-        for bucket, some in enumerate(keys.shares(several, by, found.question.buckets)):
+        for bucket, some in enumerate(hashes.shares(several, by, found.question.buckets)):
             if len(some):
                 yield bucket, (kind, some)

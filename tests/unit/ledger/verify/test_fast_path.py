@@ -1,4 +1,4 @@
-"""The survey clears a ledger that is in order, and no change of one row, line or key passes it."""
+"""The fast path clears a ledger that is in order, and no change of one row, line or key passes it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, commit_digest, row_hash, to_arrow
-from ledger.verify.survey import Doubt
-from ledger.verify.survey.files import TableFiles
-from ledger.verify.survey.texts import wrong_hashes
+from ledger.verify.fast_path import Doubt
+from ledger.verify.fast_path.files import TableFiles
+from ledger.verify.fast_path.hashes import wrong_hashes
 from tests.examples import examples
-from tests.unit.ledger.verify.surveyed import AT, Ledger, applied, booking, sha
+from tests.unit.ledger.verify.ledgers import AT, Ledger, applied, booking, sha
 
 ROWS = 12
 
@@ -32,7 +32,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_a_ledger_in_order_is_cleared_of_everything(ledger: Ledger) -> None:
-    found = ledger.survey()
+    found = ledger.fast_path()
     assert found.doubts == frozenset()
     assert found.rows == ROWS
     assert found.runs == {("payments.events", 0): [(1, 7)], ("payments.events", 1): [(0, 6)]}
@@ -40,7 +40,7 @@ def test_a_ledger_in_order_is_cleared_of_everything(ledger: Ledger) -> None:
 
 
 def test_commits_are_digested_as_the_writer_does(ledger: Ledger) -> None:
-    commits = ledger.survey().commits
+    commits = ledger.fast_path().commits
     assert [(one.batch_seq, one.first_seq, one.last_seq, one.rows) for one in commits] == [
         (at, at, at + 2, 3) for at in (1, 4, 7, 10)
     ]
@@ -109,7 +109,7 @@ def test_a_hash_of_another_length_is_wrong(ledger: Ledger) -> None:
 
 def test_a_wrong_hash_is_told_with_its_commit(ledger: Ledger) -> None:
     ledger.rows[4].reason = "edited"
-    commits = ledger.survey().commits
+    commits = ledger.fast_path().commits
     assert [(one.wrong_hashes, one.wrong_seq) for one in commits] == [(0, None), (1, 5), (0, None), (0, None)]
 
 
@@ -130,7 +130,7 @@ def test_any_change_of_one_line_is_found(data: st.DataObject) -> None:
         _change(ledger.lines, data)
         if ledger.lines == before:
             return
-        assert Doubt.POSTINGS in ledger.survey().doubts
+        assert Doubt.POSTINGS in ledger.fast_path().doubts
 
 
 def _change(lines: list[dict[str, Any]], data: st.DataObject) -> None:
@@ -160,17 +160,17 @@ def _change(lines: list[dict[str, Any]], data: st.DataObject) -> None:
 @pytest.mark.parametrize("rows_per_file", [1, 4, 100])
 def test_lines_are_compared_however_the_files_are_cut(tmp_path: Path, rows_per_file: int) -> None:
     rows = [applied(seq) for seq in range(1, 30)]
-    assert Ledger(tmp_path, rows, rows_per_file=rows_per_file, lines_per_file=7).survey().doubts == frozenset()
+    assert Ledger(tmp_path, rows, rows_per_file=rows_per_file, lines_per_file=7).fast_path().doubts == frozenset()
 
 
 def test_a_line_between_two_portions_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row that isn't there: no portion's range reaches it."""
-    monkeypatch.setattr("ledger.verify.survey.portions.ROWS_PER_PORTION", 4)
+    monkeypatch.setattr("ledger.verify.fast_path.files.ROWS_PER_PORTION", 4)
     rows = [applied(seq) for seq in range(1, 13) if seq != 5]
     ledger = Ledger(tmp_path, rows, lines_per_file=1)
-    assert Doubt.POSTINGS not in ledger.survey().doubts
+    assert Doubt.POSTINGS not in ledger.fast_path().doubts
     ledger.lines.append(ledger.lines[0] | {"seq": 5})
-    assert Doubt.POSTINGS in ledger.survey().doubts
+    assert Doubt.POSTINGS in ledger.fast_path().doubts
 
 
 def test_a_line_whose_texts_only_look_like_another_booking_is_found(ledger: Ledger) -> None:
@@ -179,31 +179,31 @@ def test_a_line_whose_texts_only_look_like_another_booking_is_found(ledger: Ledg
     rest = f'{line["account"]}","side":"debit","amount_minor":{line["amount_minor"]},"currency":"EUR"}},'
     both = rest + f'{{"account":"{ledger.lines[1]["account"]}'
     ledger.lines[:2] = [ledger.lines[1] | {"account": both, "line": 0}]
-    assert Doubt.POSTINGS in ledger.survey().doubts
+    assert Doubt.POSTINGS in ledger.fast_path().doubts
 
 
 def test_bookings_are_read_alike_with_and_without_their_lines(tmp_path: Path) -> None:
     rows = [applied(seq, postings=booking(seq, merchant="ä" if seq % 2 else "m-1")) for seq in range(1, 9)]
     whole = Ledger(tmp_path, rows)
-    found = whole.survey()
+    found = whole.fast_path()
     assert (found.doubts, found.taken_back) == (frozenset(), 0)
     whole.rows[3].postings = (whole.rows[3].postings or "").replace(":4,", ":5,")
-    assert Doubt.BALANCE not in whole.survey().doubts
-    assert Doubt.POSTINGS in whole.survey().doubts
+    assert Doubt.BALANCE not in whole.fast_path().doubts
+    assert Doubt.POSTINGS in whole.fast_path().doubts
 
 
 def test_a_line_ahead_of_the_journal_is_found_among_the_newest_rows_too(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, [applied(seq) for seq in range(1, 13)], since=7)
-    assert ledger.survey().doubts == frozenset()
+    assert ledger.fast_path().doubts == frozenset()
     ledger.lines.append(ledger.lines[-1] | {"seq": 99})
-    assert Doubt.POSTINGS in ledger.survey().doubts
+    assert Doubt.POSTINGS in ledger.fast_path().doubts
 
 
 def test_postings_that_cannot_be_read_say_nothing_against_the_journal(ledger: Ledger) -> None:
-    ledger.survey()
+    ledger.fast_path()
     (ledger.folder / "postings" / "1.parquet").write_bytes(b"PAR1")
     ledger.keeps_files = True
-    assert ledger.survey().doubts == {Doubt.POSTINGS}
+    assert ledger.fast_path().doubts == {Doubt.POSTINGS}
 
 
 # what else is doubted
@@ -229,7 +229,7 @@ def test_postings_that_cannot_be_read_say_nothing_against_the_journal(ledger: Le
 )
 def test_what_is_not_in_order_is_doubted(ledger: Ledger, at: int, change: dict[str, Any], doubt: Doubt) -> None:
     ledger.rows[at] = replace(ledger.rows[at], **change)
-    assert doubt in ledger.survey().doubts
+    assert doubt in ledger.fast_path().doubts
 
 
 def test_a_duplicate_after_its_copy_and_a_conflict_are_in_order(ledger: Ledger) -> None:
@@ -238,7 +238,7 @@ def test_a_duplicate_after_its_copy_and_a_conflict_are_in_order(ledger: Ledger) 
     ledger.rows[4] = replace(ledger.rows[4], decision=Decision.DUPLICATE, **copy_of)
     ledger.rows[5] = replace(ledger.rows[5], decision=Decision.DEAD, **copy_of, **refused)
     ledger.lines = [line for line in ledger.lines if line["seq"] not in (5, 6)]
-    found = ledger.survey()
+    found = ledger.fast_path()
     assert found.doubts == frozenset()
     assert (found.events.count, found.dead_rows, found.open.dead()) == (ROWS - 2, 1, 1)
 
@@ -251,7 +251,7 @@ def test_a_duplicate_before_its_copy_is_doubted(ledger: Ledger) -> None:
         "fact_key": None,
     }
     ledger.rows[4] = replace(ledger.rows[4], **early)
-    assert Doubt.EVENTS in ledger.survey().doubts
+    assert Doubt.EVENTS in ledger.fast_path().doubts
 
 
 def test_items_that_wait_are_told_as_of_the_index_too(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_items_that_wait_are_told_as_of_the_index_too(tmp_path: Path) -> None:
     rows[1] = replace(rows[1], decision=Decision.RETRY, postings=None, received_at=AT - timedelta(hours=1))
     rows[2] = replace(rows[2], decision=Decision.PARKED, postings=None)
     later = replace(rows[1], seq=6, batch_seq=4, first=False, decision=Decision.DEAD)
-    found = Ledger(tmp_path, [*rows, later], index_seq=5).survey()
+    found = Ledger(tmp_path, [*rows, later], index_seq=5).fast_path()
     assert found.doubts == frozenset()
     assert list(found.open) == [(2, 6, True), (3, 3, False)]
     assert list(found.open_indexed) == [(2, 2, False), (3, 3, False)]
@@ -271,8 +271,8 @@ def test_bookings_in_several_currencies_balance_one_by_one(tmp_path: Path) -> No
     both = (booking(5) or "")[:-1] + "," + (booking(7, "JPY") or "")[1:]
     mixed = both.replace('"amount_minor":7,"currency":"JPY"}]', '"amount_minor":5,"currency":"EUR"}]')
     rows = [applied(1, postings=both), applied(2, postings=booking(3, merchant="ä"))]
-    assert Ledger(tmp_path / "whole", rows).survey().doubts == frozenset()
-    assert Doubt.BALANCE in Ledger(tmp_path / "mixed", [applied(1, postings=mixed)]).survey().doubts
+    assert Ledger(tmp_path / "whole", rows).fast_path().doubts == frozenset()
+    assert Doubt.BALANCE in Ledger(tmp_path / "mixed", [applied(1, postings=mixed)]).fast_path().doubts
 
 
 @given(st.integers(1, ROWS), st.sampled_from([field.name for field in fields(JournalRow)]))
@@ -291,7 +291,7 @@ def test_a_row_that_was_changed_or_left_out_never_passes(at: int, name: str) -> 
             del ledger.rows[at - 1]
         else:
             ledger.rows[at - 1] = _changed(rows[at - 1], name)
-        found = ledger.survey()
+        found = ledger.fast_path()
         told = [one.digest for one in found.commits]
         assert found.doubts or told != digests or any(one.wrong_hashes for one in found.commits)
 
@@ -312,13 +312,13 @@ TAKEN_UP = (Decision.REPLAYED, Decision.RETRY, Decision.IGNORED, Decision.REPLAY
 
 
 def test_what_was_ignored_and_taken_up_again_is_cleared_and_told(ledger: Ledger) -> None:
-    found = _taken_up(ledger, Decision.IGNORED, *TAKEN_UP).survey()
+    found = _taken_up(ledger, Decision.IGNORED, *TAKEN_UP).fast_path()
     assert found.doubts == frozenset()
     assert (found.reopened_items, len(found.open)) == ((ROWS,), 0)
 
 
 def test_while_it_is_open_it_waits_since_it_was_taken_up(ledger: Ledger) -> None:
-    found = _taken_up(ledger, Decision.IGNORED, Decision.REPLAYED, Decision.PARKED).survey()
+    found = _taken_up(ledger, Decision.IGNORED, Decision.REPLAYED, Decision.PARKED).fast_path()
     assert Doubt.ITEMS not in found.doubts
     assert list(found.open) == [(ROWS, ROWS + 2, False)]
     assert found.open.oldest_waiting() == (ROWS, AT + timedelta(seconds=ROWS + 1))
@@ -334,10 +334,10 @@ def test_while_it_is_open_it_waits_since_it_was_taken_up(ledger: Ledger) -> None
     ],
 )
 def test_what_follows_a_closing_row_otherwise_is_doubted(ledger: Ledger, later: tuple[Decision, ...]) -> None:
-    assert Doubt.ITEMS in _taken_up(ledger, Decision.IGNORED, *later).survey().doubts
+    assert Doubt.ITEMS in _taken_up(ledger, Decision.IGNORED, *later).fast_path().doubts
 
 
 def test_what_was_taken_up_without_having_been_ignored_is_told_too(ledger: Ledger) -> None:
     """Its first row isn't looked at here: whether it was ignored is asked by itself."""
-    found = _taken_up(ledger, Decision.DUPLICATE_FACT, Decision.REPLAYED).survey()
+    found = _taken_up(ledger, Decision.DUPLICATE_FACT, Decision.REPLAYED).fast_path()
     assert found.reopened_items == (ROWS,)
