@@ -27,8 +27,8 @@ from journal.reader import dataset_of
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow, from_arrow
 from journal.storage import file_system, open_storage
+from ledger.maintain.retention import data_files
 from ledger.maintain.tables import StreamTables
-from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from ledger.spark import MAINTAIN, staging
 

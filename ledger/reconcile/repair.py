@@ -11,7 +11,7 @@ from core.errors import PayhookError
 from core.event import Event, Mode
 from core.money import Money, MoneyFact, Movement
 from core.routing import TENANT_MARK, topics_of
-from ledger.reconcile.intake import direction_of
+from ledger.reconcile.job import direction_of
 from ledger.reconciliations import Difference, Reconciliation
 from providers.reconciled import Origin, reconciled_event, reconciled_headers
 

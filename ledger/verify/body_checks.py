@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
 from core.place import Place
-from ledger.handler_version import handler_version
+from ledger.handler import handler_version
 from ledger.redactions import Redactions
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
@@ -49,7 +49,7 @@ class BodiesWhole(Invariant):
             """
         )
         offenders += evidence.sample(
-            "SELECT 'a body is nowhere' AS problem, seq, body_sha256, decided_at FROM bodiless WHERE fate = 'gone'"
+            "SELECT 'a body is nowhere' AS problem, seq, body_sha256, decided_at FROM bodiless WHERE status = 'gone'"
         )
         offenders += evidence.sample(
             """
@@ -84,16 +84,16 @@ class BodiesWhole(Invariant):
                 WHERE first AND body_sha256 <> '{EMPTY_SHA256}' AND decision <> 'duplicate'
                 GROUP BY body_sha256)
             SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
-                                   WHEN {had_its_time} THEN 'dropped' ELSE 'gone' END AS fate
+                                   WHEN {had_its_time} THEN 'dropped' ELSE 'gone' END AS status
             FROM missing LEFT JOIN redacted ON redacted.body_sha256 = missing.body_sha256
             """  # noqa: S608 - a moment and words of our own making
         ).createOrReplaceTempView("bodiless")
 
     def _figures(self, evidence: Evidence) -> dict[str, Any]:
         [held] = evidence.rows("SELECT count(*) AS bodies, coalesce(sum(length(body)), 0) AS bytes FROM bodies")
-        counted = evidence.rows("SELECT fate, count(*) AS count FROM bodiless GROUP BY fate")
-        fates = {one["fate"]: one["count"] for one in counted}
-        return {**held, "redacted": fates.get("redacted", 0), "dropped": fates.get("dropped", 0)}
+        counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
+        counts = {one["status"]: one["count"] for one in counted}
+        return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
 
 
 @dataclass

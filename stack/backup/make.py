@@ -21,7 +21,7 @@ from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.storage import sync
-from ledger.maintain.lock import sole_maintenance
+from ledger.maintain.tables import sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
 from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
 from stack.backup.errors import BackupImpossible, NoBackup

@@ -21,7 +21,7 @@ from journal.rewrite import Rewriter, replace_all, snapshot
 from journal.storage import DiskStorage
 from journal.writer import JournalWriter
 from ledger.maintain.redact import IN_FLIGHT_S_MAX
-from ledger.maintain.vacuum import data_files, vacuum
+from ledger.maintain.retention import data_files, vacuum
 from ledger.settings import MaintainSettings
 from tests.contract.test_journal_append import made, read, rows
 from tests.unit.journal.rows import STARTS, marks, row

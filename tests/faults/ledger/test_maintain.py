@@ -28,7 +28,7 @@ from journal.writer import JournalWriter
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.compact import RowsDiffer, rewrite
 from ledger.maintain.job import log_length
-from ledger.maintain.vacuum import unused
+from ledger.maintain.retention import unused
 from ledger.queries import balances, event_story
 from ledger.spark import MAINTAIN, staging
 from tests.integration.ledger.lakes import Lake, job, verified

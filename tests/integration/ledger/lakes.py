@@ -24,6 +24,7 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.maintain import Job, Session, StreamTables
+from ledger.maintain.compact import Limits as Sizes
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
@@ -34,9 +35,8 @@ from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
 
 def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> Job:
-    days = settings.pop("bodies_days", 0)
-    chosen = MaintainSettings(**{"file_rows": 1_000, "files_min": 8, **settings})
-    return Job(Session(lambda: spark), chosen, clock or SystemClock(), dry_run, days)
+    days, limits = settings.pop("bodies_days", 0), Sizes(settings.pop("file_rows", 1_000), files_min=8)
+    return Job(Session(lambda: spark), MaintainSettings(**settings), clock or SystemClock(), dry_run, days, limits)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The postings from the journal's rows: read, parsed, sorted and written by Spark, committed here."""
+"""The postings made again from the journal's rows: read, parsed, sorted and written by Spark, committed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from journal.histories import Position
 from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
-from ledger.maintain.session import CONF
+from ledger.maintain.compact import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
 from ledger.settings import MaintainSettings
 from ledger.spark import REBUILD, open_read_session, staging

@@ -1,15 +1,20 @@
-"""What was proposed (reversals, entries by hand, reprocessing), and whether another person approved it."""
+"""What takes two people: bookings to be reversed, entries by hand, and the proposals that wait for an approval."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.errors import PayhookError
+from core.work import Posting, postings_from_json, reversed_postings
 from dlq.commands import (
     APPROVES,
     PROPOSE_ENTRY,
@@ -17,13 +22,117 @@ from dlq.commands import (
     PROPOSE_REVERSAL,
     Command,
     CommandInvalid,
+    Target,
     decode,
 )
+from dlq.entry import Entry, check_booking
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
-from journal.reader import lineage_of
-from journal.schema import JournalRow
-from ledger.reversals.bookings import rows_where
+from journal.reader import dataset_of, lineage_of
+from journal.schema import JournalRow, from_arrow
+from ledger.accounts import is_account
+
+
+class NotReversible(PayhookError):
+    """Nothing was sent."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        self.key = key
+        self.problem = problem
+        super().__init__(f"{key}: {problem}; nothing was sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """An applied event that booked something. ``row`` is the journal's."""
+
+    row: JournalRow
+
+    @property
+    def target(self) -> Target:
+        return Target.of(self.row)
+
+    @property
+    def would_book(self) -> tuple[Posting, ...]:
+        """What a reversal of it books."""
+        return reversed_postings(postings_from_json(self.row.postings))
+
+
+def bookings_of(journal: str, keys: Sequence[str]) -> list[Booking]:
+    """What each event key or fact key booked.
+
+    :param journal: the path of the ledger's journal
+    :raises NotReversible: one of them booked nothing, or was reversed before
+    """
+    names = pa.array(keys, pa.string())
+    rows = rows_where(journal, pc.field("event_key").isin(names) | pc.field("fact_key").isin(names))
+    return [_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)]
+
+
+def rows_where(journal: str, wanted: pc.Expression) -> list[JournalRow]:
+    """Rows in seq order; none of a journal that hasn't begun."""
+    if not DeltaTable.is_deltatable(journal):
+        return []
+    return from_arrow(dataset_of(DeltaTable(journal)).to_table(filter=wanted).sort_by("seq"))
+
+
+def _booking(key: str, rows: Collection[JournalRow]) -> Booking:
+    booked = [row for row in rows if row.decision is Decision.APPLIED and row.postings is not None]
+    if not rows:
+        raise NotReversible(key, "there is no such event or fact")
+    if not booked:
+        raise NotReversible(key, f"it booked nothing: {', '.join(sorted({row.decision.value for row in rows}))}")
+    items = {row.item_seq for row in booked}
+    if any(row.decision is Decision.REVERSED and row.item_seq in items for row in rows):
+        raise NotReversible(key, "it was reversed before")
+    return Booking(booked[0])
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+class EntryUnfit(PayhookError):
+    """Nothing was sent."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; nothing was sent")
+
+
+def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]) -> Entry:
+    """An entry that can be proposed.
+
+    :raises EntryUnfit: an account isn't one of the chart
+    :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
+    """
+    for line in postings:
+        if not is_account(line.account):
+            raise EntryUnfit(
+                f"{line.account!r} isn't an account of the ledger: `payhook ledger balances` lists those that are in "
+                "use, docs/finance.md what each is for"
+            )
+    check_booking(postings)
+    return Entry(entity_key, occurred_at, evidence_sha256, tuple(postings))
+
+
+def evidence_sha256(path: Path) -> str:
+    """The SHA-256 of a document, in hex.
+
+    :raises EntryUnfit: it can't be read, or is empty
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as document:
+            size = 0
+            while chunk := document.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as wrong:
+        raise EntryUnfit(f"the evidence can't be read: {wrong}") from wrong
+    if size == 0:
+        raise EntryUnfit(f"the evidence {path} is empty")
+    return digest.hexdigest()
+
 
 PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY, PROPOSE_REPROCESS)
 APPROVALS = tuple(act for act, proposal in APPROVES.items() if proposal in PROPOSALS)
