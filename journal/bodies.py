@@ -17,7 +17,7 @@ from core.arrow import datasets as ds
 from core.clock import from_micros
 from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
-from journal.lake import create_table, has_table, open_table
+from journal.lake import ensure_table, has_table, open_table
 from journal.log import CommitFailed
 from journal.reader import dataset_of
 
@@ -82,8 +82,8 @@ class BodyStore:
     def __init__(self, path: str, *, may_create: bool = True) -> None:
         self._path = path
         try:
-            if may_create and not has_table(path):
-                _create(path)
+            if may_create:
+                ensure_table(path, BODIES_SCHEMA, "bodies", CONFIGURATION)
             self._appender = Appender.open(path)
         except (DeltaError, OSError, TableUnfit) as failed:
             raise StorageDown("the bodies", path, problem_of(failed)) from failed
@@ -145,11 +145,3 @@ def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
     newest = actions.sort_by([("modification_time", "descending")])["path"].to_pylist()
     return (fragments[path] for path in newest)
-
-
-def _create(path: str) -> None:
-    try:
-        create_table(path, BODIES_SCHEMA, "bodies", CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

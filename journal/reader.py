@@ -19,7 +19,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from core.arrow import datasets as ds
 from core.decision import Decision
-from core.place import is_url
+from core.place import Place, is_url
 from journal.errors import JournalBroken
 from journal.histories import FIRST, History
 from journal.lake import has_table, open_table
@@ -45,6 +45,14 @@ def lineage_of(path: str) -> str:
     :raises JournalBroken: the log or the rows contradict themselves
     """
     return JournalReader(path).state().lineage if has_table(path) else ""
+
+
+def rows_where(path: Place | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
+    """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal."""
+    if not has_table(str(path)):
+        return []
+    rows = dataset_of(open_table(str(path))).to_table(columns=None if columns is None else list(columns), filter=wanted)
+    return from_arrow(rows.sort_by("seq"))
 
 
 class JournalReader:

@@ -14,7 +14,7 @@ from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
 from journal.histories import Position, follows
-from journal.lake import create_table, has_table, open_table
+from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
@@ -45,6 +45,9 @@ _OF_ROW = ("seq", "event_key", "fact_key", "entity_key", "provider", "occurred_a
 _OF_LINE = ("account", "side", "amount_minor", "currency")
 
 BOOKING_DECISIONS = frozenset({Decision.APPLIED, Decision.REVERSED})
+
+POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+"""A row's postings (`core.work.postings_to_json`), as Spark parses them."""
 
 MARK_LAG_ROWS_MAX = 10_000
 """Rows without a booking are passed over without a commit; past this many the mark is moved all the same, so
@@ -120,8 +123,7 @@ class PostingsWriter:
         :raises PostingsRefused: it can't be reached or made now
         """
         try:
-            if not has_table(path):
-                _create(path)
+            ensure_table(path, POSTINGS_SCHEMA, "postings", _TABLE_CONFIGURATION)
             table = open_table(path)
             return cls(path, Appender.open(path, version=table.version()), position_of(path, table))
         except (DeltaError, OSError, TableUnfit) as failed:
@@ -230,11 +232,3 @@ def flat(rows: Sequence[JournalRow]) -> pa.Table:
 
 def _array(name: str, values: Sequence[object]) -> pa.Array:
     return pa.array(values, POSTINGS_SCHEMA.field(name).type)
-
-
-def _create(path: str) -> None:
-    try:
-        create_table(path, POSTINGS_SCHEMA, "postings", _TABLE_CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

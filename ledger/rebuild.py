@@ -19,15 +19,14 @@ from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from ledger.maintain.compact import CONF
-from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter, told_of
+from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, told_of
 from ledger.settings import MaintainSettings
-from ledger.spark import REBUILD, open_read_session, staging
+from ledger.spark import REBUILD, open_read_session, read_table, staging
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
 
 ROW_GROUP_BYTES = 8 << 20
-POSTING_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
 
 
 class BookingUnreadable(PayhookError):
@@ -102,9 +101,9 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
 
 
 def _booked(session: SparkSession, journal: Place, version: int) -> DataFrame:
-    rows = session.read.format("delta").option("versionAsOf", version).load(str(journal))
+    rows = read_table(session, journal, version)
     booking = fn.col("postings").isNotNull() & fn.col("decision").isin(*(one.value for one in BOOKING_DECISIONS))
-    return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTING_TYPE))
+    return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTINGS_TYPE))
 
 
 def _check(booked: DataFrame, journal: str) -> None:

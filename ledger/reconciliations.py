@@ -16,12 +16,11 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from core.place import Place, place_of
 from journal.append import Appender
-from journal.lake import create_table, has_table
+from journal.lake import ensure_table
 from journal.reader import dataset_of
 from journal.schema import TIMESTAMP
 
@@ -168,8 +167,8 @@ class Reconciliations:
 
     def make(self) -> None:
         """Makes what isn't there yet."""
-        _create(self._differences, DIFFERENCES_SCHEMA)
-        _create(self._runs, RUNS_SCHEMA)
+        for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
+            ensure_table(path, schema, place_of(path).name, _CONFIGURATION)
 
     def append(self, staged: Sequence[Path]) -> None:
         """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.
@@ -241,13 +240,3 @@ def _run(row: dict[str, Any]) -> Reconciliation:
 def as_dict(run: Reconciliation) -> dict[str, Any]:
     """For JSON: times as they are."""
     return {**asdict(run), "clean": run.clean}
-
-
-def _create(path: str, schema: pa.Schema) -> None:
-    if has_table(path):
-        return
-    try:
-        create_table(path, schema, place_of(path).name, _CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place, make_folder
+from core.place import Place
 from journal.append import Appender
 from journal.bodies import BodyStore
+from journal.lake import ensure_table
 from journal.log import AppTransaction
 from journal.reader import dataset_of
 from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend
@@ -120,7 +120,7 @@ class Redactions:
         """
         if not acts:
             return
-        _make(self.path)
+        ensure_table(str(self.path), REDACTIONS_SCHEMA, "redactions", CONFIGURATION)
         appender = Appender.open(str(self.path))
         before = self.all()
         head, rows = before[-1].chain if before else GENESIS, []
@@ -134,17 +134,6 @@ class Redactions:
 
 def _redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
-
-
-def _make(path: Place) -> None:
-    if DeltaTable.is_deltatable(str(path)):
-        return
-    make_folder(str(path))
-    try:
-        DeltaTable.create(str(path), REDACTIONS_SCHEMA, name="redactions", configuration=CONFIGURATION)
-    except DeltaError:
-        if not DeltaTable.is_deltatable(str(path)):
-            raise
 
 
 Status: TypeAlias = Literal["kept", "redacted", "dropped"]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.errors import PayhookError
@@ -28,8 +27,8 @@ from dlq.commands import (
 from dlq.entry import Entry, check_booking
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
-from journal.reader import dataset_of, lineage_of
-from journal.schema import JournalRow, from_arrow
+from journal.reader import lineage_of, rows_where
+from journal.schema import JournalRow
 from ledger.accounts import is_account
 
 
@@ -67,13 +66,6 @@ def bookings_of(journal: str, keys: Sequence[str]) -> list[Booking]:
     names = pa.array(keys, pa.string())
     rows = rows_where(journal, pc.field("event_key").isin(names) | pc.field("fact_key").isin(names))
     return [_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)]
-
-
-def rows_where(journal: str, wanted: pc.Expression) -> list[JournalRow]:
-    """Rows in seq order; none of a journal that hasn't begun."""
-    if not DeltaTable.is_deltatable(journal):
-        return []
-    return from_arrow(dataset_of(DeltaTable(journal)).to_table(filter=wanted).sort_by("seq"))
 
 
 def _booking(key: str, rows: Collection[JournalRow]) -> Booking:

@@ -23,9 +23,9 @@ from dlq.done_alone import DAY
 from dlq.hands import same_person
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
-from journal.reader import dataset_of
+from journal.reader import rows_where
 from journal.rewrite import Rewriter, snapshot
-from journal.schema import JournalRow, from_arrow
+from journal.schema import JournalRow
 from journal.storage import file_system, open_storage
 from ledger.maintain.retention import data_files
 from ledger.maintain.tables import StreamTables
@@ -107,7 +107,7 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: somebody else rewrites the bodies; the next maintenance finishes it
     """
-    rows = _rows(stream.journal, pc.field("event_key") == order.event_key)
+    rows = rows_where(stream.journal, pc.field("event_key") == order.event_key)
     first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
     if not first_seqs:
         raise EventUnknown(order.event_key)
@@ -194,7 +194,7 @@ def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     wanted = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
-    return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=wanted))
+    return bool(ds.dataset(name, filesystem=files, format="parquet").countrows_where(filter=wanted))
 
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
@@ -219,16 +219,12 @@ def check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> Non
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
     """
-    referring = _rows(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
+    referring = rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
     items = pa.array(sorted({one.item_seq for one in referring}), pa.int64())
     last: dict[int, JournalRow] = {}
-    for row in _rows(journal, pc.field("item_seq").isin(items)):
+    for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
     for item_seq, row in sorted(last.items()):
         is_command = row.first and row.decision is Decision.REPLAYED
         if row.decision in OPEN_DECISIONS and not is_command:
             raise EventOpen(event_key, item_seq, row.decision.value)
-
-
-def _rows(journal: Place, wanted: pc.Expression) -> list[JournalRow]:
-    return from_arrow(dataset_of(DeltaTable(str(journal))).to_table(filter=wanted).sort_by("seq"))

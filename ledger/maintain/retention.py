@@ -20,7 +20,7 @@ from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
-from ledger.spark import MAINTAIN, staging
+from ledger.spark import MAINTAIN, read_table, staging
 from ledger.verify.views import journal_view
 
 BEHIND_MAX = timedelta(days=7)
@@ -165,9 +165,7 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
 def _needed(spark: SparkSession, stream: StreamTables, before: datetime) -> DataFrame:
     """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
     state = JournalReader(str(stream.journal)).state()
-    rows = journal_view(
-        spark.read.format("delta").option("versionAsOf", state.version).load(str(stream.journal)),
-    )
+    rows = journal_view(read_table(spark, stream.journal, state.version))
     last = rows.where("NOT first OR waits").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
     of_open = rows.join(last.where("is_open"), "item_seq", "left_semi")
     young = fn.col("decided_at") >= fn.lit(before)

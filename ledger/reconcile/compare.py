@@ -17,9 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import to_micros
 from core.keys import key_part
 from core.routing import of_tenant
-from ledger.postings import BOOKING_DECISIONS
-
-POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 
 @dataclass(frozen=True, slots=True)

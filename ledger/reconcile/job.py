@@ -31,7 +31,7 @@ from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
 from ledger.settings import VerifySettings
-from ledger.spark import open_read_session
+from ledger.spark import open_read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
 from providers.settlement.port import ALWAYS
 
@@ -300,16 +300,12 @@ def _pin(books: Books) -> _Pinned:
 
 def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned) -> None:
     session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
-    journal = _table(session, books.journal, pinned.journal.version)
+    journal = read_table(session, books.journal, pinned.journal.version)
     journal.select(*_JOURNAL_COLUMNS).createOrReplaceTempView("journal")
     if pinned.postings is None:
         session.createDataFrame(POSTINGS_SCHEMA.empty_table()).createOrReplaceTempView("postings")
     else:
-        _table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
-
-
-def _table(session: SparkSession, path: Place, version: int) -> DataFrame:
-    return session.read.format("delta").option("versionAsOf", version).load(str(path))
+        read_table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
 
 
 def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as fn
 from core.place import Place
 from ledger.handler import handler_version
 from ledger.redactions import Redactions
+from ledger.spark import read_table
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, Invariant
@@ -68,7 +69,7 @@ class BodiesWhole(Invariant):
         """The journal is pinned already, so every body that it refers to is there, or went by order or by time."""
         session = evidence.session
         version = DeltaTable(str(self.bodies)).version()
-        held = session.read.format("delta").option("versionAsOf", version).load(str(self.bodies))
+        held = read_table(session, self.bodies, version)
         held.createOrReplaceTempView("bodies")
         last = {act.body_sha256: (act, done is not None) for act, done in Redactions(self.redactions).orders()}
         ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
@@ -120,7 +121,7 @@ class BodyFacts:
         )
         if DeltaTable.is_deltatable(str(self.bodies)):
             version = DeltaTable(str(self.bodies)).version()
-            held = evidence.session.read.format("delta").option("versionAsOf", version).load(str(self.bodies))
+            held = read_table(evidence.session, self.bodies, version)
             rows = rows.join(held, "body_sha256", "left")
         else:
             rows = rows.withColumn("body", fn.lit(None).cast("binary"))

@@ -14,9 +14,7 @@ from core.decision import OPEN_DECISIONS, Decision
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
-from ledger.postings import BOOKING_DECISIONS
-
-POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 
 def collect(frame: DataFrame) -> list[dict[str, Any]]:
