@@ -6,16 +6,21 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.sql import functions as fn
-
 from core.routing import is_sparse, topics_of
 from ledger.verify.evidence import Evidence, Span
 from ledger.verify.fast_path import Doubt
 from ledger.verify.report import Finding, Invariant
-from ledger.verify.views import collect
 
-BUCKET = 32_768
-"""Offsets that one of Spark's bitmaps holds (``bitmap_construct_agg``): 4 KiB say which of them are there."""
+_RANGES = "SELECT life, partition, offset AS low, coalesce(offset_until, offset + 1) AS high FROM journal WHERE first"
+_ENDS = f"SELECT life, partition, min(low) AS low, max(high) AS high FROM ({_RANGES}) GROUP BY life, partition"  # noqa: S608
+_BREAKS = f"""
+    SELECT DISTINCT life, partition, low, before
+    FROM (SELECT *, max(high) OVER (PARTITION BY life, partition ORDER BY low, high
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+          FROM ({_RANGES}))
+    WHERE low < before OR (low > before{{gaps}})
+    ORDER BY life, partition, low
+"""  # noqa: S608 - words of our own
 
 
 class OffsetsAccounted(Invariant):
@@ -65,93 +70,35 @@ class OffsetsAccounted(Invariant):
                 yield where | {"problem": "decided offsets that Kafka never had", "until": until, "kafka": held}
 
     def _offenders(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
-        buckets = evidence.rows(
-            """
-            SELECT life, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
-                   min(low) AS low, max(high) AS high
-            FROM (
-                SELECT life, partition, bitmap_bucket_number(offset + 1) AS bucket, count(*) AS rows,
-                       bitmap_construct_agg(bitmap_bit_position(offset + 1)) AS seen,
-                       min(offset) AS low, max(offset) AS high
-                FROM journal WHERE first AND offset_until IS NULL GROUP BY ALL)
-            GROUP BY ALL
-            """
-        )
-        ranges = self._ranges(evidence)
-        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        for bucket in buckets:
-            found.setdefault((bucket["life"], bucket["partition"]), []).append(bucket)
-        for span in evidence.spans():
-            topic, partition, start, until = span.life, span.partition, span.start, span.until
-            mine, passed = found.pop((topic, partition), []), ranges.get((topic, partition), [])
-            where = {"topic": topic, "partition": partition}
-            rows, offsets = (sum(bucket[name] for bucket in mine) for name in ("rows", "offsets"))
-            low = min([bucket["low"] for bucket in mine] + [since for since, _ in passed], default=until)
-            high = max([bucket["high"] for bucket in mine] + [to - 1 for _, to in passed], default=until - 1)
-            if low < start or high >= until:
-                yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
-            covered = sum(to - since for since, to in passed)
-            if rows != offsets or not (is_sparse(span.topic) or offsets + covered == until - start):
-                yield from self._wrong_offsets(evidence, span, mine, passed)
+        ends = {(row["life"], row["partition"]): (row["low"], row["high"]) for row in evidence.rows(_ENDS)}
+        spans = list(evidence.spans())
+        breaks = self._breaks(evidence, {span.life for span in spans if is_sparse(span.topic)})
+        for span in spans:
+            where = {"topic": span.life, "partition": span.partition}
+            low, high = ends.pop((span.life, span.partition), (span.until, span.until))
+            if low < span.start or high > span.until:
+                marks = [span.start, span.until]
+                yield where | {"problem": "rows beyond the marks", "marks": marks, "rows": [low, high]}
+            mine = breaks.get((span.life, span.partition), [])
+            twice = [at for before, at in mine if at < before]
+            gaps = [] if is_sparse(span.topic) else [(span.start, low), *mine, (high, span.until)]
+            never = (one for since, to in gaps for one in range(max(since, span.start), min(to, span.until)))
+            yield from (where | {"problem": "an offset with several first rows", "offset": one} for one in twice)
+            yield from (where | {"problem": "an offset with no first row", "offset": one} for one in never)
         yield from self._never_held(evidence)
-        for topic, partition in found:
+        for topic, partition in ends:
             yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
 
-    def _ranges(self, evidence: Evidence) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        """Offsets that one row stands for."""
+    def _breaks(self, evidence: Evidence, sparse: set[str]) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Where a first row doesn't follow the ones before it: the offset after those, and its own.
+
+        :param sparse: topics in which there may be gaps
+        """
+        gaps = " AND life NOT IN ({})".format(", ".join(f"'{life}'" for life in sorted(sparse))) if sparse else ""
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for row in evidence.rows(
-            "SELECT life, partition, offset, offset_until FROM journal WHERE first AND offset_until IS NOT NULL"
-        ):
-            found.setdefault((row["life"], row["partition"]), []).append((row["offset"], row["offset_until"]))
+        for row in evidence.sample(_BREAKS.format(gaps=gaps)):
+            found.setdefault((row["life"], row["partition"]), []).append((row["before"], row["low"]))
         return found
-
-    def _wrong_offsets(
-        self,
-        evidence: Evidence,
-        span: Span,
-        buckets: list[dict[str, Any]],
-        ranges: list[tuple[int, int]],
-    ) -> Iterator[dict[str, Any]]:
-        """Names offsets of the first bucket that has too few, or some twice."""
-        topic, partition, start, until = span.life, span.partition, span.start, span.until
-        counts = {bucket["bucket"]: bucket for bucket in buckets}
-        numbers = range(start // BUCKET + 1, (until - 1) // BUCKET + 2)
-        wrong = _is_twice if is_sparse(span.topic) else _is_wrong
-        first = next((number for number in numbers if wrong(number, counts, start, until, ranges)), None)
-        if first is None:
-            return
-        low, high = (first - 1) * BUCKET, first * BUCKET
-        bucket = evidence.session.table("journal").where(
-            fn.col("first")
-            & fn.col("offset_until").isNull()
-            & (fn.col("life") == topic)
-            & (fn.col("partition") == partition)
-            & fn.col("offset").between(low, high - 1)
-        )
-        rows = collect(bucket.groupBy("offset").agg(fn.count("*").alias("rows")))
-        times = {row["offset"]: row["rows"] for row in rows}
-        for offset in range(max(low, start), min(high, until)):
-            count = times.get(offset, 0) + sum(since <= offset < to for since, to in ranges)
-            if count > 1 or (count == 0 and not is_sparse(span.topic)):
-                many = "several first rows" if count else "no first row"
-                yield {"problem": f"an offset with {many}", "topic": topic, "partition": partition, "offset": offset}
-
-
-def _is_wrong(
-    number: int, buckets: dict[int, dict[str, Any]], start: int, until: int, ranges: list[tuple[int, int]]
-) -> bool:
-    low, high = max((number - 1) * BUCKET, start), min(number * BUCKET, until)
-    wanted = high - low - sum(max(0, min(high, to) - max(low, since)) for since, to in ranges)
-    found = buckets.get(number, {"rows": 0, "offsets": 0})
-    return not found["rows"] == found["offsets"] == wanted
-
-
-def _is_twice(
-    number: int, buckets: dict[int, dict[str, Any]], _start: int, _until: int, _ranges: list[tuple[int, int]]
-) -> bool:
-    found = buckets.get(number)
-    return found is not None and found["rows"] != found["offsets"]
 
 
 def _are_within(runs: Sequence[tuple[int, int]], span: Span) -> bool:

@@ -29,6 +29,15 @@ def test_an_offset_with_two_first_decisions_is_named(report: Verify, world: Worl
     ]
 
 
+def test_the_first_offset_of_a_partition_decided_twice_is_named(report: Verify, world: World) -> None:
+    first, second = [row for row in world.rows if row.first and (row.topic, row.partition) == (EVENTS, 0)][:2]
+    second.offset = first.offset
+    world.rewrite()
+    found = [(one["offset"], one["problem"]) for one in failed(report())["offsets_accounted"].offenders]
+    assert (first.offset, "an offset with several first rows") in found
+    assert (first.offset + 1, "an offset with no first row") in found
+
+
 def test_a_mark_beyond_the_rows_is_named(report: Verify, world: World) -> None:
     """The end of a partition was lost: the mark says that offsets were decided which have no row."""
     world.state.marks[EVENTS][1] = 6
