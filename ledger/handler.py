@@ -110,8 +110,7 @@ def chart_version() -> str:
 def handler_version(settings: ProvidersSettings) -> str:
     """``ledger-1.3f9a02c4``: the chart's version, and a digest of the adapters' code, the handler's and the settings.
 
-    Whoever teaches an adapter a new type, or names it in the settings, changes it without having to think of it. The
-    same everywhere where the same code runs.
+    A change of an adapter or of its settings changes it by itself. It is the same wherever the same code runs.
     """
     digest = hashlib.sha256(settings.model_dump_json().encode())
     for name, source in _sources():

@@ -88,7 +88,7 @@ _WHAT = "the table of postings"
 
 
 class PostingsRefused(PayhookError):
-    """A commit to the postings was refused, or nobody knows its outcome: this writer must end."""
+    """A commit to the postings was refused, or its outcome is unknown: this writer must end."""
 
     kind = ErrorKind.SBE
 
@@ -173,7 +173,7 @@ class PostingsWriter:
     def _commit(self, table: pa.Table, mark: int, row_hash: str = "") -> None:
         position = Position(self._lineage, mark, row_hash)
         try:
-            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), told_of(position))
+            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), commit_notes(position))
         except (CommitFailed, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._mark, self._position = mark, position
@@ -181,7 +181,7 @@ class PostingsWriter:
     def _empty(self, lineage: str) -> None:
         position = Position(lineage, 0, "")
         try:
-            replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), told_of(position), now_ms())
+            replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), commit_notes(position), now_ms())
             self._appender = Appender.open(self._path, version=open_table(self._path).version())
         except (CommitFailed, OSError, DeltaError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
@@ -193,8 +193,8 @@ def mark_of(table: DeltaTable) -> int:
     return table.transaction_version(MARK_APP_ID) or 0
 
 
-def told_of(position: Position) -> dict[str, str]:
-    """What a commit of postings says of itself: up to which row of which journal they go with it."""
+def commit_notes(position: Position) -> dict[str, str]:
+    """What a commit of postings carries: up to which row of which journal they go with it."""
     return {
         "payhook.mark": str(position.seq),
         "payhook.lineage": position.lineage,
@@ -206,11 +206,11 @@ def position_of(path: str, table: DeltaTable) -> Position:
     """Up to which row of which journal a postings table goes; of commits that its log forgot only the row is known."""
     mark, storage = mark_of(table), open_storage(path)
     for version in range(table.version(), -1, -1):
-        told = commit_info(path, storage, version)
-        if told is None:
+        info = commit_info(path, storage, version)
+        if info is None:
             break
-        if told.get("payhook.mark") == str(mark):
-            return Position(str(told.get("payhook.lineage", "")), mark, str(told.get("payhook.row_hash", "")))
+        if info.get("payhook.mark") == str(mark):
+            return Position(str(info.get("payhook.lineage", "")), mark, str(info.get("payhook.row_hash", "")))
     return Position("", mark, "")
 
 

@@ -19,7 +19,7 @@ from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from ledger.maintain.compact import CONF
-from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, told_of
+from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, commit_notes
 from ledger.settings import MaintainSettings
 from ledger.spark import REBUILD, open_read_session, read_table, staging
 
@@ -94,9 +94,9 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
         lines = sum(pq.read_metadata(one).num_rows for one in files)
         moved = AppTransaction(MARK_APP_ID, mark)
         position = Position(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
-        told = {**told_of(position), "payhook.kind": "rebuild"}
+        notes = {**commit_notes(position), "payhook.kind": "rebuild"}
         now_ms = to_micros(clock.now()) // 1_000
-        version = replace_all(postings, files, moved, told, now_ms)
+        version = replace_all(postings, files, moved, notes, now_ms)
     return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)
 
 

@@ -1,7 +1,7 @@
 """What reconciliations found, as two append-only Delta tables, and how they are read again.
 
 A run exists once its row is in ``reconciliation-runs``, which is written last: differences without one are of a run
-that didn't get to its end, and nobody reads them.
+that didn't get to its end, and aren't read.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Reconciliation:
     """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
-    lines of each category that moves money in no way that is booked, and booked facts of which such a report doesn't
-    tell.
+    lines of each category that moves money in no way that is booked, and booked facts that such a report
+    doesn't list.
     """
 
     run_id: str

@@ -51,8 +51,8 @@ class RedactionsBroken(PayhookError):
         self.path = path
         self.number = number
         super().__init__(
-            f"redactions {path}: row {number} doesn't follow from the one before it. Somebody wrote to the table: keep "
-            "it as it is, restore it from a backup, and find out who did."
+            f"redactions {path}: row {number} doesn't follow from the one before it. The table was written to by "
+            "something else: keep it as it is, restore it from a backup, and find out by whom."
         )
 
 
@@ -162,7 +162,7 @@ def body_statuses(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) 
     """Of every body that rows refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read
-    :raises RedactionsBroken: somebody wrote to the table of redactions
+    :raises RedactionsBroken: the table of redactions was changed
     """
     hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
     if not hashes:

@@ -39,7 +39,7 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
         # Every query reads nearly all files: picking them by their statistics would cost a job each.
         "spark.databricks.delta.stats.skipping": "false",
         "spark.databricks.delta.snapshotPartitions": "1" if small else "8",
-        # Kept for a UI that nobody sees: plans of queries over all columns would fill the heap.
+        # Kept for a UI that is off: plans of queries over all columns would fill the heap.
         "spark.sql.ui.retainedExecutions": "5",
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",

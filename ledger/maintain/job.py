@@ -61,7 +61,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole maintenance; ``dry_run``: nothing was changed, what would be is told."""
+    """A whole maintenance; ``dry_run``: nothing was changed, it is what would be."""
 
     ended_at: datetime
     seconds: float
@@ -131,7 +131,7 @@ def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) 
 
 
 def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables | None) -> Iterator[TableReport]:
-    """The report after each step: what was done before a failure is told too."""
+    """The report after each step: what was done before a failure is in it."""
     if not job.dry_run:
         clear(table.path, MAINTAIN)
     before = snapshot(table.path, ORDERED_BY[table.kind])

@@ -74,7 +74,7 @@ class AnotherPersonRedacts(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Whose body is to go, who says so, and why.
+    """Whose body is to go, who orders it, and why.
 
     :raises ValueError: who or why can't be kept as it is (`core.kept_text`)
     """
@@ -105,7 +105,7 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
-    :raises CommitFailed: somebody else rewrites the bodies; the next maintenance finishes it
+    :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
     rows = rows_where(stream.journal, pc.field("event_key") == order.event_key)
     first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
@@ -147,7 +147,7 @@ def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[st
 def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     """Does what was ordered and isn't done; returns how many bodies that were.
 
-    :raises CommitFailed: somebody else rewrites the bodies
+    :raises CommitFailed: another process rewrites the bodies
     """
     acts = redactions.unfinished(stream.stream)
     if not acts:
@@ -163,8 +163,8 @@ def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
 def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
-    Whoever is reading one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as
-    long as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
+    A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
+    as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
     be about to be committed, and is left to the next run.
     """
     before, storage = snapshot(bodies), open_storage(bodies)

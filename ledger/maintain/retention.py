@@ -55,7 +55,7 @@ def unused(path: Place) -> Files:
 
 def expired(path: Place, now: datetime, since: datetime) -> dict[str, int]:
     """Files that were replaced before ``since``, and files that no version names and that were written before it, with
-    their sizes. delta-rs tells them, by the log and by a listing; nothing is changed.
+    their sizes. By delta-rs, from the log and a listing; nothing is changed.
     """
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
@@ -96,7 +96,7 @@ class Expired:
 
 
 def find_expired(session: Session, stream: StreamTables, before: datetime) -> Expired:
-    """The bodies that nobody needs, in files that were written ``before``.
+    """The bodies that aren't needed, in files that were written ``before``.
 
     A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
     is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
@@ -118,7 +118,7 @@ def find_expired(session: Session, stream: StreamTables, before: datetime) -> Ex
 def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
     """Drops them, file by file; returns how many. They leave the disk with the files that held them.
 
-    :raises CommitFailed: somebody else rewrites the table
+    :raises CommitFailed: another process rewrites the table
     """
     needed, dropped = expired.needed, 0
     if needed is None:

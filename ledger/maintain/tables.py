@@ -52,7 +52,7 @@ SORTED_BY: dict[Kind, tuple[str, ...]] = {
 
 OF_A_STREAM: frozenset[Kind] = frozenset({"journal", "bodies", "postings"})
 """Their writer lives as long as a processor and removes its log's old entries itself: one that it hasn't seen must not
-be gone when it comes back. Those who write to the other tables open them anew, so maintenance clears their logs."""
+be gone when it comes back. Writers of the other tables open them each time, so maintenance clears their logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class MaintenanceRunning(PayhookError):
 
 @contextlib.contextmanager
 def sole_maintenance(run_dir: Path, now: datetime) -> Iterator[None]:
-    """Holds the data folder's lock for this process; its file, which stays, says whose it was last.
+    """Holds the data folder's lock for this process; its file, which stays, names its last holder.
 
     :raises MaintenanceRunning: a living process holds it
     """
@@ -160,7 +160,7 @@ def sole_maintenance(run_dir: Path, now: datetime) -> Iterator[None]:
 
 def _holder(lock: Path) -> str:
     try:
-        told = json.loads(lock.read_text("utf-8"))
-        return f"process {told['pid']}, since {told['since']}"
+        holder = json.loads(lock.read_text("utf-8"))
+        return f"process {holder['pid']}, since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "a process that hasn't said its name yet"
+        return "a process that has only just begun"

@@ -135,7 +135,7 @@ def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
 
 
 ADDS_TO_NONE = "part of a movement that this report has no line of"
-UNTOLD = "booked payouts, of which this report doesn't tell"
+UNLISTED = "booked payouts, of which this report doesn't tell"
 
 _JOURNAL_COLUMNS = (
     "seq",
@@ -177,7 +177,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't say."""
+    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
 
     report: Path
     reader: SettlementReport
@@ -208,7 +208,7 @@ def run(
     """As `reconcile`, with a Spark session of its own, while everything may go on running."""
     settings, clock = settings or VerifySettings(), clock or SystemClock()
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
-        # The report first: a wrong one is told of before Spark takes its seconds.
+        # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
         rows = _pin(books).seq + staged.lines
         session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
@@ -222,7 +222,7 @@ def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path
     """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines and what is found.
 
     :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
-    :raises ReconcileImpossible: there is no journal, or the period can't be told
+    :raises ReconcileImpossible: there is no journal, or there is no period to compare
     """
     staged = stage(wanted.report, wanted.reader, wanted.tenant, scratch / "lines.parquet")
     return _compare(session, books, wanted, staged, scratch, clock)
@@ -331,7 +331,7 @@ def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
 
 
 def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:
-    of_ledger = {UNTOLD: counted["untold"], ADDS_TO_NONE: counted["adding_to_none"]}
+    of_ledger = {UNLISTED: counted["unlisted"], ADDS_TO_NONE: counted["adding_to_none"]}
     return {**staged.not_compared, **{name: count for name, count in of_ledger.items() if count}}
 
 

@@ -34,7 +34,7 @@ class AnchorsHold(Invariant):
         offenders = list(islice(self._offenders(evidence, newest), evidence.sample_max))
         anchored, count = newest
         figures = {"anchors": count, "anchored_seq": anchored, "behind": max(0, evidence.seq - anchored)}
-        unknown = evidence.in_part("what anchors of rows before say of the journal")
+        unknown = evidence.in_part("anchors of earlier rows")
         return self.finding(evidence, offenders, figures, unknown)
 
     def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence) -> s
     if anchor.seq > evidence.seq:
         return f"the journal ends with {evidence.seq}, before its anchor: its end was cut off, or an older copy is here"
     if anchor.seq != at:
-        return "no commit ends where the anchor says that one did"
+        return "no commit ends at the row that the anchor names"
     if anchor.chain != head:
         return "what the journal holds up to here isn't what was anchored: rows were changed or removed"
     return None

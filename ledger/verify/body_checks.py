@@ -34,8 +34,8 @@ class BodiesWhole(Invariant):
     bodies_days: int
     name = "bodies_whole"
     sentence = (
-        "Every body that is kept is what its hash says; one that is missing was redacted, or had its time; one that "
-        "was redacted is there only if another event brought it since."
+        "Every body that is kept is what its hash says; one that is missing was redacted or dropped by retention; one "
+        "that was redacted is there only if another event brought it since."
     )
 
     def check(self, evidence: Evidence) -> Finding:

@@ -68,7 +68,7 @@ _BOOKED = f"""
     ORDER BY seq
 """  # noqa: S608 - words of our own
 """``balance``: the holder by provider, account and tenant. A fact may name one at another provider
-(`MoneyFact.holder`); whether that is right only its body tells."""
+(`MoneyFact.holder`); whether that is right shows only in its body."""
 
 
 class BookingsAreReported(Invariant):

@@ -77,7 +77,7 @@ class Limits:
 
 @dataclass
 class Evidence:
-    """Everything is up to ``seq``, the last row of the pinned journal; marks say how far each derived thing got.
+    """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
     The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
     in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``

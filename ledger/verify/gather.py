@@ -162,8 +162,8 @@ def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
     if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
         return False
     lines = kafka.frame(session, topic).selectExpr("explode(split(CAST(value AS string), '\\n')) AS line")
-    said = lines.selectExpr("from_json(line, 'at timestamp, event_key string, outcome string, status int') AS said")
-    said.select("said.*").createOrReplaceTempView("receipts")
+    parsed = lines.selectExpr("from_json(line, 'at timestamp, event_key string, outcome string, status int') AS line")
+    parsed.select("line.*").createOrReplaceTempView("receipts")
     return True
 
 

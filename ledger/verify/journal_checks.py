@@ -18,7 +18,7 @@ class ChainWhole(Invariant):
 
     def check(self, evidence: Evidence) -> Finding:
         commits = evidence.commits()
-        unknown = None if evidence.base.chain is not None else "the chain: no anchor tells its head before these rows"
+        unknown = None if evidence.base.chain is not None else "the chain: no anchor has its head before these rows"
         return self.finding(evidence, self._offenders(commits, evidence), {"commits": len(commits)}, unknown)
 
     def _offenders(self, commits: Sequence[CommitDigest], evidence: Evidence) -> Iterator[dict[str, Any]]:
@@ -27,7 +27,7 @@ class ChainWhole(Invariant):
             head = extend(head, commit.digest)
             if commit.wrong_hashes:
                 wrong = {"seq": commit.wrong_seq, "rows": commit.wrong_hashes}
-                yield {"problem": "rows aren't what their hash says"} | wrong
+                yield {"problem": "rows don't match their hash"} | wrong
             if commit.epoch_first < epoch or commit.epoch_first != commit.epoch_last:
                 yield {"problem": "an epoch wrote after its successor", "batch_seq": commit.batch_seq, "epoch": epoch}
             epoch = max(epoch, commit.epoch_last)
@@ -163,11 +163,13 @@ BROADCAST_ROWS_MAX = 1_000_000
 
 class OrderKept(Invariant):
     """Each partition's records were numbered in Kafka's order, and what took effect behind a later event of its entity
-    says so (``out_of_order``). Only what took effect after its first row can have been overtaken.
+    is marked (``out_of_order``). Only what took effect after its first row can have been overtaken.
     """
 
     name = "order_kept"
-    sentence = "An entity's events took effect in the order in which Kafka held them, or the row says that they didn't."
+    sentence = (
+        "An entity's events took effect in the order in which Kafka held them, or the row is marked as out of order."
+    )
 
     def check(self, evidence: Evidence) -> Finding:
         fast = evidence.fast_path()
@@ -193,7 +195,7 @@ class OrderKept(Invariant):
         hint = "/*+ BROADCAST(late) */" if late <= BROADCAST_ROWS_MAX else ""
         return evidence.sample(
             f"""
-            SELECT {hint} 'took effect behind a later event of its entity, and does not say so' AS problem,
+            SELECT {hint} 'took effect behind a later event of its entity, and is not marked' AS problem,
                    late.entity_key, late.item_seq, late.seq, max(other.item_seq) AS later_item
             FROM (SELECT entity_key, item_seq, seq FROM journal
                   WHERE decision = 'applied' AND NOT first AND NOT out_of_order AND entity_key IS NOT NULL) AS late

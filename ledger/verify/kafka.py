@@ -25,7 +25,7 @@ ANSWER_S_MAX = 10.0
 
 
 class KafkaUnreachable(PayhookError):
-    """Kafka didn't answer: nothing can be said about what is in flight."""
+    """Kafka didn't answer: what is in flight is unknown."""
 
     kind = ErrorKind.SBE
 

@@ -73,7 +73,7 @@ _GIVEN_BACK = """
            captured > 0 AND refunded > captured AS at_once
     FROM held WHERE refunded + disputed > captured
 """
-"""Payments of which more was given back than captured. A refund whose provider doesn't tell the payment is of the
+"""Payments of which more was given back than captured. A refund whose provider doesn't name the payment is of the
 capture that it names: its fact's id is then the entity's payment."""
 
 _UNDONE = """

@@ -65,8 +65,8 @@ class Stretch:
 @dataclass
 class RecordsAreThoseDecided(Invariant):
     """Of each partition the last offset that was decided, the first one that Kafka holds and both sides of each border
-    between histories; and some by chance, or ``every`` one. The seed is the journal's version: whoever verifies it
-    again compares the same.
+    between histories; and some by chance, or ``every`` one. The seed is the journal's version: a second
+    verification of it compares the same.
 
     What is read of another stream's journal is compared whole: each row that changed its books has its decision.
     """

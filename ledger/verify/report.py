@@ -35,7 +35,7 @@ class Finding:
 
 
 class Invariant(ABC):
-    """One thing that always holds. ``name`` is stable; ``sentence`` says it to an accountant."""
+    """One thing that always holds. ``name`` is stable; ``sentence`` is for an accountant."""
 
     name: str
     sentence: str

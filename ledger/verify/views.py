@@ -97,7 +97,7 @@ def _as_text(name: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The row before the first one that is looked at, and the chain's head after it where an anchor tells it."""
+    """The row before the first one that is looked at, and the chain's head after it where an anchor has it."""
 
     seq: int = 0
     chain: str | None = GENESIS
@@ -106,7 +106,7 @@ class Base:
 def base_before(
     rows: DataFrame, since: int | datetime | None, anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys
 ) -> Base:
-    """The row before the first one that is looked at: the last one that an anchor speaks of before ``since``, so that
+    """The row before the first one that is looked at: the last one that an anchor names before ``since``, so that
     the chain is known from there on. Where there is no such anchor, the end of a commit.
 
     :param rows: the journal's
@@ -134,7 +134,7 @@ def _first_since(rows: DataFrame, since: datetime) -> int:
 
 
 def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys) -> Iterable[Base]:
-    """What the anchors say; one that nobody here signed is another invariant's."""
+    """What the anchors name; one without a known signature is another invariant's."""
     for _, record in anchors:
         try:
             anchor = keys.decode(record)

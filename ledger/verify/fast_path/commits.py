@@ -1,4 +1,4 @@
-"""Every commit as its rows tell it: what the chain is made of."""
+"""Every commit by its rows: what the chain is made of."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMIT = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class CommitDigest:
-    """One commit as its rows tell it. ``wrong_hashes`` rows aren't what their hash says, ``wrong_seq`` is the first.
+    """One commit by its rows. ``wrong_hashes``: rows that don't match their hash, the first of which is ``wrong_seq``.
 
     ``decided_at``: its last row's.
     """

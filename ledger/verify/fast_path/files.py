@@ -29,7 +29,7 @@ LOWEST, HIGHEST = 0, (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """One file, and the seqs of its rows as the log tells them; without statistics they may be any."""
+    """One file, and the seqs of its rows by the log; without statistics they may be any."""
 
     name: str
     rows: int
@@ -71,7 +71,7 @@ class TableFiles:
         return together(self._batches(names, since, until, columns))
 
     def rows_of(self, names: Sequence[str]) -> dict[str, int]:
-        """How many rows each file holds, as the file itself says."""
+        """How many rows each file holds, by the file itself."""
         for name in names:
             if name not in self._rows:
                 with self._open(name) as parquet:
@@ -104,7 +104,7 @@ class TableFiles:
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, not too few at a time: a journal that nobody maintained has a file for every batch."""
+    """The same rows, not too few at a time: a journal that wasn't maintained has a file for every batch."""
     held: list[pa.RecordBatch] = []
     for rows in batches:
         if held and (sum(map(len, held)) + len(rows) > ROWS_PER_BATCH or not rows.schema.equals(held[0].schema)):
@@ -121,14 +121,14 @@ def _opened(source: pa.NativeFile, few: list[str]) -> pq.ParquetFile:
 
 def _reaches(parquet: pq.ParquetFile, number: int, since: int, until: int) -> bool:
     at = parquet.schema_arrow.get_field_index("seq")
-    told = parquet.metadata.row_group(number).column(at).statistics if at >= 0 else None
-    if told is None or not told.has_min_max:
+    range_ = parquet.metadata.row_group(number).column(at).statistics if at >= 0 else None
+    if range_ is None or not range_.has_min_max:
         return True
-    return bool(told.max >= since and told.min <= until)
+    return bool(range_.max >= since and range_.min <= until)
 
 
 ROWS_PER_PORTION = 250_000
-"""A second's work: progress is told as often, and a worker that is ready early never waits long."""
+"""A second's work: progress is shown as often, and a worker that is ready early never waits long."""
 
 
 @dataclass(frozen=True, slots=True)

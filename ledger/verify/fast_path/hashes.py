@@ -19,16 +19,14 @@ HASH_CHARS = 64
 def wrong_hashes(rows: pa.RecordBatch) -> np.ndarray:
     """For each row whether ``row_hash`` isn't the hash of the others."""
     computed = sha256_of(row_texts(rows)).hex()
-    told = rows["row_hash"]
+    recorded = rows["row_hash"]
     try:
-        recorded = fixed_chars(told, HASH_CHARS)
+        chars = fixed_chars(recorded, HASH_CHARS)
     except ValueError:
         hashes = [computed[at : at + HASH_CHARS] for at in range(0, len(computed), HASH_CHARS)]
-        return np.array([one != hashed for one, hashed in zip(told.to_pylist(), hashes, strict=True)], "?")
-    width = (len(told), HASH_CHARS // 8)
-    differ = np.frombuffer(computed.encode("ascii"), "u8").reshape(width) != np.frombuffer(recorded, "u8").reshape(
-        width
-    )
+        return np.array([one != hashed for one, hashed in zip(recorded.to_pylist(), hashes, strict=True)], "?")
+    width = (len(recorded), HASH_CHARS // 8)
+    differ = np.frombuffer(computed.encode("ascii"), "u8").reshape(width) != np.frombuffer(chars, "u8").reshape(width)
     found: np.ndarray = differ.any(axis=1)
     return found
 
@@ -92,7 +90,7 @@ def _repeated(joined: pa.Array | pa.Scalar, count: int) -> pa.Array:
 
 
 SALT_BYTES = 32
-"""Drawn for each verification: nobody can prepare an index that comes to what another one does."""
+"""Drawn for each verification: an index with other keys can't be prepared to have the same digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ def is_doubtful(parts: Sequence[np.ndarray], *, whole: bool) -> bool:
 
     Different keys share a number once in 10^5 journals of ten million: then in doubt though all is well, no harm.
 
-    :param whole: that nothing holds a key is said only of a journal that is looked at from its start
+    :param whole: that nothing holds a key counts only in a journal that is looked at from its start
     """
     found = np.concatenate(parts) if parts else np.empty(0, KEY)
     several = _of_several_rows(found["key"])

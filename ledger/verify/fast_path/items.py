@@ -49,12 +49,12 @@ _FLAGS: Mapping[str, int] = {decision.value: _of(decision) for decision in Decis
 def flags(rows: pa.RecordBatch) -> np.ndarray:
     """The flags of each row, as bits of a 16-bit number.
 
-    :raises ValueError: a decision that nobody knows
+    :raises ValueError: an unknown decision
     """
     decisions = rows["decision"].dictionary_encode()
     words = decisions.dictionary.to_pylist()
-    if strangers := [word for word in words if word not in _FLAGS]:
-        raise ValueError(f"nobody knows the decisions {strangers}")
+    if unknown := [word for word in words if word not in _FLAGS]:
+        raise ValueError(f"unknown decisions: {unknown}")
     found: np.ndarray = np.array([_FLAGS[word] for word in words], "u2")[decisions.indices.to_numpy()]
     first = rows["first"].to_numpy(zero_copy_only=False)
     found |= first.astype("u2") * FIRST

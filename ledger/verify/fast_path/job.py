@@ -95,7 +95,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """What was found; it says nothing of what is among ``doubts``. By default it clears nothing."""
+    """What was found; of no use for what is among ``doubts``. By default everything is."""
 
     doubts: frozenset[Doubt] = frozenset(Doubt)
     rows: int = 0

@@ -15,7 +15,7 @@ from ledger.verify.fast_path.files import FEW_VALUES, TableFiles
 _OF_A_LINE = ("line", "merchant", "account", "side", "amount_minor", "currency")
 
 BOOKED = ("postings", *(name for name in POSTINGS_SCHEMA.names if name not in _OF_A_LINE))
-"""What a booking row tells of its lines."""
+"""The columns of a booking row that its lines repeat."""
 
 
 READ_SCHEMA = pa.schema(
@@ -60,7 +60,7 @@ class LinesInStep:
 
 
 def lines_as_booked(rows: pa.RecordBatch, table: pa.Table) -> Lines | None:
-    """The lines of booking rows, where the table's are what the rows say, column by column: no booking need be parsed.
+    """The lines of booking rows, where the table's match the rows column by column: no booking need be parsed.
 
     They are written as the journal writes them, and compared with what it holds. None: look at the bookings themselves.
     """
@@ -75,7 +75,7 @@ def lines_as_booked(rows: pa.RecordBatch, table: pa.Table) -> Lines | None:
         return None
     account, side, amount, currency = (_whole(table[name]) for name in ("account", "side", "amount_minor", "currency"))
     lines = Lines(of_row, number, account, side, amount, currency)
-    if not _are_written(lines, sizes, rows["postings"]) or not _say_what_rows_say(table, rows, lines):
+    if not _are_written(lines, sizes, rows["postings"]) or not _repeat_their_rows(table, rows, lines):
         return None
     return lines
 
@@ -98,25 +98,25 @@ def _are_written(lines: Lines, sizes: np.ndarray, postings: pa.Array) -> bool:
     return bool((written[at_ends] == np.cumsum(whole)).all()) and _bytes(texts) == _bytes(postings)
 
 
-def _say_what_rows_say(table: pa.Table, rows: pa.RecordBatch, lines: Lines) -> bool:
-    """Whether what a line tells of its row is what the row tells."""
+def _repeat_their_rows(table: pa.Table, rows: pa.RecordBatch, lines: Lines) -> bool:
+    """Whether each line repeats its row's columns."""
     of_row = pa.array(lines.row)
     if not _same_values(_whole(table["merchant"]), lines.merchants()):
         return False
     for name in BOOKED:
         if name in ("seq", "postings"):
             continue
-        told, by_row = _whole(table[name]), rows[name].take(of_row)
-        if pa.types.is_dictionary(told.type):
-            if not _same_values(told, by_row):
+        of_line, by_row = _whole(table[name]), rows[name].take(of_row)
+        if pa.types.is_dictionary(of_line.type):
+            if not _same_values(of_line, by_row):
                 return False
-        elif not told.equals(by_row.cast(told.type)):
+        elif not of_line.equals(by_row.cast(of_line.type)):
             return False
     return True
 
 
 def _same_values(some: pa.DictionaryArray, other: pa.Array) -> bool:
-    """Whether two columns of few values say the same, whatever each one's dictionary is."""
+    """Whether two columns of few values are equal, whatever each one's dictionary is."""
     other = other.dictionary_encode()
     values = some.dictionary.to_pylist()
     number = {value: at for at, value in reversed(list(enumerate(values)))}
@@ -168,7 +168,7 @@ def _is_plain(texts: pa.DictionaryArray) -> bool:
 def expected_lines(rows: pa.RecordBatch, lines: Lines) -> pa.Table:
     """The lines of booking rows, as `ledger.postings.flat` makes them."""
     of_row = pa.array(lines.row)
-    told = {
+    of_lines = {
         "line": pa.array(lines.number),
         "merchant": lines.merchants(),
         "account": lines.account,
@@ -177,7 +177,7 @@ def expected_lines(rows: pa.RecordBatch, lines: Lines) -> pa.Table:
         "currency": lines.currency,
     }
     columns = [
-        (told[field.name] if field.name in told else rows[field.name].take(of_row)).cast(field.type)
+        (of_lines[field.name] if field.name in of_lines else rows[field.name].take(of_row)).cast(field.type)
         for field in POSTINGS_SCHEMA
     ]
     return pa.table(columns, POSTINGS_SCHEMA)

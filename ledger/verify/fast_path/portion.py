@@ -93,7 +93,7 @@ def _lines_in_step(portion: Portion, question: Question) -> LinesInStep | None:
 
 @contextlib.contextmanager
 def _doubting_lines(found: _Look) -> Iterator[None]:
-    """Postings that can't be read say nothing against the journal."""
+    """Postings that can't be read are no doubt of the journal."""
     try:
         yield
     except (OSError, pa.ArrowException):
@@ -127,7 +127,7 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
 
 
 def _later(rows: pa.RecordBatch) -> list[str]:
-    """Which of the columns are there that say more of an offset: the history, and where a range of them ends."""
+    """Which later columns of an offset are there: its history, and where a range of offsets ends."""
     return [name for name in ("history", "offset_until") if name in rows.schema.names and _any(rows[name])]
 
 
@@ -220,9 +220,9 @@ def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
 
 
 def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
-    told = rows["postings"].is_valid().to_numpy(zero_copy_only=False)
+    has_postings = rows["postings"].is_valid().to_numpy(zero_copy_only=False)
     books = (flags & items.BOOKS) > 0
-    booked = chosen(rows, BOOKED, told & books)
+    booked = chosen(rows, BOOKED, has_postings & books)
     last = int(rows["seq"][-1].as_py())
     table = None
     if found.lines is not None:
@@ -230,7 +230,7 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
             table = found.lines.up_to(last)
     as_booked = lines_as_booked(booked, table) if table is not None and last <= found.question.postings_mark else None
     lines = as_booked or lines_of(booked["postings"])
-    if lines is None or (told & ~books).any() or not are_balanced(lines):
+    if lines is None or (has_postings & ~books).any() or not are_balanced(lines):
         found.facts.doubts.add(Doubt.BALANCE)
     if lines is None:
         found.facts.doubts.add(Doubt.POSTINGS)

@@ -49,7 +49,7 @@ class PortionResult:
     reversals: list[tuple[int, int]] = field(default_factory=list)
     """Items whose booking was taken back, and the seq of the row that did it."""
     late: int = 0
-    """Rows that took effect after their item's first row and don't say that they are out of order."""
+    """Rows that took effect after their item's first row and aren't marked as out of order."""
 
     purged: list[str] = field(default_factory=list)
     """Event keys of what people purged: another content may hold one of them since."""
