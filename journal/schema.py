@@ -262,13 +262,14 @@ Headers = Iterable[tuple[str, bytes | None]]
 class Record:
     """A record as Kafka holds it. ``headers`` are pairs of name and raw value.
 
-    ``body_known`` is False where only key and time are: of a row of another journal.
+    ``body_known`` is False where only key and time are: of a row of another journal. ``at``: when it was written.
     """
 
     offset: int
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     body_known: bool = True
+    at: datetime | None = None
 
 
 def record_sha256(row: JournalRow) -> str | None:
