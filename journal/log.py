@@ -129,9 +129,8 @@ class Log:
 
     def delete(self, files: Iterable[str]) -> None:
         """Removes files that no entry names; one that can't be removed now is left to maintenance."""
-        for name in files:
-            with contextlib.suppress(OSError):
-                self.storage.delete(name)
+        with contextlib.suppress(OSError):
+            self.storage.delete(list(files))
 
     def _put(self, entry: Callable[[], bytes], conflict: Callable[[Action], str | None], began_s: float) -> int:
         removed_upto = self._last_checkpoint()

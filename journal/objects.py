@@ -115,14 +115,7 @@ class ObjectStorage:
         except BaseError as failed:
             raise self._failed(name, failed) from failed
 
-    def delete(self, name: str) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._store.delete(name)
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
-
-    def delete_all(self, names: Sequence[str]) -> None:
+    def delete(self, names: Sequence[str]) -> None:
         """A thousand a request."""
         try:
             with contextlib.suppress(FileNotFoundError):

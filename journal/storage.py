@@ -71,11 +71,8 @@ class Storage(Protocol):
         :raises FileNotFoundError: none is there
         """
 
-    def delete(self, name: str) -> None:
-        """Deletes a file, if it is there; on return it stays deleted."""
-
-    def delete_all(self, names: Sequence[str]) -> None:
-        """Deletes files of the folder itself; what fails in the middle leaves some of them."""
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes those of the files that are there; on return they stay deleted. A failure may leave some of them."""
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         """The files right in a folder whose names come after ``after``, in any order; none of a folder that isn't."""
@@ -129,15 +126,12 @@ class DiskStorage:
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
-    def delete(self, name: str) -> None:
-        file = self._folder / name
-        file.unlink(missing_ok=True)
-        sync(file.parent)
-
-    def delete_all(self, names: Sequence[str]) -> None:
-        for name in names:
-            (self._folder / name).unlink(missing_ok=True)
-        sync(self._folder)
+    def delete(self, names: Sequence[str]) -> None:
+        files = [self._folder / name for name in names]
+        for file in files:
+            file.unlink(missing_ok=True)
+        for folder in {file.parent for file in files}:
+            sync(folder)
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         try:
@@ -261,7 +255,6 @@ def _race_of(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
 
 def _remove(folder: Place, names: int) -> None:
     storage = open_storage(folder)
-    for name in range(names):
-        storage.delete(str(name))
+    storage.delete([str(name) for name in range(names)])
     if isinstance(folder, Path):
         folder.rmdir()

@@ -174,13 +174,11 @@ def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
         with staging(bodies, MAINTAIN) as folder:
             others = _without(files, file.name, hashes, folder)
             rewriter.replace([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
-    for file in replaced:
-        storage.delete(file.name)
+    storage.delete([file.name for file in replaced])
     named = snapshot(bodies).names
     left = [file for file in data_files(bodies) if file.name not in named and _held(files, file.name, hashes)]
     old = [file for file in left if (clock.now() - file.at).total_seconds() > IN_FLIGHT_S_MAX]
-    for unnamed in old:
-        storage.delete(unnamed.name)
+    storage.delete([unnamed.name for unnamed in old])
     return len(old) == len(left)
 
 

@@ -70,7 +70,7 @@ def vacuum(path: Place, now: datetime, since: datetime) -> Files:
     """
     sizes = expired(path, now, since)
     if sizes:
-        open_storage(path).delete_all(sorted(sizes))
+        open_storage(path).delete(sorted(sizes))
     return Files(len(sizes), sum(sizes.values()))
 
 

@@ -279,7 +279,7 @@ def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
         live.append(rows(n))
     DeltaTable(path).create_checkpoint()
     for version in range(3):
-        open_storage(path).delete(entry_name(version))
+        open_storage(path).delete([entry_name(version)])
     with pytest.raises(NotCommitted, match="commit 1"):
         stale.append(rows(9))
     assert numbers(open_storage(path)) == [3]
@@ -315,7 +315,7 @@ def test_checkpoints_are_made_beside_and_readers_begin_with_them(path: str) -> N
     appender.checkpoints.wait(30)
     assert COMMITS <= last_checkpoint(open_storage(path)) <= COMMITS + 5
     for version in range(COMMITS):
-        open_storage(path).delete(entry_name(version))
+        open_storage(path).delete([entry_name(version)])
     assert read(path) == list(range(COMMITS + 5))
     appender.append(rows(1_000), AppTransaction("a", 1_000))
     assert DeltaTable(path).transaction_version("a") == 1_000

@@ -143,7 +143,7 @@ def test_a_writer_that_paused_for_longer_than_the_log_is_kept_is_refused(path: s
     fresh.commit([row(2)], marks(2), 0)
     DeltaTable(path).create_checkpoint()
     for version in range(appender(fresh).version):
-        open_storage(path).delete(entry_name(version))
+        open_storage(path).delete([entry_name(version)])
     for _ in range(2):
         with pytest.raises(CommitUnknown):
             stale.commit([row(2)], marks(2), 0)
@@ -333,7 +333,7 @@ def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path:
     told = JournalReader(path).state()
     DeltaTable(path).create_checkpoint()
     for number in numbers(open_storage(path)):
-        open_storage(path).delete(entry_name(number))
+        open_storage(path).delete([entry_name(number)])
     rebuilt = JournalReader(path).state()
     assert (rebuilt.epoch, rebuilt.marks, rebuilt.start) == (told.epoch, told.marks, told.start)
     assert (rebuilt.next_seq, rebuilt.chain) == (told.next_seq, told.chain)

@@ -27,10 +27,10 @@ from ledger.verify.fast_path.hashes import KeyDigest, is_doubtful, together
 from ledger.verify.fast_path.items import OPEN, Items, OpenItems, items
 from ledger.verify.fast_path.offsets import Runs, follow, joined
 from ledger.verify.fast_path.portion import Kind, Question, Share, look
-from ledger.verify.fast_path.results import BucketResult, Doubt, PortionResult
+from ledger.verify.fast_path.results import BucketResult, Doubt, PortionResult, Tables
 
 
-def gather(shares: Iterable[Share], question: Question, last_seq: int) -> Iterator[PortionResult | BucketResult]:
+def gather(shares: Iterable[Share], question: Question) -> Iterator[PortionResult | BucketResult]:
     """What portions found goes through; of the buckets, what was found in each."""
     buckets: dict[int, dict[Kind, list[np.ndarray]]] = defaultdict(lambda: defaultdict(list))
     for bucket, what in shares:
@@ -40,10 +40,10 @@ def gather(shares: Iterable[Share], question: Question, last_seq: int) -> Iterat
             kind, some = what
             buckets[bucket][kind].append(some)
     for kinds in buckets.values():
-        yield _found(kinds, question, last_seq)
+        yield _found(kinds, question)
 
 
-def _found(kinds: dict[Kind, list[np.ndarray]], question: Question, last_seq: int) -> BucketResult:
+def _found(kinds: dict[Kind, list[np.ndarray]], question: Question) -> BucketResult:
     whole = question.since <= 1
     found = BucketResult()
     if is_doubtful(kinds[Kind.EVENT], whole=whole):
@@ -54,14 +54,17 @@ def _found(kinds: dict[Kind, list[np.ndarray]], question: Question, last_seq: in
     all_of_them = items(kinds[Kind.ITEM])
     if all_of_them.doubtful:
         found.doubts.add(Doubt.ITEMS)
-    indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.index_seq, last_seq)
+    indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.tables)
     found.open, found.open_indexed = all_of_them.open, indexed.open
     found.reopened, found.reopened_indexed = all_of_them.reopened, indexed.reopened
     return found
 
 
-def _indexed(parts: list[np.ndarray], whole: Items, index_seq: int, last_seq: int) -> Items:
-    return whole if index_seq >= last_seq else items([some[some["seq"] <= index_seq] for some in parts])
+def _indexed(parts: list[np.ndarray], whole: Items, tables: Tables) -> Items:
+    """Of the rows that the index reflects."""
+    if tables.index_seq >= tables.last_seq:
+        return whole
+    return items([some[some["seq"] <= tables.index_seq] for some in parts])
 
 
 log = logging.getLogger(__name__)
@@ -77,20 +80,6 @@ JOB_GROUP = "payhook-fast-path"
 
 Progress = Callable[[int, int], None]
 """Called with the number of portions that are done, and of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """What is looked at, each at one version. ``postings``: None where there are none."""
-
-    journal: str
-    journal_version: int
-    last_seq: int
-    postings: str | None
-    postings_version: int
-    postings_mark: int
-    index_seq: int
-    mode: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,41 +119,30 @@ def take_fast_path(
     files = [one for one in file_ranges(tables.journal, tables.journal_version) if one.last >= since]
     rows = sum(one.rows for one in files)
     buckets = 1 + rows // ROWS_PER_BUCKET
-    question = Question(
-        tables.journal,
-        tables.postings,
-        tables.postings_mark,
-        tables.index_seq,
-        tables.mode,
-        salt,
-        buckets,
-        since,
-    )
+    question = Question(tables, salt, buckets, since)
     wanted = portions(files, lines)
     try:
         if rows <= HERE_ROWS_MAX:
-            found = list(_here(wanted, question, tables.last_seq, progress))
+            found = list(_here(wanted, question, progress))
         else:
-            found = _on_spark(session, wanted, question, tables.last_seq, progress)
+            found = _on_spark(session, wanted, question, progress)
     except (ValueError, pa.ArrowException, OSError, PySparkException, Py4JError) as unfit:
         log.warning("the ledger can't be verified on the fast path, all of it is searched: %s", unfit)
         return FastPath()
     return _put_together(found, question, lines)
 
 
-def _here(
-    wanted: Sequence[Portion], question: Question, last_seq: int, progress: Progress
-) -> Iterator[PortionResult | BucketResult]:
+def _here(wanted: Sequence[Portion], question: Question, progress: Progress) -> Iterator[PortionResult | BucketResult]:
     def shares() -> Iterator[Share]:
         for number, portion in enumerate(wanted):
             yield from look(portion, question)
             progress(number + 1, len(wanted))
 
-    return gather(shares(), question, last_seq)
+    return gather(shares(), question)
 
 
 def _on_spark(
-    session: SparkSession, wanted: Sequence[Portion], question: Question, last_seq: int, progress: Progress
+    session: SparkSession, wanted: Sequence[Portion], question: Question, progress: Progress
 ) -> list[PortionResult | BucketResult]:
     def look_at(some: Iterable[Portion]) -> Iterator[Share]:
         _use_one_core()
@@ -172,7 +150,7 @@ def _on_spark(
             yield from look(portion, question)
 
     def put_together(shares: Iterable[Share]) -> Iterator[PortionResult | BucketResult]:
-        return gather(shares, question, last_seq)
+        return gather(shares, question)
 
     context = session.sparkContext
     context.setJobGroup(JOB_GROUP, "payhook verify: fast path")
@@ -236,7 +214,9 @@ def _put_together(
         open=OpenItems(np.concatenate([none, *(one.open for one in buckets)])),
         open_indexed=OpenItems(np.concatenate([none, *(one.open_indexed for one in buckets)])),
         reversed_items=tuple(item for one in facts for item, _ in one.reversals),
-        reversed_indexed=tuple(item for one in facts for item, seq in one.reversals if seq <= question.index_seq),
+        reversed_indexed=tuple(
+            item for one in facts for item, seq in one.reversals if seq <= question.tables.index_seq
+        ),
         reopened_items=tuple(item for one in buckets for item in one.reopened.tolist()),
         reopened_indexed=tuple(item for one in buckets for item in one.reopened_indexed.tolist()),
         purged=frozenset(key for one in facts for key in one.purged),

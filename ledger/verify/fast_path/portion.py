@@ -20,7 +20,7 @@ from ledger.verify.fast_path.hashes import HASH_CHARS, KeyDigest, fixed_chars, k
 from ledger.verify.fast_path.items import ITEM
 from ledger.verify.fast_path.lines import BOOKED, LinesInStep, expected_lines, lines_as_booked
 from ledger.verify.fast_path.offsets import all_runs, follow, joined, too_many
-from ledger.verify.fast_path.results import Doubt, PortionResult
+from ledger.verify.fast_path.results import Doubt, PortionResult, Tables
 
 CONTENT_CHARS = 16
 """Of a content's hash, what the index keeps."""
@@ -45,11 +45,7 @@ Share = tuple[int, tuple[Kind, np.ndarray] | PortionResult]
 class Question:
     """What is the same for all portions. ``since``: rows before it aren't looked at."""
 
-    journal: str
-    postings: str | None
-    postings_mark: int
-    index_seq: int
-    mode: str
+    tables: Tables
     salt: bytes
     buckets: int
     since: int = 1
@@ -72,7 +68,7 @@ def look(portion: Portion, question: Question) -> Iterator[Share]:
     :raises OSError, pa.ArrowException: a file of the journal can't be read
     """
     found = _Look(question, _lines_in_step(portion, question))
-    for rows in TableFiles(question.journal).batches(portion.journal, question.since):
+    for rows in TableFiles(question.tables.journal).batches(portion.journal, question.since):
         kept = rows if question.since <= 1 else rows.filter(pc.field("seq") >= question.since)
         if kept.num_rows:
             _add(found, kept)
@@ -85,10 +81,10 @@ def look(portion: Portion, question: Question) -> Iterator[Share]:
 
 
 def _lines_in_step(portion: Portion, question: Question) -> LinesInStep | None:
-    if question.postings is None:
+    if question.tables.postings is None:
         return None
     since = max(portion.since, question.since)
-    return LinesInStep(TableFiles(question.postings), portion.postings, since, portion.until)
+    return LinesInStep(TableFiles(question.tables.postings), portion.postings, since, portion.until)
 
 
 @contextlib.contextmanager
@@ -119,7 +115,7 @@ def _add(found: _Look, rows: pa.RecordBatch) -> None:
             facts.runs = {}
     facts.late += _late(rows, flags)
     facts.dead += int(np.count_nonzero(flags & items.DEAD))
-    if _is_of_another_mode(rows, found.question.mode):
+    if _is_of_another_mode(rows, found.question.tables.mode):
         facts.doubts.add(Doubt.MODE)
     _add_keys(found, rows, flags)
     _add_items(found, rows, flags)
@@ -159,7 +155,7 @@ def _is_of_another_mode(rows: pa.RecordBatch, mode: str) -> bool:
 def _add_keys(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     question, seq = found.question, rows["seq"].to_numpy()
     applied, holds = (flags & items.APPLIED) > 0, (flags & items.HOLDS) > 0
-    indexed = seq <= question.index_seq
+    indexed = seq <= question.tables.index_seq
 
     lost = (flags & items.LOST) > 0
     at = np.flatnonzero(rows["event_key"].is_valid().to_numpy(zero_copy_only=False) & ~lost)
@@ -228,7 +224,9 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
     if found.lines is not None:
         with _doubting_lines(found):
             table = found.lines.up_to(last)
-    as_booked = lines_as_booked(booked, table) if table is not None and last <= found.question.postings_mark else None
+    as_booked = (
+        lines_as_booked(booked, table) if table is not None and last <= found.question.tables.postings_mark else None
+    )
     lines = as_booked or lines_of(booked["postings"])
     if lines is None or (has_postings & ~books).any() or not are_balanced(lines):
         found.facts.doubts.add(Doubt.BALANCE)
@@ -242,8 +240,8 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
         found.facts.lines += table.num_rows
         return
     expected = expected_lines(booked, lines)
-    if last > found.question.postings_mark:
-        expected = expected.filter(pc.field("seq") <= found.question.postings_mark)
+    if last > found.question.tables.postings_mark:
+        expected = expected.filter(pc.field("seq") <= found.question.tables.postings_mark)
     if table.cast(POSTINGS_SCHEMA).equals(expected):
         found.facts.lines += table.num_rows
     else:

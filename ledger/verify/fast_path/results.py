@@ -13,6 +13,20 @@ from ledger.verify.fast_path.items import OPEN
 from ledger.verify.fast_path.offsets import Runs
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What is looked at, each at one version. ``postings``: None where there are none."""
+
+    journal: str
+    journal_version: int
+    last_seq: int
+    postings: str | None
+    postings_version: int
+    postings_mark: int
+    index_seq: int
+    mode: str
+
+
 class Doubt(StrEnum):
     """What couldn't be cleared, and is to be searched exactly. A doubt isn't an offence yet."""
 

@@ -20,7 +20,7 @@ from ledger.postings import flat
 from ledger.verify.fast_path.files import FileRange, Portion, portions
 from ledger.verify.fast_path.job import FastPath, _put_together, gather
 from ledger.verify.fast_path.portion import Question, look
-from ledger.verify.fast_path.results import PortionResult
+from ledger.verify.fast_path.results import PortionResult, Tables
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SALT = bytes(range(32))
@@ -93,22 +93,15 @@ class Ledger:
         some_lines = [pa.Table.from_pylist(some, schema) for some in _chunks(self.lines, self.lines_per_file)]
         postings = _written(self.folder / "postings", some_lines, keeps=self.keeps_files)
         last = max((row.seq for row in self.rows), default=0)
-        question = Question(
-            str(self.folder / "journal"),
-            str(self.folder / "postings"),
-            last,
-            self.index_seq,
-            "live",
-            SALT,
-            2,
-            self.since,
-        )
-        return fast_path_of(portions(journal, postings), question, last, postings)
+        folders = [str(self.folder / name) for name in ("journal", "postings")]
+        tables = Tables(folders[0], 0, last, folders[1], 0, last, self.index_seq, "live")
+        question = Question(tables, SALT, 2, self.since)
+        return fast_path_of(portions(journal, postings), question, postings)
 
 
-def fast_path_of(wanted: Sequence[Portion], question: Question, last: int, postings: Sequence[FileRange]) -> FastPath:
+def fast_path_of(wanted: Sequence[Portion], question: Question, postings: Sequence[FileRange]) -> FastPath:
     shares = (share for portion in wanted for share in look(portion, question))
-    found = list(gather(shares, question, last))
+    found = list(gather(shares, question))
     assert any(isinstance(one, PortionResult) for one in found) or not wanted
     return _put_together(found, question, postings)
 
