@@ -41,16 +41,16 @@ class TableReport:
     stream: str
     table: str
     path: Place
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-    log_before: int
-    log_after: int
-    freed_files: int
-    freed_bytes: int
-    bodies_dropped: int
-    seconds: float
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    log_before: int = 0
+    log_after: int = 0
+    freed_files: int = 0
+    freed_bytes: int = 0
+    bodies_dropped: int = 0
+    seconds: float = 0.0
     problem: str | None = None
 
     @property
@@ -120,7 +120,7 @@ def maintain(streams: Iterable[StreamTables], job: Job, others: Iterable[LakeTab
 
 def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) -> TableReport:
     began_s = job.clock.monotonic()
-    report = TableReport(table.stream, table.name, table.path, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+    report = TableReport(table.stream, table.name, table.path)
     try:
         for step in _steps(table, report, job, stream):
             report = step

@@ -59,7 +59,7 @@ class PostingsEqualJournal(Invariant):
             ahead = {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq}
             offenders = [ahead, *offenders][: evidence.sample_max]
         figures = {"mark": mark, "behind": max(0, evidence.seq - mark)}
-        unknown = evidence.in_part("lines of rows before")
+        unknown = evidence.in_part("lines of earlier rows")
         return self.finding(evidence, offenders, figures, unknown)
 
 
@@ -78,7 +78,7 @@ class IndexEqualsJournal(Invariant):
             return self.finding(evidence, (ahead,), figures)
         if not evidence.is_whole:
             found = look_up(evidence.session, root, evidence.sample_max, evidence.seq - evidence.base.seq)
-            unknown = "keys of rows before, and keys that no row has"
+            unknown = "keys of earlier rows, and keys without a row"
             return self.finding(evidence, found.offenders, figures, unknown)
         # Before the fast path, which other threads wait for meanwhile.
         keys = held(index, evidence.salt)
@@ -218,7 +218,7 @@ class DlqEqualsOpenDead(Invariant):
                OR (with_bytes > 0 AND NOT (row_sha256 <=> record_sha256 AND row_sha256 <=> other_sha256))
             """
         )
-        unknown = evidence.in_part("dead letters of rows before")
+        unknown = evidence.in_part("dead letters of earlier rows")
         return self.finding(evidence, offenders, figures, unknown)
 
 

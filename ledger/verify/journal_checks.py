@@ -80,7 +80,7 @@ class OneEffectPerEventKey(Invariant):
             WHERE applied > 1 OR held {_other_than(evidence)} 1 OR first_duplicate < held_by
             """,  # noqa: S608 - one of two signs
         )
-        unknown = evidence.in_part("copies of events that were decided before")
+        unknown = evidence.in_part("copies of events that were decided earlier")
         return self.finding(evidence, offenders, unknown=unknown)
 
 
@@ -104,7 +104,7 @@ class OneEffectPerFactKey(Invariant):
             WHERE applied {_other_than(evidence)} 1 OR first_duplicate_in < applied_in
             """,  # noqa: S608 - one of two signs
         )
-        unknown = evidence.in_part("movements that were booked before")
+        unknown = evidence.in_part("movements that were booked earlier")
         return self.finding(evidence, offenders, unknown=unknown)
 
 
@@ -154,7 +154,7 @@ class ItemsCloseOnce(Invariant):
             WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq
             """,  # noqa: S608 - a number
         )
-        unknown = evidence.in_part("items whose first decision came before")
+        unknown = evidence.in_part("items whose first decision came earlier")
         return self.finding(evidence, offenders, unknown=unknown)
 
 
@@ -187,7 +187,7 @@ class OrderKept(Invariant):
         )
         if fast.late or not fast.clears(Doubt.READ):
             offenders += self._overtaken(evidence, fast.late)
-        unknown = evidence.in_part("what took effect before")
+        unknown = evidence.in_part("what took effect earlier")
         figures = {"after_their_first_row": fast.late}
         return self.finding(evidence, offenders, figures, unknown)
 

@@ -30,7 +30,7 @@ class OffsetsAccounted(Invariant):
     def check(self, evidence: Evidence) -> Finding:
         every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
         accounted = sum(span.until - span.start for span in evidence.spans())
-        unknown = evidence.in_part("offsets that were decided before")
+        unknown = evidence.in_part("offsets that were decided earlier")
         figures = {"offsets": accounted, **self._lost(evidence)}
         return self.finding(evidence, every, figures, unknown)
 
@@ -121,7 +121,7 @@ class InFlight(Invariant):
             "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
         }
         offenders = list(self._offenders(evidence, undecided, waiting))
-        unknown = evidence.in_part("items whose first decision came before")
+        unknown = evidence.in_part("items whose first decision came earlier")
         return self.finding(evidence, offenders, figures, unknown)
 
     def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:

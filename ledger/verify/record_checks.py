@@ -89,7 +89,7 @@ class RecordsAreThoseDecided(Invariant):
             rows = _rows(evidence, _points(stretches, evidence.state.version))
             offenders += islice(_differing(evidence, rows), evidence.sample_max)
             figures |= {"compared": len(rows), "seed": evidence.state.version}
-        unknown = evidence.in_part("records of rows before")
+        unknown = evidence.in_part("records of earlier rows")
         return self.finding(evidence, offenders, figures, unknown)
 
 
