@@ -192,7 +192,7 @@ def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     wanted = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
-    return bool(ds.dataset(name, filesystem=files, format="parquet").countrows_where(filter=wanted))
+    return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=wanted))
 
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
