@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledger.verify.gather import Lake, Options, VerifyImpossible
+    from ledger.verify.evidence import Lake
+    from ledger.verify.gather import Options, VerifyImpossible
     from ledger.verify.job import Watch, run, verify
     from ledger.verify.report import Finding, Invariant, Report
 
@@ -16,7 +17,7 @@ _MODULES = {
     "Finding": "report",
     "Invariant": "report",
     "Report": "report",
-    "Lake": "gather",
+    "Lake": "evidence",
     "Options": "gather",
     "VerifyImpossible": "gather",
 }

@@ -40,7 +40,9 @@ class AnchorsHold(Invariant):
     def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
         heads = _heads(evidence)
         at, head = next(heads)
-        for offset, record in anchor_records(evidence.kafka, evidence.session, evidence.stream, evidence.anchor_ends):
+        for offset, record in anchor_records(
+            evidence.kafka, evidence.session, evidence.lake.stream, evidence.anchor_ends
+        ):
             try:
                 anchor = evidence.anchor_keys.decode(record)
             except AnchorInvalid as invalid:
@@ -94,7 +96,7 @@ class ActsChainWhole(Invariant):
         # The anchors first: the record may only be ahead of them.
         anchors = list(_anchors(evidence))
         walk = ChainWalk(one.seq for _, one in anchors if isinstance(one, Anchor))
-        offenders = chain(walk.offenders(_rows(evidence.acts)), _held_against(anchors, walk))
+        offenders = chain(walk.offenders(_rows(evidence.lake.acts)), _held_against(anchors, walk))
         found = tuple(islice(offenders, evidence.sample_max))
         anchored = max((one.seq for _, one in anchors if isinstance(one, Anchor)), default=0)
         return self.finding(evidence, found, {"acts": walk.number, "anchored": anchored})

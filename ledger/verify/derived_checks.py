@@ -68,8 +68,8 @@ class IndexEqualsJournal(Invariant):
     sentence = "The key index knows exactly the event keys, facts and open items of the journal, up to its mark."
 
     def check(self, evidence: Evidence) -> Finding:
-        index, root = evidence.index, evidence.index_root
-        if index is None or root is None:
+        index, root = evidence.index, evidence.lake.index
+        if index is None:
             missing = evidence.no_index or "there is no key index here; a start of the processor makes it"
             return self.finding(evidence, (), {"seq": None}, not_checked=missing)
         figures = {"seq": index.seq, "behind": evidence.seq - index.seq}
@@ -248,7 +248,7 @@ def _records(evidence: Evidence) -> DataFrame:
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         topic = session.createDataFrame([], "partition int, seq bigint, record_sha256 string")
     else:
-        topic = evidence.kafka.frame(session, evidence.dlq_topic).selectExpr(
+        topic = evidence.kafka.frame(session, evidence.lake.dlq_topic).selectExpr(
             "partition",
             f"coalesce(TRY_CAST({_header(SEQ_HEADER)} AS bigint), {NO_SEQ}) AS seq",
             f"TRY_CAST({_header(DECIDED_HEADER)} AS timestamp) AS decided_at",
@@ -284,5 +284,5 @@ def _retained(evidence: Evidence) -> Column:
 
 
 def _held_since(evidence: Evidence, partition: int, low: int, high: int) -> datetime:
-    oldest = evidence.kafka.timestamp(evidence.dlq_topic, partition, low) if high > low else None
+    oldest = evidence.kafka.timestamp(evidence.lake.dlq_topic, partition, low) if high > low else None
     return oldest or evidence.now

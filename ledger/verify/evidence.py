@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Mode
 from core.place import Place
+from core.routing import base_of, dlq_topic, mode_of, stream_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
 from journal.index import Entries, KnownEvent
@@ -24,6 +25,8 @@ from ledger.verify.fast_path.commits import CommitDigest
 from ledger.verify.fast_path.hashes import SALT_BYTES
 from ledger.verify.kafka import Ends, Kafka
 from ledger.verify.views import Base, collect, commit_digests
+
+LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,53 @@ class KeyIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Lake:
+    """Where one stream's journal and what is derived from it are."""
+
+    stream: str
+    journal: Place
+    bodies: Place
+    postings: Place
+    index: Path
+    receipts: Place
+    dead_letters: str = ""
+    """The topic of its dead letters, where it isn't named after the stream."""
+    redactions: Place | None = None
+    """The record of who had which bodies removed; None: beside the bodies."""
+    acts: Place | None = None
+    """The audit log; of all streams."""
+
+    @property
+    def mode(self) -> Mode:
+        return mode_of(self.stream)
+
+    @property
+    def dlq_topic(self) -> str:
+        return self.dead_letters or dlq_topic(self.stream)
+
+    @property
+    def is_ledger(self) -> bool:
+        """Whether its events are money; other streams have no bookings."""
+        return base_of(self.stream) == LEDGER
+
+    @classmethod
+    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
+        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
+        lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
+        kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
+        bodies, postings, receipts = (lake / stream_of(table, mode) for table in kept)
+        return cls(
+            stream,
+            lake / "journal" / stream,
+            bodies,
+            postings,
+            data_dir / "index" / stream,
+            receipts,
+            acts=lake / "acts",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What is called too old, and how much is named."""
 
@@ -85,24 +135,18 @@ class Evidence:
     """
 
     session: SparkSession
+    lake: Lake
     state: JournalState
-    stream: str
-    mode: Mode
     kafka: Kafka
     anchor_keys: AnchorKeys
-    dlq_topic: str
     ends: Ends
-    dlq_ends: dict[int, tuple[int, int]]
     anchor_ends: dict[int, tuple[int, int]]
-    postings_mark: int | None
     has_receipts: bool
     index: KeyIndex | None
-    index_root: Path | None
     now: datetime
     limits: Limits
     tables: Tables
     base: Base
-    acts: Place | None = None
     sources: Mapping[str, DataFrame] = field(default_factory=dict)
     """The journals that the stream reads, by their stream's name, as `journal_view`."""
 
@@ -119,6 +163,15 @@ class Evidence:
     @property
     def seq(self) -> int:
         return self.state.next_seq - 1
+
+    @property
+    def postings_mark(self) -> int | None:
+        """None: there is no table of postings."""
+        return None if self.tables.postings is None else self.tables.postings_mark
+
+    @property
+    def dlq_ends(self) -> dict[int, tuple[int, int]]:
+        return self.ends.get(self.lake.dlq_topic, {})
 
     @property
     def sample_max(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -13,20 +12,17 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock
 from core.errors import PayhookError
-from core.place import Place
-from core.routing import base_of, dlq_topic, is_sparse, mode_of, source_of, stream_of, topics_of
+from core.routing import is_sparse, source_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.postings import mark_of
 from ledger.spark import read_table
-from ledger.verify.evidence import Evidence, Limits
+from ledger.verify.evidence import Evidence, Lake, Limits
 from ledger.verify.fast_path import Tables
 from ledger.verify.kafka import Ends, Kafka, anchor_records
 from ledger.verify.views import base_before, journal_view
 from providers.settings import ProvidersSettings
-
-LEDGER = "ledger"
 
 
 class VerifyImpossible(PayhookError):
@@ -48,45 +44,6 @@ class Options:
     providers: ProvidersSettings = field(default_factory=ProvidersSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Lake:
-    """Where one stream's journal and what is derived from it are."""
-
-    stream: str
-    journal: Place
-    bodies: Place
-    postings: Place
-    index: Path
-    receipts: Place
-    dead_letters: str = ""
-    """The topic of its dead letters, where it isn't named after the stream."""
-    redactions: Place | None = None
-    """Where it is written down who had bodies removed; None: beside the bodies."""
-    acts: Place | None = None
-    """The record of what people did; of all streams."""
-
-    @property
-    def is_ledger(self) -> bool:
-        """Whether its events are money; other streams have no bookings."""
-        return base_of(self.stream) == LEDGER
-
-    @classmethod
-    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
-        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
-        lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
-        kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
-        bodies, postings, receipts = (lake / stream_of(table, mode) for table in kept)
-        return cls(
-            stream,
-            lake / "journal" / stream,
-            bodies,
-            postings,
-            data_dir / "index" / stream,
-            receipts,
-            acts=lake / "acts",
-        )
-
-
 def gather(
     session: SparkSession,
     lake: Lake,
@@ -101,12 +58,11 @@ def gather(
     has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
     postings = DeltaTable(str(lake.postings)) if has_postings else None
     has_receipts = lake.is_ledger and _register_receipts(session, lake, kafka)
-    anchors = topics_of(mode_of(lake.stream)).anchors
+    anchors = topics_of(lake.mode).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
-    dead_letters = lake.dead_letters or dlq_topic(lake.stream)
     sources, ends = _sources(session, lake, [topic for topic in state.marks if is_sparse(topic)])
-    ends |= kafka.ends([topic for topic in (*state.marks, dead_letters) if not is_sparse(topic)])
+    ends |= kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
     whole = journal_view(read_table(session, lake.journal, state.version))
     whole.createOrReplaceTempView("whole")
     base = base_before(whole, options.since, anchor_records(kafka, session, lake.stream, anchor_ends), anchor_keys)
@@ -122,23 +78,17 @@ def gather(
         journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
     return Evidence(
         session=session,
+        lake=lake,
         state=state,
-        stream=lake.stream,
-        mode=mode_of(lake.stream),
         kafka=kafka,
         anchor_keys=anchor_keys,
-        dlq_topic=dead_letters,
         ends=ends,
-        dlq_ends=ends.get(dead_letters, {}),
         anchor_ends=anchor_ends,
-        postings_mark=mark_of(postings) if postings is not None else None,
         has_receipts=has_receipts,
         index=index,
-        index_root=lake.index if index is not None else None,
         now=clock.now(),
         limits=limits,
         base=base,
-        acts=lake.acts,
         sources=sources,
         tables=Tables(
             journal=str(lake.journal),
@@ -148,7 +98,7 @@ def gather(
             postings_version=postings.version() if postings is not None else 0,
             postings_mark=mark_of(postings) if postings is not None else 0,
             index_seq=index.seq if index is not None else 0,
-            mode=str(mode_of(lake.stream)),
+            mode=str(lake.mode),
         ),
     )
 
@@ -158,7 +108,7 @@ def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
     if DeltaTable.is_deltatable(str(lake.receipts)):
         read_table(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
         return True
-    topic = topics_of(mode_of(lake.stream)).receipts
+    topic = topics_of(lake.mode).receipts
     if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
         return False
     lines = kafka.frame(session, topic).selectExpr("explode(split(CAST(value AS string), '\\n')) AS line")

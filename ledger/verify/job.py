@@ -29,8 +29,8 @@ from ledger.verify.booking_checks import (
     ReversalsMirrorBookings,
 )
 from ledger.verify.derived_checks import DlqEqualsOpenDead, IndexEqualsJournal, PostingsEqualJournal
-from ledger.verify.evidence import Evidence, Limits
-from ledger.verify.gather import Lake, Options, gather, last_seq
+from ledger.verify.evidence import Evidence, Lake, Limits
+from ledger.verify.gather import Options, gather, last_seq
 from ledger.verify.journal_checks import (
     ChainWhole,
     ItemsCloseOnce,

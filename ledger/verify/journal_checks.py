@@ -123,10 +123,10 @@ class OneMode(Invariant):
             f"""
             SELECT seq, event_key, topic, mode
             FROM journal
-            WHERE mode <> '{evidence.mode}' OR (mode IS NULL AND event_key IS NOT NULL)
+            WHERE mode <> '{evidence.lake.mode}' OR (mode IS NULL AND event_key IS NOT NULL)
             """,  # noqa: S608 - one of two words
         )
-        return self.finding(evidence, offenders, {"mode": evidence.mode})
+        return self.finding(evidence, offenders, {"mode": evidence.lake.mode})
 
 
 class ItemsCloseOnce(Invariant):

@@ -216,7 +216,7 @@ class ReceiptsHaveDecisions(Invariant):
 
 def _settled(evidence: Evidence) -> datetime:
     """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
-    topic = topics_of(evidence.mode).events
+    topic = topics_of(evidence.lake.mode).events
     waiting = (
         evidence.kafka.timestamp(topic, partition, evidence.state.marks.get(topic, {}).get(partition, low))
         for partition, (low, high) in evidence.ends.get(topic, {}).items()
