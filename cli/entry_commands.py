@@ -19,7 +19,7 @@ from core.money import Money
 from core.work import Posting, Side
 from dlq.commands import propose_entry
 from journal.reader import lineage_of
-from ledger.reversals.entries import entry_of, evidence_sha256
+from ledger.reversals import entry_of, evidence_sha256
 
 Line = tuple[str, int, str]
 

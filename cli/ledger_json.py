@@ -12,8 +12,8 @@ from core.clock import to_rfc3339
 from core.money import decimals_of
 from journal.histories import FIRST
 from journal.schema import JournalRow
-from ledger.body_fates import BodyFate
 from ledger.queries import Balance, Delivery, EntityStory, EventStory, Hit, RunningLine
+from ledger.redactions import BodyStatus
 
 
 def of_balances(found: Sequence[Balance]) -> str:
@@ -23,7 +23,7 @@ def of_balances(found: Sequence[Balance]) -> str:
     )
 
 
-def of_stories(stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyFate]]) -> str:
+def of_stories(stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyStatus]]) -> str:
     """By key: rows, postings, deliveries and what became of the bodies; a key that is unknown has none."""
     told = {key: [dataclasses.asdict(body) for body in bodies[key]] for key in stories}
     return _dumped({key: {**_story(story), "bodies": told[key]} for key, story in stories.items()})

@@ -21,15 +21,15 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     Exit 1 if a key is unknown.
     """
     from cli import ledger_json, ledger_tables
-    from ledger.body_fates import fates
     from ledger.queries import event_story
+    from ledger.redactions import body_statuses
 
     layout = place.ledger
     with ledger_tables.looking("looking through the journal"):
         places = (str(layout.bodies), str(layout.derived("receipts")))
         stories = {key: event_story(str(layout.journal), str(layout.postings), key, *places) for key in keys}
         redactions = layout.derived("redactions")
-        bodies = {key: fates(layout.bodies, redactions, story.rows) for key, story in stories.items()}
+        bodies = {key: body_statuses(layout.bodies, redactions, story.rows) for key, story in stories.items()}
     if as_json:
         click.echo(ledger_json.of_stories(stories, bodies))
     else:

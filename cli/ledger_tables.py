@@ -22,7 +22,6 @@ from cli.tables import row
 from core.clock import to_rfc3339
 from core.event import WITHHELD_SHA256
 from journal.schema import JournalRow
-from ledger.body_fates import BodyFate
 from ledger.queries import (
     RECEIPTS_MAX,
     Balance,
@@ -35,6 +34,7 @@ from ledger.queries import (
     totals,
 )
 from ledger.queries.story import ROWS_MAX
+from ledger.redactions import BodyStatus
 
 _INDENT = (0, 0, 0, 2)
 
@@ -79,7 +79,7 @@ def print_balances(found: Sequence[Balance]) -> None:
         console.print(f"debits = credits in {', '.join(total.currency for total in sums)}")
 
 
-def print_story(key: str, story: EventStory, bodies: Sequence[BodyFate]) -> None:
+def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> None:
     """What came, what was decided of it and why, and what was booked."""
     console = _console()
     console.print(key, style="bold", markup=False, soft_wrap=True)
@@ -93,7 +93,7 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyFate]) -> None
         console.print(f"these are the first {ROWS_MAX:,} rows of it; there are more")
     _print_bookings(console, story)
     for body in bodies:
-        if body.fate != "kept":
+        if body.status != "kept":
             console.print(str(body), markup=False, soft_wrap=True)
 
 

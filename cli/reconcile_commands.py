@@ -79,7 +79,7 @@ def reconcile(
     found = _found(place)
     books = Books(place.ledger.journal, place.ledger.postings, found)
     wanted = Wanted(report, reader, account, tenant, period)
-    settings = place.settings.ledger.reconcile
+    settings = place.settings.ledger.verify
     made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
         shown.print_json(made, found.differences(made.run_id))

@@ -20,7 +20,7 @@ def storage(place: Place, as_json: bool) -> None:
     them getting it: do this once before payments go to another store or mount. Exit 1 where a name went to two.
     """
     # Its libraries take a third of a second to load; few commands need them.
-    from journal.probe import race
+    from journal.storage import race
 
     lake = place.layout.lake
     try:

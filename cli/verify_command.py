@@ -23,7 +23,7 @@ from stack.settings import streams_of
 
 if TYPE_CHECKING:
     from ledger.verify import Options, Report
-    from ledger.verify.invariant import Finding
+    from ledger.verify.report import Finding
 
 WRONG, NOT_CHECKED = 1, 2
 """Exit codes beside 0."""

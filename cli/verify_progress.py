@@ -22,7 +22,7 @@ class ProgressBars(Watch):
     def begins(self, invariants: int) -> None:
         self._progress.update(self._invariants, total=invariants)
 
-    def surveyed(self, done: int, of: int) -> None:
+    def looked_through(self, done: int, of: int) -> None:
         self._progress.update(self._portions, completed=done, total=of)
 
     def found(self, finding: Finding) -> None:

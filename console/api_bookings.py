@@ -23,8 +23,7 @@ from core.work import Posting
 from dlq.commands import Command
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from ingest.idempotency import Problem
-from ledger.reversals import Proposed
-from ledger.reversals.entries import entry_of
+from ledger.reversals import Proposed, entry_of
 
 COMMAND_ID = r"^[0-9a-f]{32}$"
 Answer = TypeVar("Answer")

@@ -20,8 +20,7 @@ from dlq.selection import (
 )
 from ingest.idempotency import Problem
 from journal.errors import JournalBroken
-from ledger.reversals import ProposalUnknown
-from ledger.reversals.entries import EntryUnfit
+from ledger.reversals import EntryUnfit, ProposalUnknown
 
 RETRY_AFTER_S = 5
 

@@ -19,12 +19,11 @@ from deltalake.exceptions import DeltaError
 from core.errors import PayhookError
 from core.place import Place, make_folder
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
-from journal.chain import GENESIS
-from journal.dataset import dataset_of
-from journal.demands import TableError
-from journal.entries import last_number
-from journal.stores import open_storage
+from journal.append import Appender
+from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
+from journal.reader import dataset_of
+from journal.schema import GENESIS
+from journal.storage import open_storage
 
 __all__ = ["Act", "Acts", "ActsBroken", "ActsUnwritable", "Head", "Outcome", "RecordedAct"]
 
@@ -129,7 +128,7 @@ class Acts:
             except Overtaken:
                 self._open = None
                 continue
-            except AppendUnknown:
+            except CommitFailed:
                 self._open = None
                 if self._holds(row):
                     return row

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from dlq.acts import Acts
-from journal.anchoring import Anchoring, Head
+from journal.anchors import Anchoring, Head
 
 log = logging.getLogger(__name__)
 

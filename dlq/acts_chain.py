@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.clock import from_micros, to_micros, to_rfc3339
-from journal.chain import GENESIS, extend
-from journal.schema import TIMESTAMP
+from journal.schema import GENESIS, TIMESTAMP, extend
 
 TEXT_CHARS_MAX = 2_000
 SHOWN_CHARS_MAX = 20_000

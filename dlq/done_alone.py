@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from core.place import Place
 from dlq.hands import same_person
 from dlq.limits import Kind, Volume
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 
 DAY = timedelta(days=1)

@@ -17,8 +17,7 @@ from core.keys import join_key
 from core.place import Place
 from dlq.commands import ACTIONS, Command, Producer, Sent, Target, send
 from dlq.refusals import restored
-from journal.dataset import dataset_of
-from journal.reader import lineage_of
+from journal.reader import dataset_of, lineage_of
 from journal.schema import JournalRow, from_arrow
 
 

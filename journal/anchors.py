@@ -1,8 +1,8 @@
 """Anchors: where a journal's chain stood, kept outside the lake and signed, so that no edit of the lake can follow.
 
-The chain by itself proves only that the journal agrees with itself: whoever can write the lake can change a row and
-compute everything after it anew, or cut the end off. An anchor is a copy of the head that they can't change, under a
-key that the lake doesn't hold (HMAC-SHA256, RFC 2104).
+The chain proves only that the journal agrees with itself: with write access to the lake one can change a row and
+compute everything after it again, or cut the end off. An anchor is a copy of the head outside the lake, under a key
+that the lake doesn't hold (HMAC-SHA256, RFC 2104).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from core.clock import from_rfc3339, to_rfc3339
+from confluent_kafka import KafkaException
+
+from core.clock import Clock, from_rfc3339, to_rfc3339
 from core.errors import PayhookError, SettingError
 from core.secret_lines import secret_lines
 
@@ -35,7 +38,7 @@ _CHAIN = re.compile(r"[0-9a-f]{64}")
 
 
 class AnchorInvalid(PayhookError):
-    """Bytes on the anchors' topic that no holder of a key wrote."""
+    """A record on the anchors' topic that isn't an anchor, or that no known key signed."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -44,9 +47,9 @@ class AnchorInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """``chain`` is the head after the commit whose last row is ``seq``; ``at``: when it was said, UTC.
+    """``chain`` is the head after the commit whose last row is ``seq``; ``at``: when the anchor was written, UTC.
 
-    ``lineage`` is the journal's; empty where it has none, as in what older code said.
+    ``lineage`` is the journal's; empty in anchors of older code.
     """
 
     stream: str
@@ -58,7 +61,7 @@ class Anchor:
 
 
 class AnchorKeys:
-    """Keys by age, the newest first: it signs, and any of them is believed."""
+    """Keys by age, the newest first: the first one signs, and each of them is accepted."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = [key.encode() for key in keys]
@@ -80,8 +83,8 @@ class AnchorKeys:
 
     def encode(self, anchor: Anchor) -> bytes:
         """The record of an anchor: JSON with its MAC."""
-        told = _told(anchor)
-        return _canonical({**told, "mac": _mac(self._keys[0], told)})
+        fields = _fields(anchor)
+        return _canonical({**fields, "mac": _mac(self._keys[0], fields)})
 
     def decode(self, record: bytes) -> Anchor:
         """The inverse of `encode`.
@@ -109,15 +112,15 @@ def new_key() -> str:
     return secrets.token_hex(32)
 
 
-def _told(anchor: Anchor) -> dict[str, Any]:
-    told = {
+def _fields(anchor: Anchor) -> dict[str, Any]:
+    fields = {
         "stream": anchor.stream,
         "epoch": anchor.epoch,
         "seq": anchor.seq,
         "chain": anchor.chain,
         "at": to_rfc3339(anchor.at),
     }
-    return {**told, "lineage": anchor.lineage} if anchor.lineage else told
+    return {**fields, "lineage": anchor.lineage} if anchor.lineage else fields
 
 
 def _tree(record: bytes) -> dict[str, Any]:
@@ -132,9 +135,137 @@ def _tree(record: bytes) -> dict[str, Any]:
     return tree
 
 
-def _mac(key: bytes, told: dict[str, Any]) -> str:
-    return hmac.new(key, _canonical(told), hashlib.sha256).hexdigest()
+def _mac(key: bytes, fields: dict[str, Any]) -> str:
+    return hmac.new(key, _canonical(fields), hashlib.sha256).hexdigest()
 
 
 def _canonical(tree: dict[str, Any]) -> bytes:
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+log = logging.getLogger(__name__)
+
+ANCHOR_EVERY_S = 5.0
+"""A head is anchored at most this often; what was decided since the last anchor could be cut off unseen."""
+
+ANCHORED_NOTE = "anchored"
+"""The journal's note of the last seq whose anchor Kafka acknowledged: anchors that vanish are missed."""
+
+
+class Producer(Protocol):
+    """What anchoring asks of a Kafka producer (confluent_kafka's)."""
+
+    @property
+    def produce(self) -> Callable[..., None]: ...
+    @property
+    def poll(self) -> Callable[[float], int]: ...
+    @property
+    def flush(self) -> Callable[[float], int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a journal stands: its writer's epoch, its last row, its chain's head."""
+
+    epoch: int
+    seq: int
+    chain: str
+
+
+class Anchoring:
+    """One writer's anchors: its first head at once, then the newest at most every ``every_s``, and the last at the end.
+
+    Belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        topic: str,
+        keys: AnchorKeys,
+        producer: Producer,
+        every_s: float,
+        clock: Clock,
+        anchored_seq: int = 0,
+        lineage: str = "",
+    ) -> None:
+        self._stream = stream
+        self._lineage = lineage
+        self._topic = topic
+        self._keys = keys
+        self._producer: Producer | None = producer
+        self._every_s = every_s
+        self._clock = clock
+        self._next_at = clock.monotonic()
+        self._head: Head | None = None
+        self.anchored_seq = anchored_seq
+        self.failed = 0
+
+    def committed(self, head: Head) -> None:
+        """The journal's newest commit ends here."""
+        if head.seq > self.anchored_seq:
+            self._head = head
+            self.poll()
+
+    def poll(self) -> None:
+        """Serves acknowledgements, and anchors the newest head when it is time."""
+        if self._producer is None:
+            return
+        self._producer.poll(0)
+        if self._head is not None and self._clock.monotonic() >= self._next_at:
+            self._write(self._head)
+
+    def notes(self) -> dict[str, str]:
+        """What the journal's next commit remembers."""
+        return {ANCHORED_NOTE: str(self.anchored_seq)} if self.anchored_seq else {}
+
+    def close(self, timeout_s: float) -> None:
+        """Anchors the newest head, and gives acknowledgements a last chance; without one the next writer's has it."""
+        if self._head is not None and timeout_s > 0:
+            self._write(self._head)
+        if self._producer is not None:
+            self._producer.flush(timeout_s)
+            # Anchors on their way hold this one, which holds the producer: its threads would live on.
+            self._producer = None
+
+    def _write(self, head: Head) -> None:
+        if self._producer is None:
+            return
+        self._next_at = self._clock.monotonic() + self._every_s
+        anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), self._lineage)
+
+        def on_delivery(error: object, _message: Any) -> None:
+            if error is None:
+                self._anchored(head)
+            else:
+                self._refused(head, error)
+
+        try:
+            value = self._keys.encode(anchor)
+            self._producer.produce(self._topic, key=self._stream.encode(), value=value, on_delivery=on_delivery)
+        except (BufferError, KafkaException) as refused:
+            self._refused(head, refused)
+
+    def _anchored(self, head: Head) -> None:
+        self.anchored_seq = max(self.anchored_seq, head.seq)
+        if self._head is not None and self._head.seq <= self.anchored_seq:
+            self._head = None
+
+    def _refused(self, head: Head, error: object) -> None:
+        self.failed += 1
+        log.error("%s: row %d isn't anchored yet (%s); the next anchor covers it", self._stream, head.seq, error)
+
+
+class Unanchored:
+    """For a journal without anchors."""
+
+    anchored_seq = 0
+
+    def committed(self, head: Head) -> None: ...
+    def poll(self) -> None: ...
+    def close(self, timeout_s: float) -> None: ...
+
+
+def anchored_before(notes: Mapping[str, str]) -> int:
+    """The last seq that the journal knows to be anchored; 0 if it knows none."""
+    return int(notes.get(ANCHORED_NOTE, 0))

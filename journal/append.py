@@ -2,95 +2,115 @@
 
 delta-rs keeps every file of a table in memory and goes through all of them at each commit: 13 ms with 200 files, 98
 with 1,200, on a table that gets three commits a second (docs/decisions/0018). An append needs none of them. It is one
-Parquet file, and one entry of the log put where none is yet (`journal.storage`); all else about the tables (making
-them, reading, checkpoints, compaction) is left to delta-rs and Spark.
+Parquet file and one entry of the log (`journal.log`). Everything else about the tables (making them, reading,
+checkpoints, compaction) is left to delta-rs and Spark.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import uuid
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import Schema
+from deltalake import DeltaTable, Schema
 
 from journal.checkpoints import Checkpoints
-from journal.demands import Demands, TableError, TableUnfit, demands_of
-from journal.entries import last_checkpoint, place
-from journal.files import now_ms, since_boot_s
 from journal.lake import open_table
-from journal.statistics import file_statistics, statistics
-from journal.storage import Storage
-from journal.stores import open_storage
+from journal.log import (
+    COMPRESSION,
+    Action,
+    AppTransaction,
+    Log,
+    OutcomeUnknown,
+    TableError,
+    add,
+    entry_of,
+    new_file_name,
+    now_ms,
+    since_boot_s,
+    txn,
+)
+from journal.storage import open_storage
 
-TRIES_MAX = 100
-"""Commits of others in a row that an append steps over; each try takes a millisecond."""
+WRITER_VERSION_MAX = 3
+WRITER_FEATURES = frozenset(
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors", "v2Checkpoint"}
+)
+"""Of Delta's protocol: what asks nothing of an append, or is done here."""
 
-COMMIT_S_MAX = 600.0
-"""From before a commit's files are written until its entry is put, by a clock that runs while the machine sleeps.
-Maintenance removes files that no commit names after an hour (`ledger.settings`: ``retention_h``), and a log removes
-entries after an hour: within this time an entry neither names a file that is gone, nor takes the place of one that was
-there. The rest of the hour is for clocks that differ."""
-
-COMPRESSION = "zstd"
+CONSTRAINT = "delta.constraints."
+INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+INDEXED_COLUMNS_DEFAULT = 32
 
 Check = Callable[[pa.Table], Any]
 """A CHECK constraint: true for each row that satisfies it (an Arrow array of booleans)."""
+
+
+class TableUnfit(TableError):
+    """The table asks of its writers what isn't done here."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem, ". Nothing was written; undo that change, or take code that knows it.")
 
 
 class RowsRefused(TableError):
     """Rows break what the table demands of each; nothing was written."""
 
 
-class Overtaken(TableError):
-    """Somebody else's commit stands in the way of this one. Nothing was written, nor will be by this appender."""
-
-
-class AppendUnknown(TableError):
-    """Nobody knows whether the commit was written."""
-
-
-class AppendLate(AppendUnknown):
-    """The process stood still for so long that the files may be gone: nothing was committed, and they are removed."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, f"an append took more than {COMMIT_S_MAX:.0f} s, nothing was committed")
-
-
 @dataclass(frozen=True, slots=True)
-class AppTransaction:
-    """What Delta's log calls ``txn``: an application's id and how far it is."""
+class Demands:
+    """What a table demands of rows, and the columns whose ranges its log names."""
 
-    app_id: str
-    version: int
+    types: Mapping[str, Any]
+    never_null: tuple[str, ...]
+    constraints: frozenset[str]
+    indexed: tuple[str, ...]
+
+
+def demands_of(path: str, table: DeltaTable) -> Demands:
+    """
+    :raises TableUnfit: it asks what isn't done here
+    """
+    protocol, metadata = table.protocol(), table.metadata()
+    features = set(protocol.writer_features or ())
+    version = protocol.min_writer_version
+    if (features - WRITER_FEATURES) or (version > WRITER_VERSION_MAX and not features):
+        problem = f"it asks of its writers {sorted(features - WRITER_FEATURES) or f'protocol version {version}'}"
+        raise TableUnfit(path, problem)
+    fields = table.schema().fields
+    special = sorted(one.name for one in fields if any(key.startswith("delta.") for key in one.metadata))
+    if special or metadata.partition_columns:
+        raise TableUnfit(path, f"it is partitioned, or its columns {special} aren't plain ones")
+    configuration = metadata.configuration
+    return Demands(
+        {one.name: one.type for one in fields},
+        tuple(one.name for one in fields if not one.nullable),
+        frozenset(name.removeprefix(CONSTRAINT) for name in configuration if name.startswith(CONSTRAINT)),
+        tuple(one.name for one in fields[: int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT)]),
+    )
 
 
 @dataclass(slots=True)
 class Appender:
-    """One writer's place in a Delta table's log: ``version`` is the last commit that it knows.
+    """One writer's appends to a Delta table.
 
-    It isn't refreshed: whatever was committed after ``version`` is looked at by the next `append`, one entry after the
-    other, and passed over only if it leaves rows and application ids alone (maintenance). Not thread-safe.
+    Its log isn't refreshed: whatever was committed after its version is looked at by the next `append`, one entry after
+    the other, and stepped over only if it leaves the table and the application id alone (maintenance). Not thread-safe.
     """
 
     path: str
-    storage: Storage
-    version: int
+    log: Log
     checks: Mapping[str, Check]
-    elapsed_s: Callable[[], float]
     demands: Demands
-    checkpoints: Checkpoints = field(init=False)
+    checkpoints: Checkpoints
     _fits: pa.Schema | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self.checkpoints = Checkpoints(self.path, self.version)
 
     @classmethod
     def open(
@@ -99,97 +119,94 @@ class Appender:
         *,
         version: int | None = None,
         checks: Mapping[str, Check] | None = None,
-        elapsed_s: Callable[[], float] | None = None,
+        elapsed_s: Callable[[], float] = since_boot_s,
     ) -> Appender:
-        """At ``version`` (the latest unless told). ``checks`` are the constraints that the table may have, by name.
+        """At ``version``, or at the latest. ``checks`` are the constraints that the table may have, by name.
 
         :raises TableUnfit: see there
         :raises DeltaError, OSError: no table can be read there
         """
         table = open_table(path, version)
         demands, known = demands_of(path, table), dict(checks or {})
-        if strangers := sorted(demands.constraints - known.keys()):
-            raise TableUnfit(path, f"it has the constraints {strangers}, which this code can't check")
-        return cls(path, open_storage(path), table.version(), known, elapsed_s or since_boot_s, demands)
+        if unknown := sorted(demands.constraints - known.keys()):
+            raise TableUnfit(path, f"it has the constraints {unknown}, which this code can't check")
+        log = Log(path, open_storage(path), table.version(), elapsed_s)
+        return cls(path, log, known, demands, Checkpoints(path, log.version))
+
+    @property
+    def version(self) -> int:
+        """The last commit that it knows."""
+        return self.log.version
 
     def append(
         self,
         rows: pa.Table | None,
         transaction: AppTransaction | None = None,
-        told: Mapping[str, str] | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> int:
-        """Commits rows, or none; returns the version. ``told`` is what the commit says of itself, beside Delta's own.
+        """Commits rows, or none; returns the version. ``about`` is what the commit says of itself, beside Delta's own.
 
         Columns that the rows lack read as NULL.
 
         :raises RowsRefused: see there
         :raises Overtaken: a later commit has the same application id, or changed the table
-        :raises AppendLate: see there
-        :raises AppendUnknown: what was committed meanwhile can't be read, or too much time has passed
+        :raises NotCommitted, OutcomeUnknown: see there
         :raises OSError: it can't be written; the entry itself may have been
         """
-        began_s = self.elapsed_s()
+        began_s = self.log.elapsed_s()
         if rows is None or rows.num_rows == 0:
-            return self._commit(began_s, [], transaction, told)
+            return self._commit([], began_s, transaction, about)
         self._check(rows)
-        name, data = _new_name(), _parquet(rows)
-        self.storage.put_file(name, data)
-        add = _add(name, data.size, statistics(rows, self.demands.indexed))
-        return self._commit(began_s, [add], transaction, told, data)
+        name, data = new_file_name(), _parquet(rows)
+        self.log.storage.put_file(name, data)
+        added = add(name, data.size, statistics(rows, self.demands.indexed), now_ms())
+        try:
+            return self._commit([added], began_s, transaction, about)
+        except OutcomeUnknown:
+            # The entry may count, and its file may have been removed before it was put.
+            with contextlib.suppress(FileExistsError):
+                self.log.storage.put_file(name, data)
+            raise
 
-    def append_files(self, staged: Sequence[Path], told: Mapping[str, str] | None = None) -> int:
-        """Commits files of rows that somebody else wrote (Spark): more than fit into memory may be in them.
+    def append_files(self, staged: Sequence[Path], about: Mapping[str, str] | None = None) -> int:
+        """Commits files of rows that Spark wrote: there may be more in them than fits into memory.
 
         They are files of this machine, and are gone afterwards.
 
         :raises RowsRefused: their columns are others, a NULL is where none may be, or the table has constraints, which
             aren't looked at here
-        :raises Overtaken, AppendLate, AppendUnknown, OSError: as `append`
+        :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `append`
         """
-        told_of = [self._check_file(one) for one in staged]
-        began_s = self.elapsed_s()
-        return self._commit(began_s, [self._adopt(*one) for one in zip(staged, told_of, strict=True)], None, told)
+        stats = [self._check_file(one) for one in staged]
+        began_s = self.log.elapsed_s()
+        adds = [
+            add(new_file_name(), one.stat().st_size, its_stats, now_ms())
+            for one, its_stats in zip(staged, stats, strict=True)
+        ]
+        self.log.adopt(staged, [one["add"]["path"] for one in adds])
+        return self._commit(adds, began_s, None, about)
 
     def _commit(
         self,
+        adds: list[Action],
         began_s: float,
-        adds: list[dict[str, Any]],
         transaction: AppTransaction | None,
-        told: Mapping[str, str] | None,
-        data: pa.Buffer | None = None,
+        about: Mapping[str, str] | None,
     ) -> int:
-        """
-        :param began_s: when nothing of the files was written yet
-        :param data: what is in the one file of ``adds``
-        """
-        entry = _entry(adds, transaction, told or {})
-        try:
-            number = self._put(entry, None if transaction is None else transaction.app_id, began_s)
-        except (Overtaken, AppendLate):
-            for add in adds:
-                with contextlib.suppress(OSError):
-                    self.storage.delete(add["path"])
-            raise
-        if self._is_late(began_s):
-            if data is not None:
-                # The entry may count, and its file may have been removed before it was put.
-                with contextlib.suppress(FileExistsError):
-                    self.storage.put_file(adds[0]["path"], data)
-            raise AppendUnknown(self.path, f"commit {number} took too long to be sure of its place")
-        self.version = number
+        actions = [*([] if transaction is None else [txn(transaction)]), *adds]
+        entry = entry_of("WRITE", {"mode": "Append"}, about or {}, actions, now_ms(), blind_append=True)
+        app_id = None if transaction is None else transaction.app_id
+
+        def conflict(action: Action) -> str | None:
+            same = app_id is not None and action.get("txn", {}).get("appId") == app_id
+            return f"is a concurrent transaction of {app_id}" if same else None
+
+        number = self.log.commit(lambda: entry, conflict, [one["add"]["path"] for one in adds], began_s)
         self.checkpoints.committed(number)
         return number
 
-    def _is_late(self, began_s: float) -> bool:
-        return self.elapsed_s() - began_s > COMMIT_S_MAX
-
-    def _adopt(self, staged: Path, stats: Mapping[str, Any]) -> dict[str, Any]:
-        name, size = _new_name(), staged.stat().st_size
-        self.storage.adopt(staged, name)
-        return _add(name, size, stats)
-
     def _check_file(self, staged: Path) -> dict[str, Any]:
-        """What the log says of a file of rows that may be part of the table."""
+        """The statistics of a file of rows that may be part of the table."""
         if self.demands.constraints:
             raise RowsRefused(self.path, f"it has constraints, by which no row of {staged.name} was looked at")
         self._check_types(pq.read_schema(staged))
@@ -211,54 +228,11 @@ class Appender:
 
     def _check_types(self, schema: pa.Schema) -> None:
         types = self.demands.types
-        if strangers := [name for name in schema.names if name not in types]:
-            raise RowsRefused(self.path, f"it has no columns {strangers}")
+        if unknown := [name for name in schema.names if name not in types]:
+            raise RowsRefused(self.path, f"it has no columns {unknown}")
         given = Schema.from_arrow(schema).fields
         if other := [f"{one.name} ({one.type})" for one in given if one.type != types[one.name]]:
             raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
-
-    def _put(self, entry: bytes, app_id: str | None, began_s: float) -> int:
-        number = self.version + 1
-        passed = self._last_checkpoint()
-        for _ in range(TRIES_MAX):
-            if self._is_late(began_s):
-                raise AppendLate(self.path)
-            try:
-                if number <= passed:
-                    raise FileExistsError
-                self.storage.put_new(place(number), entry)
-            except FileExistsError:
-                if not self._is_ours(number, entry, app_id):
-                    number += 1
-                    continue
-            return number
-        raise AppendUnknown(self.path, f"others committed {TRIES_MAX} times before this one could")
-
-    def _is_ours(self, number: int, entry: bytes, app_id: str | None) -> bool:
-        """Whether a commit that is there is this very one, whose success wasn't told; else it may be passed over.
-
-        :raises Overtaken, AppendUnknown: it may not
-        """
-        try:
-            found = self.storage.read(place(number))
-            actions = [json.loads(line) for line in found.splitlines() if line]
-        except (FileNotFoundError, ValueError) as gone:
-            raise AppendUnknown(self.path, f"commit {number} of somebody else can't be read ({gone})") from gone
-        if found == entry:
-            return True
-        for action in actions:
-            if "metaData" in action or "protocol" in action:
-                raise Overtaken(self.path, f"commit {number} changed the table's metadata or protocol")
-            if app_id is not None and action.get("txn", {}).get("appId") == app_id:
-                raise Overtaken(self.path, f"commit {number} is a concurrent transaction of {app_id}")
-        return False
-
-    def _last_checkpoint(self) -> int:
-        """The version of the last checkpoint; entries before it may be gone. -1: there is none."""
-        try:
-            return last_checkpoint(self.storage)
-        except ValueError as torn:
-            raise AppendUnknown(self.path, str(torn)) from torn
 
 
 def _parquet(rows: pa.Table) -> pa.Buffer:
@@ -267,33 +241,89 @@ def _parquet(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _new_name() -> str:
-    return f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
+TEXT_CHARS = 64
+"""A longer text that ends a range is cut to so many."""
+
+SURROGATES = range(0xD800, 0xE000)
+"""These code points are no characters."""
+
+RANGED = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_timestamp)
+_MILLISECOND = pa.timestamp("ms", tz="UTC")
 
 
-def _add(name: str, size: int, stats: Mapping[str, Any]) -> dict[str, Any]:
+def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
+    """What readers skip files by: of each column the range, and how many are NULL.
+
+    Every column that can have a range must be named: deltalake 1.6.6 takes one that is left out for one without values,
+    and skips the file.
+    """
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in indexed:
+        column = rows[name] if name in rows.column_names else None
+        if column is None or column.null_count == len(column):
+            nulls[name] = rows.num_rows
+        elif (ends := _range(column)) is not None:
+            nulls[name] = column.null_count
+            least[name], greatest[name] = ends
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
+    """As `statistics`, of a file: a row group at a time."""
+    with pq.ParquetFile(file) as parquet:
+        ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
+        groups = [
+            statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
+            for number in range(parquet.num_row_groups)
+        ]
+        rows = parquet.metadata.num_rows
+    least, greatest, nulls = ([one[name] for one in groups] for name in ("minValues", "maxValues", "nullCount"))
     return {
-        "path": name,
-        "partitionValues": {},
-        "size": size,
-        "modificationTime": now_ms(),
-        "dataChange": True,
-        "stats": json.dumps(stats, ensure_ascii=False),
+        "numRecords": rows,
+        "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
+        "maxValues": {name: max(found) for name in ranged if (found := _of(greatest, name))},
+        "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
     }
 
 
-def _entry(adds: list[dict[str, Any]], transaction: AppTransaction | None, told: Mapping[str, str]) -> bytes:
-    info = {
-        "timestamp": now_ms(),
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append"},
-        "isBlindAppend": True,
-        "engineInfo": "payhook",
-        "txnId": str(uuid.uuid4()),
-        **told,
-    }
-    actions: list[dict[str, Any]] = [{"commitInfo": info}]
-    if transaction is not None:
-        actions.append({"txn": {"appId": transaction.app_id, "version": transaction.version}})
-    actions += [{"add": add} for add in adds]
-    return "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+def _of(groups: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [one[name] for one in groups if name in one]
+
+
+def _has_range(schema: pa.Schema, name: str) -> bool:
+    at = schema.get_field_index(name)
+    return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
+
+
+def _range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    kind = column.type
+    if not any(is_one(kind) for is_one in RANGED):
+        return None
+    ends = pc.min_max(column).as_py()
+    least, greatest = ends["min"], ends["max"]
+    if pa.types.is_timestamp(kind):
+        return _milliseconds(least, up=False), _milliseconds(greatest, up=True)
+    if pa.types.is_string(kind):
+        return least[:TEXT_CHARS], _at_least(greatest)
+    return least, greatest
+
+
+def _at_least(text: str) -> str:
+    """The text, or a short one that comes after it: its beginning, with the last character that has a next one."""
+    if len(text) <= TEXT_CHARS:
+        return text
+    beginning = text[:TEXT_CHARS].rstrip(chr(sys.maxunicode))
+    if not beginning:
+        return text
+    following = ord(beginning[-1]) + 1
+    return beginning[:-1] + chr(following if following != SURROGATES.start else SURROGATES.stop)
+
+
+def _milliseconds(at: datetime, *, up: bool) -> str:
+    """The log's times have milliseconds: the least is rounded down, the greatest up."""
+    micros = int(pa.scalar(at, pa.timestamp("us", tz="UTC")).value)
+    millis = -(-micros // 1_000) if up else micros // 1_000
+    rounded = pa.scalar(millis, _MILLISECOND).as_py().astimezone(UTC)
+    return f"{rounded:%Y-%m-%dT%H:%M:%S}.{millis % 1_000:03}Z"

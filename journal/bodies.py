@@ -15,11 +15,11 @@ from deltalake.exceptions import DeltaError
 
 from core.arrow import datasets as ds
 from core.clock import from_micros
-from journal.append import Appender, AppendUnknown, Overtaken
-from journal.dataset import dataset_of
-from journal.demands import TableUnfit
+from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
-from journal.lake import create_table, has_table, open_table
+from journal.lake import ensure_table, has_table, open_table
+from journal.log import CommitFailed
+from journal.reader import dataset_of
 
 BODIES_SCHEMA = pa.schema(
     [pa.field("body_sha256", pa.string(), nullable=False), pa.field("body", pa.binary(), nullable=False)]
@@ -82,8 +82,8 @@ class BodyStore:
     def __init__(self, path: str, *, may_create: bool = True) -> None:
         self._path = path
         try:
-            if may_create and not has_table(path):
-                _create(path)
+            if may_create:
+                ensure_table(path, BODIES_SCHEMA, "bodies", CONFIGURATION)
             self._appender = Appender.open(path)
         except (DeltaError, OSError, TableUnfit) as failed:
             raise StorageDown("the bodies", path, problem_of(failed)) from failed
@@ -99,7 +99,7 @@ class BodyStore:
         table = pa.table([pa.array(hashes, pa.string()), pa.array(raw, pa.binary())], schema=BODIES_SCHEMA)
         try:
             self._appender.append(table)
-        except (Overtaken, AppendUnknown, OSError) as failed:
+        except (CommitFailed, OSError) as failed:
             raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
@@ -118,7 +118,7 @@ class BodyStore:
         return set(self._search(set(hashes), ["body_sha256"])["body_sha256"].to_pylist())
 
     def _search(self, hashes: set[str], columns: Sequence[str]) -> pa.Table:
-        """Where a body is redacted, its file is taken from whoever reads: the table as it is then is read instead."""
+        """A redaction deletes files that may be being read: the table is then read again as it is afterwards."""
         try:
             return self._rows(hashes, columns)
         except JournalBroken:
@@ -145,11 +145,3 @@ def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
     newest = actions.sort_by([("modification_time", "descending")])["path"].to_pylist()
     return (fragments[path] for path in newest)
-
-
-def _create(path: str) -> None:
-    try:
-        create_table(path, BODIES_SCHEMA, "bodies", CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

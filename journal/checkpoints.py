@@ -29,13 +29,13 @@ SECONDS_MAX = 600.0
 """A process that takes longer hangs, as on a disk that is away: it is killed."""
 
 NICE = 10
-"""Whoever decides payments goes first."""
+"""The processor, which decides payments, goes first."""
 
 CODE = Path(__file__).parents[1]
 
 
 class Checkpoints:
-    """Of one table; told of every commit."""
+    """When one table gets its next checkpoint; `committed` is called after every commit."""
 
     def __init__(self, path: str, version: int) -> None:
         self.path = path

@@ -38,14 +38,14 @@ class Fenced(PayhookError):
 
 
 class CommitUnknown(PayhookError):
-    """A commit failed in a way that doesn't tell whether it was written; the next epoch's writer will see."""
+    """A commit failed and may have been written all the same; the next epoch's writer reads whether it was."""
 
     kind = ErrorKind.SBE
 
     def __init__(self, stream: str, problem: str) -> None:
         self.stream = stream
         self.problem = problem
-        super().__init__(f"stream {stream}: nobody knows whether the commit was written ({problem}); start again")
+        super().__init__(f"stream {stream}: it is unknown whether the commit was written ({problem}); start again")
 
 
 class StorageDown(PayhookError):
@@ -106,7 +106,7 @@ class IndexHeld(PayhookError):
 
 
 class IndexUnreadable(PayhookError):
-    """Nobody's index can be read here beside its writer: there is none, or it is of another version."""
+    """No index can be read here beside its writer: there is none, or it is of another version."""
 
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder
@@ -122,4 +122,4 @@ class IndexBroken(PayhookError):
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder
         self.problem = problem
-        super().__init__(f"index {folder}: {problem}. Start again: a damaged index is made anew from the journal")
+        super().__init__(f"index {folder}: {problem}. Start again: a damaged index is made again from the journal")

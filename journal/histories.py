@@ -3,14 +3,23 @@
 An offset names a record only within one life of its topic's log. An older copy of Kafka's folder or a re-created topic
 gives the same numbers to other records. A journal therefore numbers the histories that it has read of each topic, from
 1, and each first row says which one it belongs to.
+
+A journal that goes on from an older copy of itself numbers its next rows as the rows that it gave up were numbered. It
+therefore gets a new id, its lineage, and remembers which it came from: what is known of it elsewhere (anchors, dead
+letters) under an earlier lineage, beyond the row that it went on from, was given up. Whatever is derived from a journal
+keeps its position: the last row that it reflects, that row's hash, and the lineage.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
+
+from core.clock import from_rfc3339, to_rfc3339
+from journal.errors import Refused
 
 FIRST = 1
 NOWHERE = -1
@@ -101,3 +110,116 @@ def _texts(partitions: Mapping[int, int]) -> dict[str, int]:
 
 def _numbers(partitions: Mapping[str, int]) -> dict[int, int]:
     return {int(number): offset for number, offset in partitions.items()}
+
+
+LINEAGES_NOTE = "lineages"
+"""The journal's note of the lineages before its own, oldest first."""
+
+LINEAGES_MAX = 32
+"""Each begins by a person's decision, and every commit carries all of them: about 6 KiB."""
+
+REASON_CHARS_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A lineage that was given up beyond row ``after``, at a moment (UTC), and why.
+
+    ``after`` is 0 where none of its own rows is in this journal.
+    """
+
+    lineage: str
+    after: int
+    at: datetime
+    reason: str = ""
+
+
+def abandoned(notes: Mapping[str, str]) -> tuple[Abandoned, ...]:
+    """What the journal's notes say of lineages before its own, oldest first."""
+    fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
+    return tuple(Abandoned(one["lineage"], one["after"], from_rfc3339(one["at"]), one["reason"]) for one in fields)
+
+
+def to_note(lineages: Sequence[Abandoned]) -> str:
+    """The inverse of `abandoned`; of more than `LINEAGES_MAX` the newest."""
+    fields = [
+        {"lineage": one.lineage, "after": one.after, "at": to_rfc3339(one.at), "reason": one.reason[:REASON_CHARS_MAX]}
+        for one in lineages[-LINEAGES_MAX:]
+    ]
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
+    """Whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
+    return any(one.lineage == lineage and seq > one.after for one in abandoned(notes))
+
+
+def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
+    """Each time that the journal went on from an older row: rows after that, decided before then, are given up."""
+    last: dict[datetime, int] = {}
+    for one in abandoned(notes):
+        last[one.at] = max(one.after, last.get(one.at, 0))
+    return [(after, at) for at, after in sorted(last.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last row that is reflected, its hash, and the lineage of its journal.
+
+    Older code kept no lineage; it is empty then, and so is a hash that isn't known.
+    """
+
+    lineage: str
+    seq: int
+    row_hash: str
+
+
+class Journal(Protocol):
+    """What is asked of a `journal.reader.JournalReader`."""
+
+    @property
+    def last_seq(self) -> int: ...
+    @property
+    def lineage(self) -> str: ...
+    def row_hash_at(self, seq: int) -> str | None: ...
+
+
+class JournalOlder(Refused):
+    """Something that was derived from this journal knows rows that the journal doesn't have: an older copy was put
+    back. ``ahead``: how many; 0: the journal has as many, and they are others.
+    """
+
+    def __init__(self, what: str, seq: int, last_seq: int) -> None:
+        self.what = what
+        self.seq = seq
+        self.last_seq = last_seq
+        self.ahead = max(0, seq - last_seq)
+        problem = (
+            f"is {self.ahead} rows ahead of its journal: it reflects row {seq}, the journal ends with {last_seq}"
+            if self.ahead
+            else f"reflects another row {seq} than its journal holds"
+        )
+        self.problem = f"{what} {problem}"
+        super().__init__(
+            f"{self.problem}. An older copy of the journal was put back, or commits were lost: put the newest back, "
+            "or see `payhook recover`."
+        )
+
+    def __reduce__(self) -> tuple[type[JournalOlder], tuple[str, int, int]]:
+        return JournalOlder, (self.what, self.seq, self.last_seq)
+
+
+def follows(what: str, position: Position, journal: Journal) -> bool:
+    """Whether ``what`` may go on from its position; if not, it is of another journal and is made again.
+
+    A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.
+
+    :raises JournalOlder: it is of this very journal, and the journal isn't what it was
+    """
+    if position.seq == 0:
+        return True
+    if position.seq <= journal.last_seq and position.row_hash in ("", journal.row_hash_at(position.seq)):
+        return True
+    if position.lineage and position.lineage == journal.lineage:
+        raise JournalOlder(what, position.seq, journal.last_seq)
+    return False

@@ -22,11 +22,11 @@ from core.keys import hash16
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
+from journal.histories import Position, follows
 from journal.index_catch_up import SETTLED_COLUMNS, reflect
 from journal.index_changes import Changes, Line, read_line
 from journal.index_queues import Queues
 from journal.open_item import OpenItem, pack, unpack
-from journal.position import Position, follows
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow

@@ -7,12 +7,21 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
+from core.clock import from_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from journal.records import Record
+from journal.schema import Record
 
 ANSWER_S_MAX = 10.0
 READ_S_MAX = 60.0
@@ -124,6 +133,13 @@ class KafkaLog:
 
     def next_offsets(self, points: Iterable[Point]) -> dict[Point, int]:
         return {point: record.offset for point, record in self._first_of(points)}
+
+    def first_records(self, points: Iterable[Point]) -> dict[Point, Record]:
+        """Of each point the first record at or after it, if there is one.
+
+        :raises KafkaSilent: see there
+        """
+        return dict(self._first_of(points))
 
     def _first_of(self, points: Iterable[Point]) -> Iterator[tuple[Point, Record]]:
         """One round asks for a point of each partition at once."""
@@ -245,7 +261,9 @@ def _offset(message: Message) -> int:
 
 def _record(message: Message) -> Record:
     headers: Any = message.headers() or ()
-    return Record(_offset(message), message.value(), tuple(headers))
+    kind, milliseconds = message.timestamp()
+    at = None if kind == TIMESTAMP_NOT_AVAILABLE else from_micros(milliseconds * 1_000)
+    return Record(_offset(message), message.value(), tuple(headers), at=at)
 
 
 @contextlib.contextmanager

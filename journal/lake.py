@@ -1,4 +1,7 @@
-"""Opens Delta tables for those who write them: a store that doesn't answer is said in seconds."""
+"""Opens and makes Delta tables by delta-rs.
+
+Arrow isn't loaded here: the process that makes a checkpoint opens tables and reads no rows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from core.place import is_url, make_folder
 
@@ -25,7 +29,7 @@ def options(path: str) -> dict[str, str] | None:
 def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> DeltaTable:
     """Makes a table where none is.
 
-    :raises DeltaError, OSError: somebody else made one first, or it can't be made
+    :raises DeltaError, OSError: another process made one first, or it can't be made
     """
     make_folder(path)
     return DeltaTable.create(
@@ -33,8 +37,22 @@ def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
     )
 
 
+def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> None:
+    """Makes a table unless one is there, or another process makes it at this moment.
+
+    :raises DeltaError, OSError: it can't be made
+    """
+    if has_table(path):
+        return
+    try:
+        create_table(path, schema, name, configuration)
+    except DeltaError:
+        if not has_table(path):
+            raise
+
+
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """A table at ``version``, the latest unless told.
+    """A table at ``version``, or at the latest.
 
     :raises DeltaError, OSError: none can be read there
     """

@@ -51,7 +51,7 @@ class ObjectStorage:
     """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``: 412 says that the name is taken.
 
     A put whose answer was lost is tried again. Every entry of a log differs from every other: whichever try came
-    through, the name holds this entry or somebody else's, and reading tells which.
+    through, the name holds this entry or another writer's, and reading it shows which.
     """
 
     def __init__(self, url: str) -> None:
@@ -80,7 +80,7 @@ class ObjectStorage:
                 self._store.put(name, data, mode="create")
             except AlreadyExistsError as taken:
                 problem = taken
-                # A conflict with a request that came to nothing is told in the same way: then it isn't there.
+                # A conflict with a request that came to nothing is reported in the same way: then it isn't there.
                 with contextlib.suppress(FileNotFoundError):
                     if self.read(name) == data:
                         return
@@ -115,14 +115,7 @@ class ObjectStorage:
         except BaseError as failed:
             raise self._failed(name, failed) from failed
 
-    def delete(self, name: str) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._store.delete(name)
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
-
-    def delete_all(self, names: Sequence[str]) -> None:
+    def delete(self, names: Sequence[str]) -> None:
         """A thousand a request."""
         try:
             with contextlib.suppress(FileNotFoundError):

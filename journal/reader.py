@@ -1,15 +1,34 @@
-"""A journal as of one version, for whatever is derived from its rows."""
+"""A journal as of one version, in seq order with bounded memory, however its files are laid out.
+
+Files that were compacted (OPTIMIZE) hold any mixture of old rows, so order comes from reading one window of seq after
+the other: seq has no gaps, so a window's width is its number of rows.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.table import FilePruningPredicateType
+from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from core.arrow import datasets as ds
+from core.decision import Decision
+from core.place import Place, is_url
+from journal.errors import JournalBroken
+from journal.histories import FIRST, History
 from journal.lake import has_table, open_table
-from journal.scan import applied_after, last_seq, offsets_of, pick, scan, seqs_of_offsets
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, from_arrow
-from journal.state import JournalState, read_state
+from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, ChainHead, JournalRow, from_arrow
+from journal.state import JournalState, Marks, commit_info, state_of_commit
+from journal.storage import open_storage
+
+ROWS_PER_WINDOW = 50_000
+"""About 50 MB of rows in Arrow."""
 
 ROWS_PER_CHUNK = 10_000
 """About 20 MB of rows as Python objects."""
@@ -28,8 +47,19 @@ def lineage_of(path: str) -> str:
     return JournalReader(path).state().lineage if has_table(path) else ""
 
 
+def rows_where(path: Place | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
+    """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal."""
+    if not has_table(str(path)):
+        return []
+    rows = dataset_of(open_table(str(path))).to_table(columns=None if columns is None else list(columns), filter=wanted)
+    return from_arrow(rows.sort_by("seq"))
+
+
 class JournalReader:
-    """A journal as of ``version`` (the latest one unless told)."""
+    """A journal as of ``version``, or of the latest one.
+
+    Its methods raise `JournalBroken` where a file can't be read, or where a row is missing or there twice.
+    """
 
     def __init__(self, path: str, version: int | None = None) -> None:
         self._path = path
@@ -46,7 +76,7 @@ class JournalReader:
 
     @property
     def lineage(self) -> str:
-        """The journal's id, which a restore renews; empty in a journal of before."""
+        """The journal's id, which a restore renews; empty in a journal of older code."""
         return self.state().lineage
 
     @property
@@ -66,64 +96,234 @@ class JournalReader:
 
         ``columns`` must name those without a default: all others may be left out. What a table of older code doesn't
         have yet is None.
-
-        :raises JournalBroken: a seq is missing or there twice, or a file can't be read
         """
         for window in scan(self._table, seq, self._there(columns)):
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
     def tables_after(self, seq: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """As `rows_after`, as tables of a few short columns: for what looks at every row of a long journal."""
+        """As `rows_after`, as tables of a few short columns: for reading every row of a long journal."""
         for window in scan(self._table, seq, self._there(columns), ROWS_PER_WIDE_WINDOW):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
                 yield window.slice(at, ROWS_PER_TABLE)
 
     def rows_of(self, seqs: Sequence[int]) -> list[JournalRow]:
-        """Whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another.
-
-        :raises JournalBroken: one isn't there, or a file can't be read
-        """
-        return from_arrow(pick(self._table, seqs)) if seqs else []
+        """Whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another."""
+        return from_arrow(self._pick(seqs)) if seqs else []
 
     def tables_of(self, seqs: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of rows by their seq, as `rows_of`."""
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
-        return pick(self._table, seqs, self._there(columns))
+        return self._pick(seqs, self._there(columns))
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
-        """The seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of each.
+        """The seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of each,
+        and none of an offset without a row.
 
         Looks through a few columns of the whole journal.
-
-        :raises JournalBroken: a file can't be read
         """
-        return seqs_of_offsets(self._table, offsets)
+        if not offsets:
+            return []
+        first = pc.field("first") & pc.field("offset").isin(pa.array(sorted(set(offsets.values())), pa.int64()))
+        rows = self._search(["topic", "partition", "offset", "seq"], first)
+        newest = rows.group_by(["topic", "partition", "offset"]).aggregate([("seq", "max")]).to_pylist()
+        return sorted(
+            one["seq_max"] for one in newest if offsets.get((one["topic"], one["partition"])) == one["offset"]
+        )
 
     def offsets_of(self, topic: str, history: int) -> pa.Table:
-        """``partition, offset, seq`` of the first rows of one history of a topic.
-
-        :raises JournalBroken: a file can't be read
-        """
-        return offsets_of(self._table, topic, history)
+        """``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset each."""
+        there = {field.name for field in self._table.schema().fields}
+        wanted = pc.field("first") & (pc.field("topic") == topic)
+        if "history" in there:
+            wanted &= pc.coalesce(pc.field("history"), pc.scalar(FIRST)) == history
+        if "offset_until" in there:
+            wanted &= pc.field("offset_until").is_null()
+        return self._search(["partition", "offset", "seq"], wanted)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
         """Of each entity the last item that was applied and came after the one that is named; none where none was.
 
         Looks through a few columns of all rows from the first of those items on.
-
-        :raises JournalBroken: a file can't be read
         """
-        return applied_after(self._table, after) if after else {}
+        if not after:
+            return {}
+        since = min(after.values())
+        of_them = pc.field("entity_key").isin(pa.array(sorted(after), pa.string()))
+        applied = (pc.field("decision") == Decision.APPLIED.value) & of_them & (pc.field("item_seq") > since)
+        rows = self._search(["entity_key", "item_seq"], applied, f"seq > {since}")
+        found = rows.group_by("entity_key").aggregate([("item_seq", "max")]).to_pylist()
+        last = {one["entity_key"]: int(one["item_seq_max"]) for one in found}
+        return {entity: item for entity, item in last.items() if item > after[entity]}
 
     def row_hash_at(self, seq: int) -> str | None:
         """The hash of one row: by it a derived state knows whether it follows this history."""
         window = next(scan(self._table, seq - 1, ["row_hash"]), None)
         return None if window is None else str(window["row_hash"][0].as_py())
 
+    def _pick(self, seqs: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of ascending ``seqs``, in that order; whole ones unless ``columns`` are named."""
+        wanted = pa.array(seqs, pa.int64())
+        named = None if columns is None else list(dict.fromkeys(["seq", *columns]))
+        within = f"seq >= {seqs[0]} AND seq <= {seqs[-1]}"
+        rows = self._search(named, pc.field("seq").isin(wanted), within).sort_by("seq")
+        if rows["seq"].combine_chunks() != wanted:
+            raise JournalBroken(self._path, f"of the rows {seqs[0]} to {seqs[-1]} not each is there once")
+        return rows
+
+    def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:
+        """``within``: a condition by which files are left out."""
+        with _readable(self._table):
+            return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
+
     def _there(self, columns: Sequence[str] | None) -> list[str] | None:
         if columns is None:
             return None
         there = {field.name for field in self._table.schema().fields}
         return [name for name in columns if name in there or name not in LATER_COLUMNS]
+
+
+def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
+    """The rows of any table at the version it is open at; of the files only that the predicate doesn't rule out.
+
+    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and go on while a process ends:
+    one that then enters the interpreter brings the process down by a signal, whatever its work has come to.
+    An object store has no other way in; there delta-rs's is kept.
+    """
+    disk = None
+    if not is_url(table.table_uri):
+        root, folder = FileSystem.from_uri(table.table_uri)
+        disk = SubTreeFileSystem(folder, root)
+    return table.to_pyarrow_dataset(filesystem=disk, file_pruning_predicate=file_pruning_predicate)
+
+
+def scan(
+    table: DeltaTable, after: int, columns: Sequence[str] | None = None, rows_per_window: int = ROWS_PER_WINDOW
+) -> Iterator[pa.Table]:
+    """Rows with a greater seq than ``after``, in seq order, a window a table.
+
+    A large file is decoded once for every window that it reaches into: few columns bear wider windows.
+
+    :raises JournalBroken: a seq is missing or there twice, or a file can't be read
+    """
+    wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
+    with _readable(table):
+        last = last_seq(table)
+        for since in range(after + 1, last + 1, rows_per_window):
+            until = min(since + rows_per_window, last + 1)
+            rows = _window(table, since, until, wanted)
+            if rows["seq"].combine_chunks() != pa.array(range(since, until), pa.int64()):
+                raise JournalBroken(table.table_uri, f"seq {since} to {until - 1} aren't there once each")
+            yield rows
+
+
+def last_seq(table: DeltaTable) -> int:
+    """The greatest seq in the table, from the files' statistics; 0 if it is empty."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return 0
+    if "max.seq" in actions.column_names and actions["max.seq"].null_count == 0:
+        return int(pc.max(actions["max.seq"]).as_py())
+    return int(pc.max(dataset_of(table).to_table(columns=["seq"])["seq"]).as_py())
+
+
+def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
+    files = dataset_of(table, file_pruning_predicate=f"seq >= {since} AND seq < {until}")
+    seq = pc.field("seq")
+    return files.to_table(columns=columns, filter=(seq >= since) & (seq < until)).sort_by("seq")
+
+
+@contextlib.contextmanager
+def _readable(table: DeltaTable) -> Iterator[None]:
+    """
+    :raises JournalBroken: a file can't be read
+    """
+    try:
+        yield
+    except (OSError, DeltaError, pa.ArrowException) as unreadable:
+        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+
+
+def read_state(path: str, version: int) -> JournalState:
+    """The state at ``version``.
+
+    The log's entries are read as files: in deltalake 1.6.6 ``history()`` of a table at an older version hands out later
+    commits too, under wrong numbers. Maintenance commits say nothing of a journal's state and are passed over.
+
+    :raises JournalBroken: an entry or the rows can't be read
+    """
+    storage = open_storage(path)
+    for number in range(version, -1, -1):
+        commit = commit_info(path, storage, number)
+        if commit is None:
+            break
+        if "payhook.marks" in commit:
+            return state_of_commit(commit, version)
+    return _from_rows(open_table(path, version), version)
+
+
+def _from_rows(table: DeltaTable, version: int) -> JournalState:
+    """The state from the rows alone, when the log's commits are gone: dead letters are published again.
+
+    Lineage, generation and the topics' ids are not in the rows.
+    """
+    ranges = _Ranges()
+    chain = ChainHead()
+    seq, epoch, row_hash = 0, 0, ""
+    columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
+    there = {field.name for field in table.schema().fields}
+    columns += [name for name in ("history", "offset_until") if name in there]
+    for rows in scan(table, 0, columns):
+        ranges.take(rows)
+        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
+            chain.add(batch_seq, digest)
+        seq, epoch = rows["seq"][-1].as_py(), max(epoch, pc.max(rows["epoch"]).as_py())
+        row_hash = rows["row_hash"][-1].as_py()
+    return JournalState(
+        epoch=epoch,
+        version=version,
+        next_seq=seq + 1,
+        marks=ranges.marks,
+        start=ranges.start,
+        published_upto=0,
+        chain=chain.head,
+        row_hash=row_hash,
+        histories={topic: History(number) for topic, number in ranges.numbers.items() if number != FIRST},
+        lasts=ranges.lasts,
+    )
+
+
+class _Ranges:
+    """The offsets that first rows cover, by topic and partition, of each topic's newest history."""
+
+    def __init__(self) -> None:
+        self.start: Marks = {}
+        self.marks: Marks = {}
+        self.lasts: Marks = {}
+        self.numbers: dict[str, int] = {}
+
+    def take(self, rows: pa.Table) -> None:
+        first = rows.filter(rows["first"])
+        nothing = pa.nulls(first.num_rows, pa.int64())
+        later = {name: first[name] if name in first.column_names else nothing for name in ("history", "offset_until")}
+        first = first.append_column("life", pc.fill_null(pc.cast(later["history"], pa.int64()), FIRST))
+        after = pc.coalesce(later["offset_until"], pc.add(first["offset"], 1))
+        ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
+        found = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
+        for one in found.sort_by("life").to_pylist():
+            self._widen(one)
+
+    def _widen(self, one: dict[str, Any]) -> None:
+        topic, number, life = one["topic"], one["partition"], one["life"]
+        if life > self.numbers.get(topic, 0):
+            self.numbers[topic] = life
+            for known in (self.start, self.marks, self.lasts):
+                known.pop(topic, None)
+        since, until = one["offset_min"], one["after_max"]
+        start = self.start.setdefault(topic, {})
+        start[number] = min(start.get(number, since), since)
+        marks = self.marks.setdefault(topic, {})
+        if until >= marks.get(number, 0):
+            self.lasts.setdefault(topic, {})[number] = one["seq_max"]
+        marks[number] = max(marks.get(number, 0), until)

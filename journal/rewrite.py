@@ -1,60 +1,45 @@
-"""Puts files in place of others: maintenance's commit, beside the table's running writer.
+"""Puts files in place of others beside the table's running writer: maintenance's commits, and a rebuild's.
 
 delta-spark can't be let near the log of a table that is being written: on a local disk it looks whether an entry is
 there, and then renames its own onto the place. An entry that was put in between is gone, and its rows with it
-(docs/decisions/0021). So Spark writes files, and this puts the entry, as the appender does: where none is yet.
+(docs/decisions/0021). So Spark writes files, and this commits them (`journal.log`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from core.errors import PayhookError
 from core.place import Place
-from journal.append import COMMIT_S_MAX
-from journal.demands import TableUnfit, demands_of
-from journal.entries import last_checkpoint, place
-from journal.files import since_boot_s
+from journal.append import TableUnfit, demands_of, file_statistics
 from journal.lake import open_table
-from journal.statistics import file_statistics
-from journal.storage import Storage
-from journal.stores import open_storage
-
-TRIES_MAX = 1_000
-"""Commits of the writer in a row that a rewrite steps over; each try takes a millisecond or two."""
+from journal.log import (
+    Action,
+    AppTransaction,
+    Log,
+    NotCommitted,
+    Overtaken,
+    actions_of,
+    add,
+    entry_name,
+    entry_of,
+    new_file_name,
+    remove,
+    since_boot_s,
+    txn,
+)
+from journal.storage import open_storage
 
 CARRIED = "payhook."
-"""What commits say of a table's state begins so. A rewrite says again what the last one said: the log forgets entries
-after an hour, and a night of nothing but maintenance must not make it forget the state."""
+"""What commits say of a table's state begins so. A rewrite repeats what the last one said: the log removes entries
+after an hour, and a night of nothing but maintenance must not lose the state."""
 
 NOT_CARRIED = frozenset({"payhook.kind", "payhook.batch_seq"})
 KIND = "rewrite"
-
-
-class RewriteRefused(PayhookError):
-    """The table changed under a rewrite. Nothing was committed: its files are as they were."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}. The rewrite was given up, nothing was changed; run it again.")
-
-
-class RewriteUnknown(PayhookError):
-    """Nobody knows whether the commit counts. Its files stay: if it doesn't, they are no part of the table."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"table {path}: {problem}. Run it again: it begins with what the table then says.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +109,12 @@ class Rewriter:
 
     def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = since_boot_s) -> None:
         self._path = str(before.path)
-        self._storage = open_storage(before.path)
-        self._version = before.version
+        self._log = Log(self._path, open_storage(before.path), before.version, elapsed_s)
         self._append_only = before.append_only
         self._ordered_by = before.ordered_by
         self._indexed = before.indexed
         self._active = set(before.names)
-        self._elapsed_s = elapsed_s
-        self._carried = self._last_told(before.version)
+        self._carried = self._last_state(before.version)
 
     def replace(
         self, old: Sequence[DataFile], new: Sequence[Path], now_ms: int, *, drops_rows: bool = False
@@ -141,165 +124,102 @@ class Rewriter:
         ``new`` are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
         ``drops_rows``: not all rows of the old files are in the new ones.
 
-        :raises RewriteRefused: an old file is gone, rows may not be dropped, the table's metadata changed, its log
-            can't be followed, or too much time has passed before the commit
-        :raises RewriteUnknown: too much time has passed in the commit
+        :raises Overtaken: an old file is gone, rows may not be dropped, or the table's metadata changed
+        :raises NotCommitted, OutcomeUnknown: see there; it may be run again
         :raises OSError: it can't be written; the entry itself may have been
         """
         if drops_rows and self._append_only:
-            raise RewriteRefused(self._path, "it is append-only: no row may be dropped")
-        if strangers := [one.name for one in old if one.name not in self._active]:
-            raise RewriteRefused(self._path, f"{len(strangers)} of the files are no part of it any more")
+            raise Overtaken(self._path, "it is append-only: no row may be dropped")
+        if gone := [one.name for one in old if one.name not in self._active]:
+            raise Overtaken(self._path, f"{len(gone)} of the files were removed from it")
         at_ms = max((one.modified_ms for one in old), default=now_ms)
-        told = [file_statistics(one, self._indexed) for one in new]
-        files = [self._data_file(one, stats, at_ms) for one, stats in zip(new, told, strict=True)]
-        adds = [_add(one, stats, drops_rows) for one, stats in zip(files, told, strict=True)]
-        removes = [_remove(one, now_ms, drops_rows) for one in old]
-        began_s, names = self._elapsed_s(), {one.name for one in old}
-        self._adopt(new, files)
-        try:
-            self._put([*removes, *adds], names, now_ms, "DELETE" if drops_rows else "OPTIMIZE", began_s)
-        except RewriteRefused:
-            # After anything else the entry may be there: it must never name files that are gone.
-            self._delete(files)
-            raise
-        self._active.difference_update(one.name for one in old)
+        stats = [file_statistics(one, self._indexed) for one in new]
+        files = [self._data_file(*one, at_ms) for one in zip(new, stats, strict=True)]
+        names = frozenset(one.name for one in old)
+        actions = [remove(one.name, one.size, now_ms, data_change=drops_rows) for one in old]
+        for file, its_stats in zip(files, stats, strict=True):
+            actions.append(add(file.name, file.size, its_stats, file.modified_ms, data_change=drops_rows))
+        operation, began_s = "DELETE" if drops_rows else "OPTIMIZE", self._log.elapsed_s()
+        self._log.adopt(new, [one.name for one in files])
+
+        def entry() -> bytes:
+            about = {**self._carried, "payhook.kind": KIND}
+            return entry_of(operation, {"predicate": "[]"}, about, actions, now_ms)
+
+        def conflict(action: Action) -> str | None:
+            removed = action.get("remove", {}).get("path")
+            if removed in names:
+                return "removed a file that this one replaces"
+            self._active.discard(removed)
+            self._carried = _state(action.get("commitInfo", {})) or self._carried
+            return None
+
+        self._log.commit(entry, conflict, [one.name for one in files], began_s)
+        self._active.difference_update(names)
         self._active.update(one.name for one in files)
         return files
 
     def _data_file(self, staged: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
-        """A staged file under the name that it gets among the table's."""
+        """A staged file under the name that it gets among the table's.
+
+        It is as old as the youngest of its rows: readers of bodies begin with the newest files.
+        """
         ends = [stats[which].get(self._ordered_by) for which in ("minValues", "maxValues")]
-        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        return DataFile(name, staged.stat().st_size, stats["numRecords"], at_ms, *ends)
+        return DataFile(new_file_name(), staged.stat().st_size, stats["numRecords"], at_ms, *ends)
 
-    def _adopt(self, staged: Sequence[Path], files: Sequence[DataFile]) -> None:
-        try:
-            for one, file in zip(staged, files, strict=True):
-                self._storage.adopt(one, file.name)
-        except BaseException:
-            self._delete(files)
-            raise
-
-    def _delete(self, files: Sequence[DataFile]) -> None:
-        for one in files:
-            with contextlib.suppress(OSError):
-                self._storage.delete(one.name)
-
-    def _put(
-        self,
-        actions: Sequence[Mapping[str, Any]],
-        old: Collection[str],
-        now_ms: int,
-        operation: str,
-        began_s: float,
-    ) -> None:
-        for _ in range(TRIES_MAX):
-            passed, number = self._last_checkpoint(), self._version + 1
-            if self._is_late(began_s):
-                raise RewriteRefused(self._path, f"it took too long: more than {COMMIT_S_MAX:.0f} s")
-            if number > passed and self._put_entry(number, self._entry(actions, now_ms, operation)):
-                if self._is_late(began_s):
-                    raise RewriteUnknown(self._path, f"commit {number} took too long to be sure of its place")
-                self._version = number
-                return
-            self._pass(number, old)
-        raise RewriteRefused(self._path, f"others committed {TRIES_MAX} times before this one could")
-
-    def _is_late(self, began_s: float) -> bool:
-        return self._elapsed_s() - began_s > COMMIT_S_MAX
-
-    def _put_entry(self, number: int, entry: bytes) -> bool:
-        """Whether it is there now: put by this very call, though a file system may say that one was there before."""
-        try:
-            self._storage.put_new(place(number), entry)
-        except FileExistsError:
-            with contextlib.suppress(FileNotFoundError):
-                return self._storage.read(place(number)) == entry
-            return False
-        return True
-
-    def _pass(self, number: int, old: Collection[str]) -> None:
-        """Steps over somebody else's commit, if it leaves the old files and the table as they are."""
-        try:
-            actions = _actions(self._storage, number)
-        except (OSError, ValueError) as gone:
-            raise RewriteRefused(self._path, f"commit {number} can't be read ({gone})") from gone
-        for action in actions:
-            if "metaData" in action or "protocol" in action:
-                raise RewriteRefused(self._path, f"commit {number} changed its metadata or protocol")
-            removed = action.get("remove", {}).get("path")
-            if removed in old:
-                raise RewriteRefused(self._path, f"commit {number} removed a file that this one replaces")
-            self._active.discard(removed)
-            self._carried = _told(action.get("commitInfo", {})) or self._carried
-        self._version = number
-
-    def _entry(self, actions: Sequence[Mapping[str, Any]], now_ms: int, operation: str) -> bytes:
-        info = {
-            "timestamp": now_ms,
-            "operation": operation,
-            "operationParameters": {"predicate": "[]"},
-            "isBlindAppend": False,
-            "engineInfo": "payhook",
-            "txnId": str(uuid.uuid4()),
-            **self._carried,
-            "payhook.kind": KIND,
-        }
-        lines = [{"commitInfo": info}, *actions]
-        return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode()
-
-    def _last_told(self, version: int) -> dict[str, str]:
-        """What the last commit that says anything says, as far as the log goes back."""
+    def _last_state(self, version: int) -> dict[str, str]:
+        """The state in the last commit that has one, as far as the log goes back."""
         for number in range(version, -1, -1):
             try:
-                infos = [action["commitInfo"] for action in _actions(self._storage, number) if "commitInfo" in action]
+                actions = actions_of(self._log.storage.read(entry_name(number)))
             except FileNotFoundError:
                 break
             except ValueError as torn:
-                raise RewriteRefused(self._path, f"commit {number} can't be read ({torn})") from torn
-            for told in map(_told, infos):
-                if told:
-                    return told
+                raise NotCommitted(self._path, f"commit {number} can't be read ({torn})") from torn
+            for action in actions:
+                if state := _state(action.get("commitInfo", {})):
+                    return state
         return {}
 
-    def _last_checkpoint(self) -> int:
-        try:
-            return last_checkpoint(self._storage)
-        except ValueError as torn:
-            raise RewriteRefused(self._path, str(torn)) from torn
+
+def replace_all(
+    path: Place | str,
+    staged: Sequence[Path],
+    transaction: AppTransaction,
+    about: Mapping[str, str],
+    now_ms: int,
+    elapsed_s: Callable[[], float] = since_boot_s,
+) -> int:
+    """Commits that ``staged`` files, and nothing else, are the table, and moves its mark; returns the version.
+
+    Not for maintenance, which changes no row: here what was there may have been wrong. The commit names the writer's
+    application id, so a writer that goes on from what was there before is refused at its next commit, and begins again
+    with what the table then says. The staged files are of this machine, and are gone afterwards.
+
+    :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `Rewriter.replace`
+    :raises TableUnfit: see there
+    """
+    table = open_table(str(path))
+    log = Log(str(path), open_storage(path), table.version(), elapsed_s)
+    began_s, indexed = elapsed_s(), demands_of(str(path), table).indexed
+    there = pa.table(table.get_add_actions(flatten=True))
+    active = dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True)) if len(there) else {}
+    adds = [add(new_file_name(), one.stat().st_size, file_statistics(one, indexed), now_ms) for one in staged]
+    names = [one["add"]["path"] for one in adds]
+    log.adopt(staged, names)
+
+    def entry() -> bytes:
+        removes = [remove(name, size, now_ms) for name, size in active.items()]
+        return entry_of("WRITE", {"mode": "Overwrite"}, about, [txn(transaction), *removes, *adds], now_ms)
+
+    def conflict(action: Action) -> None:
+        """None conflicts: what was added meanwhile is replaced as well."""
+        if "add" in action:
+            active[action["add"]["path"]] = action["add"]["size"]
+        active.pop(action.get("remove", {}).get("path"), None)
+
+    return log.commit(entry, conflict, names, began_s)
 
 
-def _add(file: DataFile, stats: Mapping[str, Any], drops_rows: bool) -> dict[str, Any]:
-    """Its time is when the youngest of its rows came: readers of bodies begin with the newest files."""
-    return {
-        "add": {
-            "path": file.name,
-            "partitionValues": {},
-            "size": file.size,
-            "modificationTime": file.modified_ms,
-            "dataChange": drops_rows,
-            "stats": json.dumps(stats, ensure_ascii=False),
-        }
-    }
-
-
-def _remove(file: DataFile, now_ms: int, drops_rows: bool) -> dict[str, Any]:
-    return {
-        "remove": {
-            "path": file.name,
-            "deletionTimestamp": now_ms,
-            "dataChange": drops_rows,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": file.size,
-        }
-    }
-
-
-def _told(info: Mapping[str, Any]) -> dict[str, str]:
+def _state(info: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in info.items() if name.startswith(CARRIED) and name not in NOT_CARRIED}
-
-
-def _actions(storage: Storage, number: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in storage.read(place(number)).splitlines() if line]

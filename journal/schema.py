@@ -1,9 +1,9 @@
-"""The journal's columns, and the row that the processor decides."""
+"""The journal's columns, the row that the processor decides, its hash, and the chain over commits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.clock import from_micros, to_micros
+from core.clock import from_micros, from_rfc3339, to_micros
 from core.decision import Decision, ErrorKind
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -219,3 +219,80 @@ def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return str(to_micros(value))
     return str(value)
+
+
+GENESIS = "0" * 64
+
+
+def commit_digest(row_hashes: Iterable[str]) -> str:
+    """Hex SHA-256 over a commit's row hashes, joined in seq order."""
+    return hashlib.sha256("".join(row_hashes).encode("ascii")).hexdigest()
+
+
+def extend(head: str, digest: str) -> str:
+    """The chain's head after one more commit."""
+    return hashlib.sha256((head + digest).encode("ascii")).hexdigest()
+
+
+class ChainHead:
+    """The chain's head after rows that come in seq order, whatever portions they are read in."""
+
+    def __init__(self) -> None:
+        self._head = GENESIS
+        self._batch_seq: int | None = None
+        self._digest = hashlib.sha256()
+
+    def add(self, batch_seq: int, row_hash: str) -> None:
+        """One more row; a new ``batch_seq`` begins the next commit."""
+        if batch_seq != self._batch_seq:
+            self._head = self.head
+            self._batch_seq, self._digest = batch_seq, hashlib.sha256()
+        self._digest.update(row_hash.encode("ascii"))
+
+    @property
+    def head(self) -> str:
+        """The head with every row so far, the last commit's taken as whole."""
+        return self._head if self._batch_seq is None else extend(self._head, self._digest.hexdigest())
+
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as Kafka holds it. ``headers`` are pairs of name and raw value.
+
+    ``body_known`` is False where only key and time are: of a row of another journal. ``at``: when it was written.
+    """
+
+    offset: int
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    body_known: bool = True
+    at: datetime | None = None
+
+
+def record_sha256(row: JournalRow) -> str | None:
+    """The hash of the record's value: of the body that was kept, or of what couldn't be read. None: no row of a record,
+    or one of an unreadable record from before that was written down."""
+    return row.body_sha256 or row.original_sha256
+
+
+def same_record(row: JournalRow, record: Record) -> bool:
+    """Whether a first row was decided from this record: offset, body, and where the record says them key and time.
+
+    A row without a body's hash was decided from a record that isn't an event; of it only the offset is known.
+    """
+    if record.offset != row.offset:
+        return False
+    if record.body_known and record_sha256(row) not in (None, hashlib.sha256(record.value or b"").hexdigest()):
+        return False
+    texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
+    if row.event_key is not None and texts.get("event_key", row.event_key) != row.event_key:
+        return False
+    if row.received_at is None or "received_at" not in texts:
+        return True
+    try:
+        return from_rfc3339(texts["received_at"]) == row.received_at
+    except ValueError:
+        return False

@@ -1,25 +1,100 @@
-"""Where a journal stands at one version: read from the last commit that says so, or from the rows."""
+"""Where a journal stands: its marks, and its whole state at one version."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
+from core.clock import EPOCH
+from core.routing import is_sparse
+from journal.errors import BatchInvalid, JournalBroken
+from journal.histories import Histories, History, histories_from_json
+from journal.log import entry_name, last_checkpoint, numbers
+from journal.schema import JournalRow
+from journal.storage import Storage, open_storage
 
-from journal.chain import ChainHead
-from journal.entries import last_checkpoint, numbers, place
-from journal.errors import JournalBroken
-from journal.histories import FIRST, Histories, History, histories_from_json
-from journal.lake import open_table
-from journal.marks import Marks, marks_from_json
-from journal.scan import scan
-from journal.storage import Storage
-from journal.stores import open_storage
+Marks: TypeAlias = dict[str, dict[int, int]]
+Span: TypeAlias = tuple[int, int]
+"""Offsets from the first to before the second."""
+
+
+def marks_to_json(marks: Mapping[str, Mapping[int, int]]) -> str:
+    return json.dumps(
+        {
+            topic: {str(number): until for number, until in sorted(partitions.items())}
+            for topic, partitions in sorted(marks.items())
+        },
+        separators=(",", ":"),
+    )
+
+
+def marks_from_json(text: str) -> Marks:
+    return {
+        topic: {int(number): until for number, until in partitions.items()}
+        for topic, partitions in json.loads(text).items()
+    }
+
+
+def with_starts(marks: Marks, starts: Marks) -> Marks:
+    """``marks`` plus a start for each partition that they don't know yet."""
+    return {topic: {**starts.get(topic, {}), **marks.get(topic, {})} for topic in {**marks, **starts}}
+
+
+def lasts_after(lasts: Marks, rows: Sequence[JournalRow]) -> Marks:
+    """The seq of the row that decided each partition's last offset, after ``rows``, which are in seq order."""
+    after = {topic: dict(partitions) for topic, partitions in lasts.items()}
+    highest: dict[tuple[str, int], int] = {}
+    for row in rows:
+        if row.first and row.offset >= highest.get((row.topic, row.partition), 0):
+            highest[row.topic, row.partition] = row.offset
+            after.setdefault(row.topic, {})[row.partition] = row.seq
+    return after
+
+
+def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> None:
+    """Of a sparse topic (`core.routing.is_sparse`) the mark goes with the last of its offsets, whatever lies between.
+
+    :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
+    """
+    if _partitions(before) != _partitions(after):
+        changed = sorted(_partitions(before) ^ _partitions(after))
+        raise BatchInvalid(f"the marks of {changed[:5]} came or went; partitions are named when an epoch begins")
+    decided: dict[tuple[str, int], list[Span]] = {}
+    for row in rows:
+        if row.first != (row.item_seq == row.seq):
+            raise BatchInvalid(f"row {row.seq} is a first row or isn't, but its item is {row.item_seq}")
+        if row.first:
+            decided.setdefault((row.topic, row.partition), []).append(_span(row))
+    for topic, number in _partitions(after):
+        since, until = before[topic][number], after[topic][number]
+        spans = sorted(decided.pop((topic, number), []))
+        if until < since or not _is_movement(spans, since, until, gaps=is_sparse(topic)):
+            raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {spans[:5]}…")
+    if decided:
+        raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")
+
+
+def _span(row: JournalRow) -> Span:
+    """The offsets that a first row decides: from the first of them to the one after the last."""
+    return row.offset, row.offset + 1 if row.offset_until is None else row.offset_until
+
+
+def _is_movement(spans: Sequence[Span], since: int, until: int, *, gaps: bool) -> bool:
+    """Whether spans follow one another from ``since`` to ``until``, each offset once; ``gaps``: with some between."""
+    at = since
+    for start, end in spans:
+        if start < at or end <= start or (start > at and not gaps):
+            return False
+        at = end
+    return at == until
+
+
+def _partitions(marks: Marks) -> set[tuple[str, int]]:
+    return {(topic, number) for topic, partitions in marks.items() for number in partitions}
+
 
 PREFIX = "payhook."
 STATE_NAMES = frozenset(
@@ -36,10 +111,10 @@ class JournalState:
     ``marks`` and ``start`` are of each topic's current history (``histories``). ``lasts``: the seq of the row that
     decided the last offset of each partition in it. ``row_hash``: of the last row. ``lineage``: the journal's id, which
     a restore renews; rows of one lineage follow one another without a way back. ``generation``: of the receiver's
-    claims; those of a lower one are void. Code of before wrote none of these five.
+    claims; those of a lower one are void. Older code wrote none of these five.
 
-    ``notes``: small texts by name that the stream keeps with its journal (state of its breakers). The rows don't tell
-    them: whoever reads one must do without.
+    ``notes``: small texts by name that the stream keeps with its journal (state of its breakers). They aren't in
+    the rows: a reader must do without one that is missing.
     """
 
     epoch: int
@@ -59,24 +134,6 @@ class JournalState:
     def history(self, topic: str) -> History:
         """The topic's current history."""
         return self.histories.get(topic, History())
-
-
-def read_state(path: str, version: int) -> JournalState:
-    """The state at ``version``, by nobody's handle.
-
-    The log's entries are read as files: in deltalake 1.6.6 ``history()`` of a table at an older version hands out later
-    commits too, under wrong numbers. Maintenance commits say nothing of a journal's state and are passed over.
-
-    :raises JournalBroken: the log doesn't tell it, and the rows can't
-    """
-    storage = open_storage(path)
-    for number in range(version, -1, -1):
-        commit = commit_info(path, storage, number)
-        if commit is None:
-            break
-        if "payhook.marks" in commit:
-            return _from_commit(commit, version)
-    return _from_rows(open_table(path, version), version)
 
 
 def check_log_end(path: str) -> None:
@@ -105,7 +162,7 @@ def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | N
 
     :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows
     """
-    name = place(version)
+    name = entry_name(version)
     try:
         actions = [json.loads(line) for line in storage.read(name).splitlines() if line]
         return next(action["commitInfo"] for action in actions if "commitInfo" in action)  # type: ignore[no-any-return]
@@ -115,7 +172,7 @@ def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | N
         raise JournalBroken(path, f"the log's entry {name} isn't whole") from torn
 
 
-def _from_commit(commit: dict[str, Any], version: int) -> JournalState:
+def state_of_commit(commit: dict[str, Any], version: int) -> JournalState:
     return JournalState(
         epoch=int(commit["payhook.epoch"]),
         version=version,
@@ -138,67 +195,65 @@ def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(commit[PREFIX + name]) for name in names if name not in STATE_NAMES}
 
 
-def _from_rows(table: DeltaTable, version: int) -> JournalState:
-    """What the rows alone tell, when the log's commits are gone: dead letters are published again.
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One Delta commit, and when its writer made it (UTC, milliseconds)."""
 
-    Lineage, generation and the topics' ids are not in the rows.
+    version: int
+    committed_at: datetime
+
+
+def commits_of(path: str, batch_seqs: Collection[int]) -> dict[int, Commit]:
+    """The commits by their ``batch_seq``; without those whose entries were cleaned up.
+
+    A log of an hour has thousands of entries: the right one is found by halves, because seqs grow with versions.
+
+    :raises JournalBroken: an entry isn't whole, or the log can't be listed
     """
-    ranges = _Ranges()
-    chain = ChainHead()
-    seq, epoch, row_hash = 0, 0, ""
-    columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
-    there = {field.name for field in table.schema().fields}
-    columns += [name for name in ("history", "offset_until") if name in there]
-    for rows in scan(table, 0, columns):
-        ranges.take(rows)
-        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
-            chain.add(batch_seq, digest)
-        seq, epoch = rows["seq"][-1].as_py(), max(epoch, pc.max(rows["epoch"]).as_py())
-        row_hash = rows["row_hash"][-1].as_py()
-    return JournalState(
-        epoch=epoch,
-        version=version,
-        next_seq=seq + 1,
-        marks=ranges.marks,
-        start=ranges.start,
-        published_upto=0,
-        chain=chain.head,
-        row_hash=row_hash,
-        histories={topic: History(number) for topic, number in ranges.numbers.items() if number != FIRST},
-        lasts=ranges.lasts,
-    )
+    log = _Entries(path)
+    found = ((batch_seq, log.commit_of(batch_seq)) for batch_seq in batch_seqs)
+    return {batch_seq: commit for batch_seq, commit in found if commit is not None}
 
 
-class _Ranges:
-    """The offsets that first rows cover, by topic and partition, of each topic's newest history."""
+class _Entries:
+    """The entries that are there now, read at most once each."""
 
-    def __init__(self) -> None:
-        self.start: Marks = {}
-        self.marks: Marks = {}
-        self.lasts: Marks = {}
-        self.numbers: dict[str, int] = {}
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._read: dict[int, dict[str, Any]] = {}
+        try:
+            self._storage = open_storage(path)
+            self._versions = numbers(self._storage)
+        except OSError as failed:
+            raise JournalBroken(path, f"its log can't be listed: {failed}") from failed
 
-    def take(self, rows: pa.Table) -> None:
-        first = rows.filter(rows["first"])
-        nothing = pa.nulls(first.num_rows, pa.int64())
-        later = {name: first[name] if name in first.column_names else nothing for name in ("history", "offset_until")}
-        first = first.append_column("life", pc.fill_null(pc.cast(later["history"], pa.int64()), FIRST))
-        after = pc.coalesce(later["offset_until"], pc.add(first["offset"], 1))
-        ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
-        found = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
-        for one in found.sort_by("life").to_pylist():
-            self._widen(one)
+    def commit_of(self, batch_seq: int) -> Commit | None:
+        low, high = 0, len(self._versions)
+        while low < high:
+            middle = (low + high) // 2
+            if self._last_seq(middle) < batch_seq:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(self._versions):
+            return None
+        info = self._info(low)
+        if info.get("payhook.batch_seq") != str(batch_seq):
+            return None
+        at = EPOCH + timedelta(milliseconds=int(info["timestamp"]))
+        return Commit(self._versions[low], at)
 
-    def _widen(self, one: dict[str, Any]) -> None:
-        topic, number, life = one["topic"], one["partition"], one["life"]
-        if life > self.numbers.get(topic, 0):
-            self.numbers[topic] = life
-            for known in (self.start, self.marks, self.lasts):
-                known.pop(topic, None)
-        since, until = one["offset_min"], one["after_max"]
-        start = self.start.setdefault(topic, {})
-        start[number] = min(start.get(number, since), since)
-        marks = self.marks.setdefault(topic, {})
-        if until >= marks.get(number, 0):
-            self.lasts.setdefault(topic, {})[number] = one["seq_max"]
-        marks[number] = max(marks.get(number, 0), until)
+    def _last_seq(self, place: int) -> int:
+        """The journal's last seq after an entry; maintenance's entries don't name it, and change none."""
+        for before in range(place, -1, -1):
+            seq = self._info(before).get("payhook.seq")
+            if seq is not None:
+                return int(seq)
+        return -1
+
+    def _info(self, place: int) -> dict[str, Any]:
+        """What an entry says of itself; nothing of one that has gone meanwhile."""
+        version = self._versions[place]
+        if version not in self._read:
+            self._read[version] = commit_info(self._path, self._storage, version) or {}
+        return self._read[version]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import shutil
+import threading
+import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
+from core.clock import from_micros
 from core.errors import PayhookError
+from core.place import Place, is_url, make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +51,17 @@ class Storage(Protocol):
     def put_new(self, name: str, data: bytes) -> None:
         """Puts a file whole, or not at all; on return it outlasts a loss of power.
 
-        Of any number of callers, in any number of processes, one puts it; the others are told that it is there.
+        Of any number of callers, in any number of processes, one puts it; the others get `FileExistsError`.
 
         :raises FileExistsError: one is there, and it isn't this one
         :raises OSError: it may have been put, or may yet be
         """
 
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Puts a file under a name that nobody else uses; on return it outlasts a loss of power."""
+        """Puts a file under a name that no other writer uses; on return it outlasts a loss of power."""
 
     def adopt(self, staged: Path, name: str) -> None:
-        """Takes a file of this machine in, under a name that nobody else uses; ``staged`` is gone afterwards.
+        """Takes a file of this machine in, under a name that no other writer uses; ``staged`` is gone afterwards.
 
         Its age counts from then on: maintenance removes old files that no commit names.
         """
@@ -60,11 +71,190 @@ class Storage(Protocol):
         :raises FileNotFoundError: none is there
         """
 
-    def delete(self, name: str) -> None:
-        """Deletes a file, if it is there; on return it stays deleted."""
-
-    def delete_all(self, names: Sequence[str]) -> None:
-        """Deletes files of the folder itself; what fails in the middle leaves some of them."""
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes those of the files that are there; on return they stay deleted. A failure may leave some of them."""
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         """The files right in a folder whose names come after ``after``, in any order; none of a folder that isn't."""
+
+
+class DiskStorage:
+    """A table's folder on a disk, or on a mount that has hard links.
+
+    A file is put where none is by a link to a whole one: it fails if the name is taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put_new(self, name: str, data: bytes) -> None:
+        file = self._folder / name
+        staged = file.with_name(f".{file.name}.{uuid.uuid4()}.tmp")
+        try:
+            _write(staged, data)
+            os.link(staged, file)
+            sync(file.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+
+    def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
+        _write(self._folder / name, data)
+
+    def adopt(self, staged: Path, name: str) -> None:
+        os.utime(staged)
+        sync(staged)
+        try:
+            staged.rename(self._folder / name)
+        except OSError as failed:
+            if failed.errno != errno.EXDEV:
+                raise
+            self._copy(staged, name)
+        sync(self._folder)
+
+    def _copy(self, staged: Path, name: str) -> None:
+        """From another disk: whole under another name first."""
+        copied = self._folder / f".{name}.{uuid.uuid4()}.tmp"
+        try:
+            shutil.copyfile(staged, copied)
+            sync(copied)
+            copied.rename(self._folder / name)
+        finally:
+            copied.unlink(missing_ok=True)
+        staged.unlink()
+
+    def read(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
+    def delete(self, names: Sequence[str]) -> None:
+        files = [self._folder / name for name in names]
+        for file in files:
+            file.unlink(missing_ok=True)
+        for folder in {file.parent for file in files}:
+            sync(folder)
+
+    def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
+        try:
+            found = os.scandir(self._folder / folder)
+        except FileNotFoundError:
+            return
+        with found:
+            for one in found:
+                if one.name > after and (found_stat := _stat(one)) is not None:
+                    yield StoredFile(one.name, found_stat.st_size, from_micros(found_stat.st_mtime_ns // 1_000))
+
+
+def _stat(one: os.DirEntry[str]) -> os.stat_result | None:
+    """None of a folder, and of a file that went since it was listed: a writer that was overtaken removes its own."""
+    try:
+        return one.stat() if one.is_file() else None
+    except FileNotFoundError:
+        return None
+
+
+def _write(file: Path, data: bytes | pa.Buffer) -> None:
+    """A file of a new name, which is on disk on return.
+
+    :raises FileExistsError: one is there
+    """
+    with file.open("xb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def sync(place: Path) -> None:
+    """Waits until a file, or what a folder holds, is on disk."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_storage(place: Place | str) -> Storage:
+    """The files of the table at a place."""
+    text = str(place)
+    if not is_url(text):
+        return DiskStorage(Path(text))
+    # Its library is loaded only where a table is on an object store.
+    from journal.objects import ObjectStorage
+
+    return ObjectStorage(text)
+
+
+def file_system(place: Place | str) -> FileSystem:
+    """The same files for Arrow, which reads parts of them."""
+    text = str(place)
+    if is_url(text):
+        return PyFileSystem(DeltaStorageHandler(text))
+    return SubTreeFileSystem(text, LocalFileSystem())
+
+
+RACE_WRITERS = 4
+RACE_NAMES = 50
+RACE_WAIT_S_MAX = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Whether a place gives each name to one writer only, which every commit of the lake rests on.
+
+    ``winners``: how many names each writer was given. ``twice``: names that were given to several, or that hold another
+    writer's file; ``nobody``: names that all were refused.
+    """
+
+    winners: tuple[int, ...]
+    twice: int
+    nobody: int
+
+    @property
+    def holds(self) -> bool:
+        return not self.twice and not self.nobody
+
+
+def race(lake: Place, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> Race:
+    """Lets writers put different files under the same names at the same moments; nothing of it stays.
+
+    :raises OSError: the place can't be reached, or refuses
+    """
+    folder = lake / f"_probe-{uuid.uuid4().hex}"
+    make_folder(str(folder))
+    together = threading.Barrier(writers)
+    with ThreadPoolExecutor(writers) as pool:
+        won = list(pool.map(lambda writer: _put_all(folder, writer, names, together), range(writers)))
+    found = _race_of(folder, won, names)
+    _remove(folder, names)
+    return found
+
+
+def _put_all(folder: Place, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
+    storage, won = open_storage(folder), set()
+    try:
+        for name in range(names):
+            together.wait(RACE_WAIT_S_MAX)
+            with contextlib.suppress(FileExistsError):
+                storage.put_new(str(name), str(writer).encode())
+                won.add(name)
+    except threading.BrokenBarrierError as other_failed:
+        raise OSError(f"{folder}: another writer failed") from other_failed
+    except OSError:
+        together.abort()
+        raise
+    return frozenset(won)
+
+
+def _race_of(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
+    storage, twice, nobody = open_storage(folder), 0, 0
+    for name in range(names):
+        having = [writer for writer, its in enumerate(won) if name in its]
+        nobody += not having
+        twice += len(having) > 1 or (len(having) == 1 and storage.read(str(name)) != str(having[0]).encode())
+    return Race(tuple(map(len, won)), twice, nobody)
+
+
+def _remove(folder: Place, names: int) -> None:
+    storage = open_storage(folder)
+    storage.delete([str(name) for name in range(names)])
+    if isinstance(folder, Path):
+        folder.rmdir()

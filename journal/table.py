@@ -22,7 +22,7 @@ CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "true",
     # Each checkpoint names the files that were replaced for so long; maintenance takes them off the disk then.
     "delta.deletedFileRetentionDuration": "interval 24 hours",
-    # `seq` is the first column: reading in seq order needs its statistics, nobody needs those of texts.
+    # `seq` is the first column: reading in seq order needs its statistics; those of texts aren't needed.
     "delta.dataSkippingNumIndexedCols": "8",
 }
 _DECISIONS = ", ".join(f"'{decision.value}'" for decision in Decision)

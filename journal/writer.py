@@ -12,16 +12,33 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
-from journal.chain import commit_digest, extend
-from journal.demands import TableUnfit
+from journal.append import Appender, RowsRefused, TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
-from journal.histories import Histories, History, histories_to_json, with_ids
+from journal.histories import (
+    LINEAGES_NOTE,
+    Abandoned,
+    Histories,
+    History,
+    abandoned,
+    histories_to_json,
+    to_note,
+    with_ids,
+)
 from journal.lake import has_table
-from journal.lineage import LINEAGES_NOTE, Abandoned, abandoned, to_note
-from journal.marks import Marks, check_movement, lasts_after, marks_to_json, with_starts
-from journal.schema import JournalRow, stamped
-from journal.state import PREFIX, STATE_NAMES, JournalState, check_log_end, read_state
+from journal.log import AppTransaction, CommitFailed, Overtaken
+from journal.reader import read_state
+from journal.schema import JournalRow, commit_digest, extend, stamped
+from journal.state import (
+    PREFIX,
+    STATE_NAMES,
+    JournalState,
+    Marks,
+    check_log_end,
+    check_movement,
+    lasts_after,
+    marks_to_json,
+    with_starts,
+)
 from journal.table import CHECKS, create_table
 
 EPOCH_TRIES_MAX = 20
@@ -48,7 +65,7 @@ class Tenure:
 
     def check(self, before: JournalState, stream: str) -> None:
         """
-        :raises Fenced: somebody else began an epoch after this process's last one
+        :raises Fenced: another process began an epoch after this process's last one
         """
         if 0 < self.epoch < before.epoch and before.notes.get(OWNER_NOTE) != self.owner:
             raise Fenced(stream, self.epoch, f"epoch {before.epoch} was begun by {before.notes.get(OWNER_NOTE)}")
@@ -85,9 +102,9 @@ class JournalWriter:
     """Appends batches to one stream's journal.
 
     The appender is opened when the epoch begins and never refreshed: a refreshed one has seen a later epoch, and its
-    next commit would be let through. All commits carry one application id, so that every commit after somebody else's
+    next commit would be let through. All commits carry one application id, so that every commit after another writer's
     is refused, however often it is tried.
-    A writer whose commit failed is of no further use; whoever goes on begins another epoch with another writer.
+    A writer whose commit failed is of no further use: another one begins another epoch.
     """
 
     def __init__(self, path: str, stream: str) -> None:
@@ -145,7 +162,7 @@ class JournalWriter:
     ) -> JournalState:
         """Begins an epoch as `begin_epoch` does, and a new lineage with it: rows, marks and chain stay.
 
-        The notes then say which lineages were given up beyond which row (`journal.lineage`).
+        The notes then say which lineages were given up beyond which row (`journal.histories`).
 
         :param replaced: the state of the journal that this one takes the place of, where that can be read: whatever
             lineages it knew, and this one doesn't, are given up whole
@@ -181,7 +198,7 @@ class JournalWriter:
                 continue
             except TableUnfit as unfit:
                 raise JournalBroken(self._path, unfit.problem) from unfit
-            except (AppendUnknown, DeltaError, OSError) as failed:
+            except (CommitFailed, DeltaError, OSError) as failed:
                 raise StorageDown("the journal", self._path, problem_of(failed)) from failed
             self._appender = appender
             self._state = read_state(self._path, version)
@@ -222,22 +239,10 @@ class JournalWriter:
         :raises Fenced: another writer took over; nothing was written, and the process must end
         :raises CommitUnknown: it may or may not be written: only another writer's epoch tells
         """
-        if self._ended is not None:
-            raise self._ended
-        if self._appender is None or self._state is None:
-            raise BatchInvalid("no epoch was begun")
-        table, state = self._stamp(self._state, rows, marks, published_upto)
+        appender, before = self._begun()
+        table, state = self._stamp(before, rows, marks, published_upto)
         state = replace(state, notes=_noted(state.notes, notes or {}))
-        self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
-        try:
-            version = self._write(self._appender, table, state, {"payhook.batch_seq": str(rows[0].seq)})
-        except RowsRefused as refused:
-            self._ended = None
-            raise BatchInvalid(refused.problem) from refused
-        except Exception as failed:
-            raise self._end(failed, state.epoch) from failed
-        self._ended = None
-        self._state = replace(state, version=version)
+        version = self._put(appender, table, state, {"payhook.batch_seq": str(rows[0].seq)})
         return Committed(version, rows[0].seq, rows[-1].seq, state.chain)
 
     def turn(self, turn: Turn) -> JournalState:
@@ -246,11 +251,7 @@ class JournalWriter:
         :raises BatchInvalid: the rows don't follow, or a range of offsets doesn't begin at its mark
         :raises Fenced, CommitUnknown: as `commit`
         """
-        if self._ended is not None:
-            raise self._ended
-        if self._appender is None or self._state is None:
-            raise BatchInvalid("no epoch was begun")
-        before = self._state
+        appender, before = self._begun()
         _check_turn(turn, before)
         table = stamped(turn.rows, before.epoch, before.next_seq) if turn.rows else None
         digest = commit_digest(row.row_hash for row in turn.rows)
@@ -267,22 +268,33 @@ class JournalWriter:
             row_hash=turn.rows[-1].row_hash if turn.rows else before.row_hash,
             notes=_noted(before.notes, turn.notes),
         )
+        extra = {"payhook.batch_seq": str(before.next_seq)} if turn.rows else {"payhook.kind": "turn"}
+        return replace(state, version=self._put(appender, table, state, extra))
+
+    def _begun(self) -> tuple[Appender, JournalState]:
+        if self._ended is not None:
+            raise self._ended
+        if self._appender is None or self._state is None:
+            raise BatchInvalid("no epoch was begun")
+        return self._appender, self._state
+
+    def _put(self, appender: Appender, table: pa.Table | None, state: JournalState, extra: dict[str, str]) -> int:
+        """Commits; what fails for another reason than wrong rows ends this writer."""
         self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
         try:
-            extra = {"payhook.batch_seq": str(before.next_seq)} if turn.rows else {"payhook.kind": "turn"}
-            version = self._write(self._appender, table, state, extra)
+            version = self._write(appender, table, state, extra)
+        except RowsRefused as refused:
+            self._ended = None
+            raise BatchInvalid(refused.problem) from refused
+        except Overtaken as refused:
+            self._ended = Fenced(self._stream, state.epoch, problem_of(refused))
+            raise self._ended from refused
         except Exception as failed:
-            raise self._end(failed, state.epoch) from failed
+            self._ended = CommitUnknown(self._stream, problem_of(failed))
+            raise self._ended from failed
         self._ended = None
         self._state = replace(state, version=version)
-        return self._state
-
-    def _end(self, failed: Exception, epoch: int) -> Exception:
-        if isinstance(failed, Overtaken):
-            self._ended = Fenced(self._stream, epoch, problem_of(failed))
-        else:
-            self._ended = CommitUnknown(self._stream, problem_of(failed))
-        return self._ended
+        return version
 
     def _stamp(
         self, state: JournalState, rows: Sequence[JournalRow], marks: Marks, published_upto: int

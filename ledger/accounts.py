@@ -32,7 +32,7 @@ CHART_VERSION = 2
 
 
 class Role(StrEnum):
-    """An account of the chart, whoever owns it."""
+    """An account of the chart, of any owner."""
 
     CLEARING = "clearing"
     PAYABLE = "payable"
@@ -85,7 +85,7 @@ def account(role: Role, holder: str, merchant: str) -> str:
 
 
 def is_account(name: str) -> bool:
-    """Whether the chart has such an account, whoever owns it."""
+    """Whether the chart has such an account, of any owner."""
     parts = name.split(":")
     if len(parts) != 3 or not all(parts) or not name.isascii() or not name.isprintable():
         return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +14,8 @@ from core.errors import PayhookError, SettingError
 from core.money import UNDOS, MoneyFact
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
-from ledger.accounts import book, holder_of
-from ledger.directory import FileDirectory, MerchantDirectory
-from ledger.directory_http import HttpDirectory, open_client
-from ledger.handler_version import chart_version, handler_version
+from ledger.accounts import CHART_VERSION, book, holder_of
+from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, open_client
 from ledger.settings import LedgerSettings
 from providers.reconciled import reader_of
 from providers.registry import build_adapters
@@ -93,7 +93,32 @@ def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
     :raises SettingError: neither is named, or the service's token can't be read
     """
     if settings.merchants_url:
-        return HttpDirectory(settings, open_client(settings), clock)
+        return HttpDirectory(settings.merchants_url, open_client(settings.merchants_token_file), clock)
     if not settings.merchants_file:
         raise SettingError("ledger.merchants_file", "the path of the merchant directory is wanted")
     return FileDirectory(Path(settings.merchants_file))
+
+
+DIGEST_CHARS = 8
+_OWN = ("accounts.py", "handler.py")
+
+
+def chart_version() -> str:
+    return f"ledger-{CHART_VERSION}"
+
+
+def handler_version(settings: ProvidersSettings) -> str:
+    """``ledger-1.3f9a02c4``: the chart's version, and a digest of the adapters' code, the handler's and the settings.
+
+    A change of an adapter or of its settings changes it by itself. It is the same wherever the same code runs.
+    """
+    digest = hashlib.sha256(settings.model_dump_json().encode())
+    for name, source in _sources():
+        digest.update(f"\x1f{name}\x1f".encode() + source)
+    return f"{chart_version()}.{digest.hexdigest()[:DIGEST_CHARS]}"
+
+
+def _sources() -> list[tuple[str, bytes]]:
+    own = [(name, files("ledger").joinpath(name).read_bytes()) for name in _OWN]
+    adapters = [(one.name, one.read_bytes()) for one in files("providers").iterdir() if one.name.endswith(".py")]
+    return [*own, *sorted(adapters)]

@@ -12,16 +12,15 @@ from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken
-from journal.demands import TableUnfit
-from journal.files import now_ms
-from journal.lake import create_table, has_table, open_table
-from journal.position import Position, follows
+from journal.append import Appender, TableUnfit
+from journal.histories import Position, follows
+from journal.lake import ensure_table, has_table, open_table
+from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.reader import JournalReader
-from journal.replacement import ReplacementRefused, ReplacementUnknown, replace_all
+from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow
 from journal.state import commit_info
-from journal.stores import open_storage
+from journal.storage import open_storage
 from ledger.accounts import merchant_among
 
 POSTINGS_SCHEMA = pa.schema(
@@ -46,6 +45,9 @@ _OF_ROW = ("seq", "event_key", "fact_key", "entity_key", "provider", "occurred_a
 _OF_LINE = ("account", "side", "amount_minor", "currency")
 
 BOOKING_DECISIONS = frozenset({Decision.APPLIED, Decision.REVERSED})
+
+POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+"""A row's postings (`core.work.postings_to_json`), as Spark parses them."""
 
 MARK_LAG_ROWS_MAX = 10_000
 """Rows without a booking are passed over without a commit; past this many the mark is moved all the same, so
@@ -86,7 +88,7 @@ _WHAT = "the table of postings"
 
 
 class PostingsRefused(PayhookError):
-    """A commit to the postings was refused, or nobody knows its outcome: this writer must end."""
+    """A commit to the postings was refused, or its outcome is unknown: this writer must end."""
 
     kind = ErrorKind.SBE
 
@@ -121,8 +123,7 @@ class PostingsWriter:
         :raises PostingsRefused: it can't be reached or made now
         """
         try:
-            if not has_table(path):
-                _create(path)
+            ensure_table(path, POSTINGS_SCHEMA, "postings", _TABLE_CONFIGURATION)
             table = open_table(path)
             return cls(path, Appender.open(path, version=table.version()), position_of(path, table))
         except (DeltaError, OSError, TableUnfit) as failed:
@@ -172,17 +173,17 @@ class PostingsWriter:
     def _commit(self, table: pa.Table, mark: int, row_hash: str = "") -> None:
         position = Position(self._lineage, mark, row_hash)
         try:
-            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), told_of(position))
-        except (Overtaken, AppendUnknown, OSError) as refused:
+            self._appender.append(table, AppTransaction(MARK_APP_ID, mark), commit_notes(position))
+        except (CommitFailed, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._mark, self._position = mark, position
 
     def _empty(self, lineage: str) -> None:
         position = Position(lineage, 0, "")
         try:
-            replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), told_of(position), now_ms())
+            replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), commit_notes(position), now_ms())
             self._appender = Appender.open(self._path, version=open_table(self._path).version())
-        except (ReplacementRefused, ReplacementUnknown, OSError, DeltaError) as refused:
+        except (CommitFailed, OSError, DeltaError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._position, self._mark, self._seen = position, 0, 0
 
@@ -192,8 +193,8 @@ def mark_of(table: DeltaTable) -> int:
     return table.transaction_version(MARK_APP_ID) or 0
 
 
-def told_of(position: Position) -> dict[str, str]:
-    """What a commit of postings says of itself: up to which row of which journal they go with it."""
+def commit_notes(position: Position) -> dict[str, str]:
+    """What a commit of postings carries: up to which row of which journal they go with it."""
     return {
         "payhook.mark": str(position.seq),
         "payhook.lineage": position.lineage,
@@ -205,11 +206,11 @@ def position_of(path: str, table: DeltaTable) -> Position:
     """Up to which row of which journal a postings table goes; of commits that its log forgot only the row is known."""
     mark, storage = mark_of(table), open_storage(path)
     for version in range(table.version(), -1, -1):
-        told = commit_info(path, storage, version)
-        if told is None:
+        info = commit_info(path, storage, version)
+        if info is None:
             break
-        if told.get("payhook.mark") == str(mark):
-            return Position(str(told.get("payhook.lineage", "")), mark, str(told.get("payhook.row_hash", "")))
+        if info.get("payhook.mark") == str(mark):
+            return Position(str(info.get("payhook.lineage", "")), mark, str(info.get("payhook.row_hash", "")))
     return Position("", mark, "")
 
 
@@ -231,11 +232,3 @@ def flat(rows: Sequence[JournalRow]) -> pa.Table:
 
 def _array(name: str, values: Sequence[object]) -> pa.Array:
     return pa.array(values, POSTINGS_SCHEMA.field(name).type)
-
-
-def _create(path: str) -> None:
-    try:
-        create_table(path, POSTINGS_SCHEMA, "postings", _TABLE_CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

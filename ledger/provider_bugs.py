@@ -1,4 +1,4 @@
-"""What a provider told twice, or told in two ways: evidence that finance can send to it.
+"""What a provider reported twice, or in two ways: evidence that finance can send to it.
 
 Each case is two reports that the journal holds. The first was booked, or holds the event key; the other was set
 aside. Amounts come from the reports' own bodies, while those are kept.
@@ -25,7 +25,7 @@ from core.routing import base_of
 from dlq.report.build import BugsOf
 from dlq.report.model import BugCount
 from journal.bodies import BodyStore
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 from providers.reconciled import reader_of
 
@@ -121,21 +121,21 @@ def provider_bugs(
     again = _one_a_delivery(read(_set_aside(provider, since)))
     firsts = _Firsts(read(_holders(again)))
     pairs = [(row, firsts.of(row)) for row in again]
-    told = _Told(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
+    reports = _Reports(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
     return [
         ProviderBug(
             provider=row.provider or "",
             kind=_kind(row),
             fact_key=row.fact_key,
-            first=told.report(first) if first is not None else None,
-            again=told.report(row),
+            first=reports.of(first) if first is not None else None,
+            again=reports.of(row),
         )
         for row, first in pairs
     ]
 
 
 def counted_bugs(journal: str, *, since: datetime) -> list[ProviderBug]:
-    """The same without what bodies say: no amounts, and no body is read, however many cases there are."""
+    """The same without amounts: no body is read, however many cases there are."""
     return provider_bugs(journal, "", {}, since=since)
 
 
@@ -155,7 +155,7 @@ def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
 
 
 def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
-    """A replay decides the same delivery once more: the first such row tells of it."""
+    """A replay decides the same delivery once more: the first such row stands for it."""
     found: dict[int, JournalRow] = {}
     for row in rows:
         found.setdefault(row.item_seq, row)
@@ -198,7 +198,7 @@ class _Firsts:
                 self._named.setdefault(row.event_key or "", row)
 
     def of(self, row: JournalRow) -> JournalRow | None:
-        """Of a fact that was purged and booked anew, the booking that ``row`` met."""
+        """Of a fact that was purged and booked again, the booking that ``row`` met."""
         if _kind(row) == "event_conflict":
             found = self._named.get(_held(row))
             return found if found is not None and found.seq < row.seq else None
@@ -206,8 +206,8 @@ class _Firsts:
         return before[-1] if before else None
 
 
-class _Told:
-    """What reports say of money, read from the bodies that are still kept."""
+class _Reports:
+    """Deliveries, with what their bodies say of money while they are kept."""
 
     def __init__(self, path: str, adapters: Mapping[str, ReadsMoney], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
@@ -215,7 +215,7 @@ class _Told:
         self._bodies = BodyStore(path).fetch(hashes) if kept else {}
         self._adapters = adapters
 
-    def report(self, row: JournalRow) -> Report:
+    def of(self, row: JournalRow) -> Report:
         fact = self._fact(row)
         return Report(
             seq=row.seq,

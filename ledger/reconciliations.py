@@ -1,7 +1,7 @@
 """What reconciliations found, as two append-only Delta tables, and how they are read again.
 
 A run exists once its row is in ``reconciliation-runs``, which is written last: differences without one are of a run
-that didn't get to its end, and nobody reads them.
+that didn't get to its end, and aren't read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from core.place import Place, place_of
 from journal.append import Appender
-from journal.dataset import dataset_of
-from journal.lake import create_table, has_table
+from journal.lake import ensure_table
+from journal.reader import dataset_of
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[
@@ -127,8 +126,8 @@ class Reconciliation:
     """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
-    lines of each category that moves money in no way that is booked, and booked facts of which such a report doesn't
-    tell.
+    lines of each category that moves money in no way that is booked, and booked facts that such a report
+    doesn't list.
     """
 
     run_id: str
@@ -168,13 +167,13 @@ class Reconciliations:
 
     def make(self) -> None:
         """Makes what isn't there yet."""
-        _create(self._differences, DIFFERENCES_SCHEMA)
-        _create(self._runs, RUNS_SCHEMA)
+        for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
+            ensure_table(path, schema, place_of(path).name, _CONFIGURATION)
 
     def append(self, staged: Sequence[Path]) -> None:
         """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.
 
-        :raises RowsRefused, Overtaken, AppendUnknown, OSError: as `journal.append`; without its row no run exists
+        :raises RowsRefused, CommitFailed, OSError: as `journal.append`; without its row no run exists
         """
         if staged:
             Appender.open(self._differences).append_files(staged)
@@ -241,13 +240,3 @@ def _run(row: dict[str, Any]) -> Reconciliation:
 def as_dict(run: Reconciliation) -> dict[str, Any]:
     """For JSON: times as they are."""
     return {**asdict(run), "clean": run.clean}
-
-
-def _create(path: str, schema: pa.Schema) -> None:
-    if has_table(path):
-        return
-    try:
-        create_table(path, schema, place_of(path).name, _CONFIGURATION)
-    except DeltaError:
-        if not has_table(path):
-            raise

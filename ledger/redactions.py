@@ -1,4 +1,4 @@
-"""Who had which body removed, and why: an append-only table whose rows are chained, written before the body goes."""
+"""Who had which body removed, and why: an append-only table whose rows are chained; and what became of each body."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place, make_folder
-from journal.append import Appender, AppTransaction
-from journal.chain import GENESIS, extend
-from journal.dataset import dataset_of
-from journal.schema import TIMESTAMP
+from core.place import Place
+from journal.append import Appender
+from journal.bodies import BodyStore
+from journal.lake import ensure_table
+from journal.log import AppTransaction
+from journal.reader import dataset_of
+from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend
 
 REDACTIONS_SCHEMA = pa.schema(
     [
@@ -50,8 +51,8 @@ class RedactionsBroken(PayhookError):
         self.path = path
         self.number = number
         super().__init__(
-            f"redactions {path}: row {number} doesn't follow from the one before it. Somebody wrote to the table: keep "
-            "it as it is, restore it from a backup, and find out who did."
+            f"redactions {path}: row {number} doesn't follow from the one before it. The table was written to by "
+            "something else: keep it as it is, restore it from a backup, and find out by whom."
         )
 
 
@@ -119,7 +120,7 @@ class Redactions:
         """
         if not acts:
             return
-        _make(self.path)
+        ensure_table(str(self.path), REDACTIONS_SCHEMA, "redactions", CONFIGURATION)
         appender = Appender.open(str(self.path))
         before = self.all()
         head, rows = before[-1].chain if before else GENESIS, []
@@ -135,12 +136,45 @@ def _redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
 
 
-def _make(path: Place) -> None:
-    if DeltaTable.is_deltatable(str(path)):
-        return
-    make_folder(str(path))
-    try:
-        DeltaTable.create(str(path), REDACTIONS_SCHEMA, name="redactions", configuration=CONFIGURATION)
-    except DeltaError:
-        if not DeltaTable.is_deltatable(str(path)):
-            raise
+Status: TypeAlias = Literal["kept", "redacted", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStatus:
+    """Of one body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again since."""
+
+    body_sha256: str
+    status: Status
+    actor: str | None = None
+    reason: str | None = None
+    at: datetime | None = None
+
+    def __str__(self) -> str:
+        redacted = f"redacted by {self.actor} at {to_rfc3339(self.at)}: {self.reason}" if self.at is not None else ""
+        if self.status == "redacted":
+            return f"body {self.body_sha256}: {redacted}"
+        if self.status == "dropped":
+            return f"body {self.body_sha256}: no longer kept, dropped by retention (ledger.bodies_days)"
+        return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
+
+
+def body_statuses(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[BodyStatus]:
+    """Of every body that rows refer to, in the rows' order.
+
+    :raises JournalBroken: the bodies can't be read
+    :raises RedactionsBroken: the table of redactions was changed
+    """
+    hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
+    if not hashes:
+        return []
+    there = BodyStore(str(bodies)).held(hashes) if DeltaTable.is_deltatable(str(bodies)) else set()
+    last = {act.body_sha256: (act, done) for act, done in Redactions(redactions).orders()}
+    found = []
+    for sha256 in hashes:
+        act, done = last.get(sha256, (None, None))
+        if act is None:
+            found.append(BodyStatus(sha256, "kept" if sha256 in there else "dropped"))
+        else:
+            came_again = done is not None and sha256 in there
+            found.append(BodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))
+    return found

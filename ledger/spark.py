@@ -1,12 +1,16 @@
-"""The Spark session that reads the ledger: batch jobs over Delta and Kafka, nothing streaming."""
+"""Spark for the ledger's batch jobs: a session that reads Delta and Kafka, and where its files lie before a commit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from core.place import Place
 from core.spark import open_spark
 
 SMALL_ROWS_MAX = 200_000
@@ -35,7 +39,7 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
         # Every query reads nearly all files: picking them by their statistics would cost a job each.
         "spark.databricks.delta.stats.skipping": "false",
         "spark.databricks.delta.snapshotPartitions": "1" if small else "8",
-        # Kept for a UI that nobody sees: plans of queries over all columns would fill the heap.
+        # Kept for a UI that is off: plans of queries over all columns would fill the heap.
         "spark.sql.ui.retainedExecutions": "5",
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",
@@ -46,3 +50,37 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
         # A journal has one small file a batch: reading them must not cost a task each.
         "spark.sql.files.openCostInBytes": str(256 << 10),
     }
+
+
+def read_table(session: SparkSession, path: Place | str, version: int) -> DataFrame:
+    """A Delta table at one version."""
+    return session.read.format("delta").option("versionAsOf", version).load(str(path))
+
+
+MAINTAIN, REBUILD = "_maintain", "_rebuild"
+"""In a table's folder, one for each kind of work; a name with this beginning is no part of a table."""
+
+
+@contextlib.contextmanager
+def staging(table: Place, name: str) -> Iterator[Path]:
+    """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
+
+    For a table on a disk it is in the table's own folder, so that a rename takes a file out of it. What a run that was
+    killed left there is removed first.
+    """
+    if not isinstance(table, Path):
+        with tempfile.TemporaryDirectory(prefix=f"payhook{name}-") as folder:
+            yield Path(folder)
+        return
+    clear(table, name)
+    try:
+        (table / name).mkdir()
+        yield table / name
+    finally:
+        clear(table, name)
+
+
+def clear(table: Place, name: str) -> None:
+    """Removes what a run that was killed left in a table's folder."""
+    if isinstance(table, Path):
+        shutil.rmtree(table / name, ignore_errors=True)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from core.place import Place
-from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 from journal.lake import has_table, open_table
+from journal.reader import dataset_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from core.errors import PayhookError
 from core.place import Place, place_of
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 
 POLL_S = 0.2
 

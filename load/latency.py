@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.place import Place
-from journal.dataset import dataset_of
-from journal.entries import LOG
-from journal.stores import open_storage
+from journal.log import LOG
+from journal.reader import dataset_of
+from journal.storage import open_storage
 
 COLUMNS = ["batch_seq", "decision", "event_key", "entity_key", "received_at"]
 TIMED_COLUMNS = ["batch_seq", "received_at"]

@@ -23,19 +23,18 @@ from core.topics import check_topics
 from dlq.done_alone import DoneAlone, given_since
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
-from journal.anchoring import ANCHOR_EVERY_S, Anchoring, Head, anchored_before
-from journal.anchors import AnchorKeys
+from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
-from journal.entries import last_number
 from journal.errors import Refused
 from journal.index import Index
 from journal.kafka_log import Held, Log
 from journal.lake import has_table
-from journal.reader import JournalReader
+from journal.log import last_number
+from journal.reader import JournalReader, read_state
 from journal.schema import JournalRow
-from journal.state import JournalState, read_state
-from journal.stores import open_storage
-from journal.whole import check_index, check_whole
+from journal.start_checks import check_index, check_whole
+from journal.state import JournalState
+from journal.storage import open_storage
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp, EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits

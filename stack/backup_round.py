@@ -10,7 +10,7 @@ from pathlib import Path
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
-from ledger.maintain.lock import MaintenanceRunning
+from ledger.maintain.tables import MaintenanceRunning
 from stack.backup.make import back_up, record_failure
 from stack.settings import Settings, load_settings
 

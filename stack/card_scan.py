@@ -33,8 +33,8 @@ from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
 from ingest.pan_settings import PanSettings
 from journal.bodies import BodyFile, BodyStore, body_files
-from journal.dataset import dataset_of
 from journal.lake import has_table, open_table
+from journal.reader import dataset_of
 from ledger.maintain import StreamTables
 from providers.port import Adapter
 from stack.endpoints import write_whole

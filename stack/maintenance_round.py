@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -14,7 +15,8 @@ from core.errors import PayhookError
 from core.layout import LEDGER
 from core.log import configure_logging
 from core.routing import MODES, stream_of, topics_of
-from journal.demands import TableError
+from journal.kafka_log import KafkaLog, KafkaSilent
+from journal.log import TableError
 from ledger.maintain import (
     Job,
     LakeTable,
@@ -28,7 +30,7 @@ from ledger.maintain import (
 )
 from ledger.maintain.redact import EventUnknown, Order, Redacted, redact
 from ledger.maintain.tables import Kind
-from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, collect
+from ledger.receipts import ReceiptsTable, collect
 from ledger.redactions import Redactions
 from ledger.spark import open_read_session
 from stack.card_scan import forget
@@ -95,15 +97,13 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
 def collect_receipts(settings: Settings) -> int:
     """Takes what the receiver answered since the last round into its table; returns how many receipts.
 
-    :raises ReceiptsUnread: Kafka doesn't answer; they stay there
+    :raises KafkaSilent: Kafka doesn't answer; they stay there
     """
     layout, rows = settings.layout, 0
     for mode in settings.ingest.modes:
-        topic = KafkaReceipts(settings.kafka.bootstrap_servers, topics_of(mode).receipts)
-        try:
-            rows += collect(topic, ReceiptsTable(str(layout.ledger(mode).derived("receipts")))).rows
-        finally:
-            topic.close()
+        table = ReceiptsTable(str(layout.ledger(mode).derived("receipts")))
+        with contextlib.closing(KafkaLog(settings.kafka.bootstrap_servers)) as kafka:
+            rows += collect(kafka, topics_of(mode).receipts, table).rows
     return rows
 
 
@@ -155,7 +155,7 @@ def _collect(settings: Settings) -> None:
     """Receipts that can't be had now wait on their topic; the lake is maintained all the same."""
     try:
         log.info("%d receipts", collect_receipts(settings))
-    except (ReceiptsUnread, TableError, OSError) as failed:
+    except (KafkaSilent, TableError, OSError) as failed:
         log.error("%s", failed)
 
 

@@ -23,12 +23,12 @@ from ingest.confirmed import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
+from journal.histories import JournalOlder
 from journal.kafka_log import KafkaLog, Log
 from journal.lake import has_table
-from journal.position import JournalOlder
 from journal.reader import JournalReader
+from journal.start_checks import check_index
 from journal.state import JournalState
-from journal.whole import check_index
 from ledger.undecided import Answered, undecided
 from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
 from processor.source.feed import JournalLog

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.layout import Layout
-from ledger.receipts import ReceiptsTable, Record, collect
+from journal.kafka_log import Held
+from journal.schema import Record
+from ledger.receipts import ReceiptsTable, collect
 
 
 def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) -> str:
@@ -18,7 +20,7 @@ def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) 
 def answered(data: Path, *receipts: str) -> str:
     """The path of the table that now holds them."""
     path = str(Layout(data).ledger().derived("receipts"))
-    collect(OneRecord("\n".join(receipts).encode()), ReceiptsTable(path))
+    collect(OneRecord("\n".join(receipts).encode()), "receipts", ReceiptsTable(path))
     return path
 
 
@@ -28,8 +30,8 @@ class OneRecord:
     def __init__(self, value: bytes) -> None:
         self._value = value
 
-    def ends(self) -> dict[int, tuple[int, int]]:
-        return {0: (0, 1)}
+    def held(self, topics: Sequence[str]) -> Held:
+        return {topic: {0: (0, 1)} for topic in topics}
 
-    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
-        yield from [Record(partition, offset, self._value) for offset in range(since, until)]
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+        yield from [Record(offset, self._value) for offset in range(since, until)]

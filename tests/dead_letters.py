@@ -17,8 +17,8 @@ from core.layout import Layout, StreamLayout
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Outcome, WorkItem
 from journal.bodies import BodyStore
-from journal.marks import Marks
 from journal.schema import JournalRow
+from journal.state import Marks
 from journal.writer import Committed, JournalWriter
 from ledger.accounts import book
 from ledger.postings import PostingsWriter

@@ -24,8 +24,7 @@ from core.work import Posting
 from dlq.commands import CommandInvalid
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from ledger.queries import Hit, Wanted, search
-from ledger.reversals import ProposalUnknown, Proposed
-from ledger.reversals.entries import EntryUnfit, entry_of
+from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000

@@ -13,8 +13,8 @@ from console.links import segment
 from console.pages.place import Place
 from core.layout import StreamLayout
 from journal.schema import JournalRow
-from ledger.body_fates import BodyFate, fates
 from ledger.queries import Delivery, EventStory, entity_story, event_story
+from ledger.redactions import BodyStatus, body_statuses
 
 ENTITY_EVENTS_MAX = 100
 ROWS_SHOWN_MAX = 100
@@ -69,10 +69,10 @@ def add_stories(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/entity.html", key=key, story=story)
 
 
-def _story(ledger: StreamLayout, key: str) -> tuple[EventStory, list[BodyFate]]:
+def _story(ledger: StreamLayout, key: str) -> tuple[EventStory, list[BodyStatus]]:
     receipts = str(ledger.derived("receipts"))
     story = event_story(str(ledger.journal), str(ledger.postings), key, str(ledger.bodies), receipts)
-    return story, fates(ledger.bodies, ledger.derived("redactions"), story.rows)
+    return story, body_statuses(ledger.bodies, ledger.derived("redactions"), story.rows)
 
 
 def timeline(delivery: Delivery, story: EventStory) -> list[Moment]:

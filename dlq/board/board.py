@@ -46,7 +46,7 @@ class Board:
         :param folder: the board's own (`core.layout.StreamLayout.board`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
-        :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
+        :param fates: says which bodies were removed by order (`ledger.redactions.fates`)
         :param origin: reads records from Kafka where a body isn't kept (`dlq.board.origin.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one

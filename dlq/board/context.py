@@ -16,8 +16,8 @@ from dlq.board.follow import records
 from dlq.board.item import COLUMNS, Entry, Item, ItemState, item_of
 from dlq.board.payload import Payloads
 from dlq.board.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
-from journal.dataset import dataset_of
 from journal.errors import JournalBroken
+from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow, to_arrow
 
 ROWS_MAX = 500

@@ -22,7 +22,7 @@ from core.decision import Decision
 from dlq.board.file import CUBE_COLUMNS, BoardDamaged, BoardFile, empty
 from dlq.board.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.board.item import COLUMNS, Entry, ItemState, values
-from journal.position import Position, follows
+from journal.histories import Position, follows
 from journal.reader import JournalReader
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")

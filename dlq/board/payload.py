@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
-from journal.records import record_sha256
-from journal.schema import JournalRow
+from journal.schema import JournalRow, record_sha256
 
 PRETTY_BYTES_MAX = 1 << 20
 PRETTY_CHARS_MAX = 4 << 20
@@ -24,10 +23,10 @@ Source: TypeAlias = Literal["bodies", "kafka"]
 
 
 class Fate(Protocol):
-    """What became of a body (`ledger.body_fates.BodyFate`): kept, redacted or dropped; its text says why."""
+    """What became of a body (`ledger.redactions.BodyFate`): kept, redacted or dropped; its text says why."""
 
     @property
-    def fate(self) -> str: ...
+    def status(self) -> str: ...
     def __str__(self) -> str: ...
 
 
@@ -72,7 +71,7 @@ class Payloads:
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
         fate = next(iter(self._fates([first])), None) if self._fates is not None else None
-        if fate is not None and fate.fate == "redacted":
+        if fate is not None and fate.status == "redacted":
             return Payload(None, None, None, str(fate))
         return self._from_kafka(first, str(fate) if fate is not None else f"body {sha256}: no longer kept")
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.decision import OPEN_DECISIONS, Decision
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 from journal.schema import TIMESTAMP, JournalRow, from_arrow
 
 _LIFE = ["item_seq", "seq", "decision", "decided_at"]

@@ -20,10 +20,9 @@ from dlq.board.item import OPEN_STATES, Entry
 from dlq.commands import Target
 from dlq.selection.known import Known, Standing, holders, wants_holder
 from journal.bodies import BodyStore
-from journal.dataset import dataset_of
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256
-from journal.reader import lineage_of
+from journal.reader import dataset_of, lineage_of
 from journal.schema import from_arrow
 
 HOLDER_COLUMNS = [

@@ -22,8 +22,7 @@ from dlq.selection import runs, store
 from dlq.selection.errors import restored_since
 from dlq.selection.file import SelectionFile
 from dlq.selection.model import ENDED, STATE_OF, UNFINISHED, RunItemState
-from journal.dataset import dataset_of
-from journal.reader import JournalReader, lineage_of
+from journal.reader import JournalReader, dataset_of, lineage_of
 from journal.schema import JournalRow
 
 COLUMNS = ("item_seq", "first", "topic", "offset", "decision", "cause_seq", "reason", "entity_key")

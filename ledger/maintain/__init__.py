@@ -1,10 +1,8 @@
 """`payhook ledger maintain`: small files into large ones, checkpoints, old files off the disk; beside the writer."""
 
-from ledger.maintain.job import Job, maintain
-from ledger.maintain.lock import MaintenanceRunning, sole_maintenance
-from ledger.maintain.report import Report, TableReport
-from ledger.maintain.session import Session
-from ledger.maintain.tables import LakeTable, StreamTables, other_tables
+from ledger.maintain.compact import Session
+from ledger.maintain.job import Job, Report, TableReport, maintain
+from ledger.maintain.tables import LakeTable, MaintenanceRunning, StreamTables, other_tables, sole_maintenance
 
 __all__ = [
     "Job",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -13,23 +15,75 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from core.clock import Clock, to_micros
+from core.clock import Clock, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.place import Place
-from journal.entries import last_checkpoint, numbers
+from journal.log import last_checkpoint, numbers
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from journal.stores import open_storage
-from ledger.maintain.compact import rewrite
-from ledger.maintain.plan import PASSES_MAX, Limits, plan
+from journal.storage import open_storage
+from ledger.maintain.compact import PASSES_MAX, Limits, Session, plan, rewrite
 from ledger.maintain.redact import finish
-from ledger.maintain.report import Report, TableReport
-from ledger.maintain.retention import drop, find_expired
-from ledger.maintain.session import Session
+from ledger.maintain.retention import drop, expired, find_expired, keep_since, vacuum
 from ledger.maintain.tables import OF_A_STREAM, ORDERED_BY, SORTED_BY, LakeTable, StreamTables, behind_since
-from ledger.maintain.vacuum import expired, keep_since, vacuum
 from ledger.redactions import Redactions
 from ledger.settings import MaintainSettings
-from ledger.staging import MAINTAIN, clear, staging
+from ledger.spark import MAINTAIN, clear, staging
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One table; ``stream`` is empty where it is no work stream's. ``log`` is how many commits a reader goes through
+    that opens it; ``freed`` left the disk.
+
+    ``problem``: why it wasn't done, or only in part; the table is whole all the same.
+    """
+
+    stream: str
+    table: str
+    path: Place
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    log_before: int = 0
+    log_after: int = 0
+    freed_files: int = 0
+    freed_bytes: int = 0
+    bodies_dropped: int = 0
+    seconds: float = 0.0
+    problem: str | None = None
+
+    @property
+    def of(self) -> str:
+        """Which one it is, in words."""
+        return f"{self.table} of {self.stream}" if self.stream else self.table
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole maintenance; ``dry_run``: nothing was changed, it is what would be."""
+
+    ended_at: datetime
+    seconds: float
+    dry_run: bool
+    tables: tuple[TableReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(table.problem is None for table in self.tables)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "dry_run": self.dry_run,
+            "ended_at": to_rfc3339(self.ended_at),
+            "seconds": round(self.seconds, 3),
+            "tables": [{**asdict(table), "seconds": round(table.seconds, 3)} for table in self.tables],
+        }
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, default=str)
+
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +100,7 @@ class Job:
     clock: Clock
     dry_run: bool = False
     bodies_days: int = 0
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.settings.file_rows, self.settings.file_mb << 20, self.settings.files_min)
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def now_ms(self) -> int:
@@ -69,7 +120,7 @@ def maintain(streams: Iterable[StreamTables], job: Job, others: Iterable[LakeTab
 
 def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) -> TableReport:
     began_s = job.clock.monotonic()
-    report = TableReport(table.stream, table.name, table.path, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+    report = TableReport(table.stream, table.name, table.path)
     try:
         for step in _steps(table, report, job, stream):
             report = step
@@ -80,7 +131,7 @@ def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) 
 
 
 def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables | None) -> Iterator[TableReport]:
-    """The report after each step: what was done before a failure is told too."""
+    """The report after each step: what was done before a failure is in it."""
     if not job.dry_run:
         clear(table.path, MAINTAIN)
     before = snapshot(table.path, ORDERED_BY[table.kind])

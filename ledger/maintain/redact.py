@@ -21,16 +21,16 @@ from core.kept_text import kept_text
 from core.place import Place
 from dlq.done_alone import DAY
 from dlq.hands import same_person
-from journal.append import COMMIT_S_MAX
 from journal.bodies import BODIES_SCHEMA, BodyStore
-from journal.dataset import dataset_of
+from journal.log import COMMIT_S_MAX
+from journal.reader import rows_where
 from journal.rewrite import Rewriter, snapshot
-from journal.schema import JournalRow, from_arrow
-from journal.stores import file_system, open_storage
+from journal.schema import JournalRow
+from journal.storage import file_system, open_storage
+from ledger.maintain.retention import data_files
 from ledger.maintain.tables import StreamTables
-from ledger.maintain.vacuum import data_files
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.staging import MAINTAIN, staging
+from ledger.spark import MAINTAIN, staging
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX
@@ -74,7 +74,7 @@ class AnotherPersonRedacts(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Whose body is to go, who says so, and why.
+    """Whose body is to go, who orders it, and why.
 
     :raises ValueError: who or why can't be kept as it is (`core.kept_text`)
     """
@@ -105,9 +105,9 @@ def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Cl
     What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
-    :raises RewriteRefused: somebody else rewrites the bodies; the next maintenance finishes it
+    :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
-    rows = _rows(stream.journal, pc.field("event_key") == order.event_key)
+    rows = rows_where(stream.journal, pc.field("event_key") == order.event_key)
     first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
     if not first_seqs:
         raise EventUnknown(order.event_key)
@@ -147,7 +147,7 @@ def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[st
 def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     """Does what was ordered and isn't done; returns how many bodies that were.
 
-    :raises RewriteRefused: somebody else rewrites the bodies
+    :raises CommitFailed: another process rewrites the bodies
     """
     acts = redactions.unfinished(stream.stream)
     if not acts:
@@ -163,8 +163,8 @@ def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
 def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
-    Whoever is reading one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as
-    long as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
+    A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
+    as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
     be about to be committed, and is left to the next run.
     """
     before, storage = snapshot(bodies), open_storage(bodies)
@@ -174,13 +174,11 @@ def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
         with staging(bodies, MAINTAIN) as folder:
             others = _without(files, file.name, hashes, folder)
             rewriter.replace([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
-    for file in replaced:
-        storage.delete(file.name)
+    storage.delete([file.name for file in replaced])
     named = snapshot(bodies).names
     left = [file for file in data_files(bodies) if file.name not in named and _held(files, file.name, hashes)]
     old = [file for file in left if (clock.now() - file.at).total_seconds() > IN_FLIGHT_S_MAX]
-    for unnamed in old:
-        storage.delete(unnamed.name)
+    storage.delete([unnamed.name for unnamed in old])
     return len(old) == len(left)
 
 
@@ -219,16 +217,12 @@ def check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> Non
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
     """
-    referring = _rows(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
+    referring = rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
     items = pa.array(sorted({one.item_seq for one in referring}), pa.int64())
     last: dict[int, JournalRow] = {}
-    for row in _rows(journal, pc.field("item_seq").isin(items)):
+    for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
     for item_seq, row in sorted(last.items()):
         is_command = row.first and row.decision is Decision.REPLAYED
         if row.decision in OPEN_DECISIONS and not is_command:
             raise EventOpen(event_key, item_seq, row.decision.value)
-
-
-def _rows(journal: Place, wanted: pc.Expression) -> list[JournalRow]:
-    return from_arrow(dataset_of(DeltaTable(str(journal))).to_table(filter=wanted).sort_by("seq"))

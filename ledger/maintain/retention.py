@@ -1,25 +1,84 @@
-"""Drops bodies whose time is over; hashes, keys and postings stay, and with them the proof."""
+"""What leaves the disk: files that were replaced long enough ago, and bodies whose time is over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from core.clock import to_micros
 from core.decision import Decision
+from core.place import Place
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
-from ledger.maintain.compact import Rewritten, read, rewrite
-from ledger.maintain.plan import FILES_MAX
-from ledger.maintain.session import Session
+from journal.storage import StoredFile, open_storage
+from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
-from ledger.staging import MAINTAIN, staging
-from ledger.verify.evidence import journal_view
+from ledger.spark import MAINTAIN, read_table, staging
+from ledger.verify.views import journal_view
+
+BEHIND_MAX = timedelta(days=7)
+"""For a reading stream that is further behind no file is kept: it may never come back, and then begins by seq."""
+
+MARGIN = timedelta(hours=1)
+"""Between a row's decision and its file there are seconds; clocks may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A number of files, and their bytes."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
+    """What was replaced after that stays: for readers that began before, and for streams that are ``behind``."""
+    since = now - retention
+    if behind is not None:
+        since = min(since, max(behind, now - BEHIND_MAX) - MARGIN)
+    return since
+
+
+def unused(path: Place) -> Files:
+    """Files in a table's folder that its latest version doesn't name."""
+    names = set(DeltaTable(str(path)).get_add_actions()["path"].to_pylist())
+    sizes = [one.size for one in data_files(path) if one.name not in names]
+    return Files(len(sizes), sum(sizes))
+
+
+def expired(path: Place, now: datetime, since: datetime) -> dict[str, int]:
+    """Files that were replaced before ``since``, and files that no version names and that were written before it, with
+    their sizes. By delta-rs, from the log and a listing; nothing is changed.
+    """
+    hours = math.ceil((now - since) / timedelta(hours=1))
+    names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
+    return {one.name: one.size for one in data_files(path) if one.name in names}
+
+
+def vacuum(path: Place, now: datetime, since: datetime) -> Files:
+    """Deletes what is `expired`; returns what that was.
+
+    By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
+    replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).
+    """
+    sizes = expired(path, now, since)
+    if sizes:
+        open_storage(path).delete(sorted(sizes))
+    return Files(len(sizes), sum(sizes.values()))
+
+
+def data_files(path: Place) -> Iterator[StoredFile]:
+    """A table's data files, whether it names them or not."""
+    for one in open_storage(path).files():
+        if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):
+            yield one
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +96,7 @@ class Expired:
 
 
 def find_expired(session: Session, stream: StreamTables, before: datetime) -> Expired:
-    """The bodies that nobody needs, in files that were written ``before``.
+    """The bodies that aren't needed, in files that were written ``before``.
 
     A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
     is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
@@ -59,7 +118,7 @@ def find_expired(session: Session, stream: StreamTables, before: datetime) -> Ex
 def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
     """Drops them, file by file; returns how many. They leave the disk with the files that held them.
 
-    :raises RewriteRefused: somebody else rewrites the table
+    :raises CommitFailed: another process rewrites the table
     """
     needed, dropped = expired.needed, 0
     if needed is None:
@@ -106,9 +165,7 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
 def _needed(spark: SparkSession, stream: StreamTables, before: datetime) -> DataFrame:
     """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
     state = JournalReader(str(stream.journal)).state()
-    rows = journal_view(
-        spark.read.format("delta").option("versionAsOf", state.version).load(str(stream.journal)),
-    )
+    rows = journal_view(read_table(spark, stream.journal, state.version))
     last = rows.where("NOT first OR waits").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
     of_open = rows.join(last.where("is_open"), "item_seq", "left_semi")
     young = fn.col("decided_at") >= fn.lit(before)

@@ -1,14 +1,21 @@
-"""What is maintained: the tables of each work stream with the marks that hold old files back, and all others."""
+"""What is maintained, and the lock that lets one maintenance of a data folder run at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from deltalake import DeltaTable
 
+from core.clock import to_rfc3339
+from core.errors import PayhookError
 from core.place import Place
 from core.routing import JOURNAL_TOPIC
 from journal.reader import JournalReader
@@ -45,7 +52,7 @@ SORTED_BY: dict[Kind, tuple[str, ...]] = {
 
 OF_A_STREAM: frozenset[Kind] = frozenset({"journal", "bodies", "postings"})
 """Their writer lives as long as a processor and removes its log's old entries itself: one that it hasn't seen must not
-be gone when it comes back. Those who write to the other tables open them anew, so maintenance clears their logs."""
+be gone when it comes back. Writers of the other tables open them each time, so maintenance clears their logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +124,43 @@ def _until(journal: Place, read: str) -> int | None:
     marks = JournalReader(str(journal)).state().marks
     taken = [one[0] for topic, one in marks.items() if topic.startswith(f"{JOURNAL_TOPIC}{read}/")]
     return min(taken, default=None)
+
+
+LOCK = "maintain.lock"
+
+
+class MaintenanceRunning(PayhookError):
+    """Another process maintains this data folder."""
+
+    def __init__(self, run_dir: Path, holder: str) -> None:
+        self.run_dir = run_dir
+        self.holder = holder
+        super().__init__(
+            f"maintenance is running already ({holder}); this one ends and has changed nothing. Run it again later."
+        )
+
+
+@contextlib.contextmanager
+def sole_maintenance(run_dir: Path, now: datetime) -> Iterator[None]:
+    """Holds the data folder's lock for this process; its file, which stays, names its last holder.
+
+    :raises MaintenanceRunning: a living process holds it
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / LOCK).open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MaintenanceRunning(run_dir, _holder(run_dir / LOCK)) from None
+        lock.truncate(0)
+        lock.write(json.dumps({"pid": os.getpid(), "since": to_rfc3339(now)}))
+        lock.flush()
+        yield
+
+
+def _holder(lock: Path) -> str:
+    try:
+        holder = json.loads(lock.read_text("utf-8"))
+        return f"process {holder['pid']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has only just begun"

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from core.decision import Decision
-from journal.commits import Commit, commits_of
 from journal.histories import NOWHERE
 from journal.schema import JournalRow, from_arrow
+from journal.state import Commit, commits_of
 from ledger.postings import flat, mark_of
 from ledger.queries.lake import Lake, one_of, text
 from ledger.queries.receipts import Receipt, receipts_of

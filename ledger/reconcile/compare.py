@@ -17,16 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import to_micros
 from core.keys import key_part
 from core.routing import of_tenant
-from ledger.postings import BOOKING_DECISIONS
-
-POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
+from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such report tells of.
+    """What is compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such report lists.
 
-    ``account``: whose report it is, where its lines don't say; ``mark``: the seq up to which the postings reflect.
+    ``account``: whose report it is, where its lines don't name it; ``mark``: the seq up to which the postings reflect.
     """
 
     provider: str
@@ -64,7 +62,7 @@ def register(session: SparkSession, scope: Scope) -> DataFrame:
     ``journal``.
 
     ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
-    ``unmatched``: facts of the report's accounts and period that it doesn't tell of. Returns ``facts``, which is kept
+    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns ``facts``, which is kept
     at hand because four queries look at it: unpersist it when they are done.
     """
     literals = scope.literals()
@@ -142,11 +140,11 @@ _VIEWS = {
         SELECT account_part FROM lines UNION SELECT {account} WHERE {account} IS NOT NULL
         """,
     "unmatched": """
-        SELECT facts.*, role IN ({always}) OR of_lines.told_role IS NOT NULL AS told
+        SELECT facts.*, role IN ({always}) OR of_lines.listed_role IS NOT NULL AS listed
         FROM facts
         LEFT SEMI JOIN accounts ON accounts.account_part = facts.account_part
         LEFT ANTI JOIN lines ON lines.fact_key = facts.fact_key
-        LEFT JOIN (SELECT DISTINCT role AS told_role FROM lines) AS of_lines ON of_lines.told_role = facts.role
+        LEFT JOIN (SELECT DISTINCT role AS listed_role FROM lines) AS of_lines ON of_lines.listed_role = facts.role
         WHERE minor <> 0
           AND ({since} IS NULL OR occurred_at >= {since})
           AND ({until} IS NULL OR occurred_at < {until} OR (NOT {to_excluded} AND occurred_at = {until}))
@@ -158,7 +156,7 @@ _VIEWS = {
                max_by(seq, place) AS seq,
                bool_or(decision NOT IN ('ignored', 'duplicate')) AS held
         FROM (SELECT fact_key, decision, event_key, seq,
-                     struct(decision NOT IN ('duplicate', 'duplicate_fact') AS told, seq) AS place
+                     struct(decision NOT IN ('duplicate', 'duplicate_fact') AS decides, seq) AS place
               FROM journal
               LEFT SEMI JOIN reported ON reported.fact_key = journal.fact_key
               LEFT ANTI JOIN facts ON facts.fact_key = journal.fact_key)
@@ -191,12 +189,12 @@ _DIFFERENCES = """
     UNION ALL
     SELECT 'missing_there', fact_key, NULL, account_part, NULL, entity_key, NULL, NULL, minor, currency, event_key, seq,
            'applied', false, occurred_at, NULL
-    FROM unmatched WHERE told
+    FROM unmatched WHERE listed
     """
 
 _FIGURES = """
     SELECT (SELECT count(*) FROM reported) AS compared,
-           (SELECT count(*) FROM unmatched WHERE NOT told) AS untold,
+           (SELECT count(*) FROM unmatched WHERE NOT listed) AS unlisted,
            (SELECT count(*) FROM lines LEFT ANTI JOIN ranked ON ranked.fact_key = lines.fact_key WHERE adds)
                AS adding_to_none
     """

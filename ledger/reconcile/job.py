@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -16,19 +20,122 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
+from core.keys import key_part
+from core.money import Movement
 from core.place import Place
+from core.routing import of_tenant
 from journal.reader import JournalReader
+from journal.schema import TIMESTAMP
+from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
-from ledger.reconcile.intake import Staged, role_of, stage
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
-from ledger.settings import ReconcileSettings
-from ledger.spark import open_read_session
-from providers.settlement import SettlementReport
+from ledger.settings import VerifySettings
+from ledger.spark import open_read_session, read_table
+from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
 from providers.settlement.port import ALWAYS
 
+LINES_PER_GROUP = 20_000
+"""About 20 MB as Python objects: all of a report that is in memory at a time."""
+
+ZERO = "an amount of zero"
+
+LINES_SCHEMA = pa.schema(
+    [
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("fact_key", pa.string(), nullable=False),
+        pa.field("movement", pa.string(), nullable=False),
+        pa.field("role", pa.string(), nullable=False),
+        pa.field("account", pa.string(), nullable=False),
+        pa.field("account_part", pa.string(), nullable=False),
+        pa.field("payment", pa.string()),
+        pa.field("entity_key", pa.string()),
+        pa.field("minor", pa.int64(), nullable=False),
+        pa.field("currency", pa.string(), nullable=False),
+        pa.field("occurred_at", TIMESTAMP, nullable=False),
+        pa.field("adds", pa.bool_(), nullable=False),
+        pa.field("or_fact_key", pa.string()),
+    ]
+)
+"""``minor`` is what the line does to the provider's clearing account: above zero for money that came to us."""
+
+
+@dataclass(slots=True)
+class Staged:
+    """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates."""
+
+    path: Path
+    sha256: str = ""
+    lines: int = 0
+    not_compared: Counter[str] = field(default_factory=Counter)
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) -> Staged:
+    """Reads the report into the Parquet file ``to``, a group of lines at a time.
+
+    :raises ReportUnreadable: it isn't that report
+    :raises RowUnreadable: a line can't be read
+    """
+    digest = hashlib.sha256()
+    staged = Staged(to)
+    lines = read_report(report, reader, digest)
+    with pq.ParquetWriter(to, LINES_SCHEMA) as writer:
+        while chunk := list(islice(lines, LINES_PER_GROUP)):
+            staged.lines += len(chunk)
+            columns = list(zip(*_kept(chunk, staged, tenant), strict=True)) or [()] * len(LINES_SCHEMA)
+            arrays = [pa.array(values, one.type) for values, one in zip(columns, LINES_SCHEMA, strict=True)]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=LINES_SCHEMA))
+    staged.sha256 = digest.hexdigest()
+    return staged
+
+
+def role_of(movement: Movement) -> Role:
+    """The account of a movement's booking that isn't the provider's clearing account."""
+    debit, credit = BOOKINGS[movement]
+    return credit if debit is Role.CLEARING else debit
+
+
+def direction_of(movement: Movement) -> int:
+    """1 for money that comes to us, -1 for money that is taken."""
+    return 1 if BOOKINGS[movement][0] is Role.CLEARING else -1
+
+
+def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterator[tuple[object, ...]]:
+    for line in chunk:
+        if isinstance(line, NotCompared):
+            staged.not_compared[line.category] += 1
+        elif line.fact.money.amount_minor == 0:
+            staged.not_compared[ZERO] += 1
+        else:
+            staged.first_at = min(staged.first_at or line.occurred_at, line.occurred_at)
+            staged.last_at = max(staged.last_at or line.occurred_at, line.occurred_at)
+            yield _columns(line, tenant)
+
+
+def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
+    """In the order of `LINES_SCHEMA`."""
+    fact = line.fact
+    return (
+        line.line,
+        of_tenant(tenant, fact.fact_key),
+        fact.movement.value,
+        role_of(fact.movement).value,
+        fact.account,
+        key_part(fact.account),
+        fact.payment,
+        line.entity_key,
+        direction_of(fact.movement) * fact.money.amount_minor,
+        fact.money.currency,
+        line.occurred_at,
+        line.adds,
+        None if line.or_fact_key is None else of_tenant(tenant, line.or_fact_key),
+    )
+
+
 ADDS_TO_NONE = "part of a movement that this report has no line of"
-UNTOLD = "booked payouts, of which this report doesn't tell"
+UNLISTED = "booked payouts, of which this report doesn't tell"
 
 _JOURNAL_COLUMNS = (
     "seq",
@@ -70,7 +177,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't say."""
+    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
 
     report: Path
     reader: SettlementReport
@@ -95,13 +202,13 @@ def run(
     wanted: Wanted,
     jars: Sequence[Path],
     work_dir: Path,
-    settings: ReconcileSettings | None = None,
+    settings: VerifySettings | None = None,
     clock: Clock | None = None,
 ) -> Reconciliation:
     """As `reconcile`, with a Spark session of its own, while everything may go on running."""
-    settings, clock = settings or ReconcileSettings(), clock or SystemClock()
+    settings, clock = settings or VerifySettings(), clock or SystemClock()
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
-        # The report first: a wrong one is told of before Spark takes its seconds.
+        # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
         rows = _pin(books).seq + staged.lines
         session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
@@ -115,7 +222,7 @@ def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path
     """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines and what is found.
 
     :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
-    :raises ReconcileImpossible: there is no journal, or the period can't be told
+    :raises ReconcileImpossible: there is no journal, or there is no period to compare
     """
     staged = stage(wanted.report, wanted.reader, wanted.tenant, scratch / "lines.parquet")
     return _compare(session, books, wanted, staged, scratch, clock)
@@ -193,16 +300,12 @@ def _pin(books: Books) -> _Pinned:
 
 def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned) -> None:
     session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
-    journal = _table(session, books.journal, pinned.journal.version)
+    journal = read_table(session, books.journal, pinned.journal.version)
     journal.select(*_JOURNAL_COLUMNS).createOrReplaceTempView("journal")
     if pinned.postings is None:
         session.createDataFrame(POSTINGS_SCHEMA.empty_table()).createOrReplaceTempView("postings")
     else:
-        _table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
-
-
-def _table(session: SparkSession, path: Place, version: int) -> DataFrame:
-    return session.read.format("delta").option("versionAsOf", version).load(str(path))
+        read_table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
 
 
 def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:
@@ -228,7 +331,7 @@ def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
 
 
 def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:
-    of_ledger = {UNTOLD: counted["untold"], ADDS_TO_NONE: counted["adding_to_none"]}
+    of_ledger = {UNLISTED: counted["unlisted"], ADDS_TO_NONE: counted["adding_to_none"]}
     return {**staged.not_compared, **{name: count for name, count in of_ledger.items() if count}}
 
 

@@ -11,7 +11,7 @@ from core.errors import PayhookError
 from core.event import Event, Mode
 from core.money import Money, MoneyFact, Movement
 from core.routing import TENANT_MARK, topics_of
-from ledger.reconcile.intake import direction_of
+from ledger.reconcile.job import direction_of
 from ledger.reconciliations import Difference, Reconciliation
 from providers.reconciled import Origin, reconciled_event, reconciled_headers
 
@@ -24,7 +24,7 @@ _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 
 
 class AccountInDoubt(PayhookError):
-    """The report's facts are booked on other accounts than it is said to be of: so would be what is missing."""
+    """The report's facts are booked on other accounts than the report's: so would be what is missing."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -125,7 +125,7 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
 
 
 class _Outcomes:
-    """What Kafka's delivery reports say."""
+    """Kafka's delivery reports."""
 
     def __init__(self) -> None:
         self.produced = 0
@@ -150,7 +150,7 @@ def _why_not(difference: Difference, wanted_of_report: str) -> str:
     if not difference.absent:
         return f"the journal knows it: {difference.decision} (seq {difference.seq})"
     if difference.entity_key is None:
-        return f"the report doesn't tell enough: {wanted_of_report}"
+        return f"the report doesn't hold enough: {wanted_of_report}"
     if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in _PAYOUTS:
         return "it goes against its movement's own way: ask the provider what was meant"
     return ""

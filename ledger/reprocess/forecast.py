@@ -15,8 +15,8 @@ from journal.bodies import BodyStore
 from journal.index_changes import EMPTY_SHA256
 from journal.lake import has_table
 from journal.schema import JournalRow
-from ledger.body_fates import fates
 from ledger.queries.lake import Lake, one_of
+from ledger.redactions import body_statuses
 from providers.reread import Names, Reader, renamed
 
 
@@ -85,7 +85,7 @@ class Forecaster:
     def _gone(self, rows: Sequence[JournalRow], kept: Collection[str]) -> dict[str, str]:
         """Why bodies aren't there."""
         without = [row for row in rows if row.body_sha256 not in kept and row.body_sha256 != EMPTY_SHA256]
-        return {fate.body_sha256: str(fate) for fate in fates(self.bodies, self.redactions, without)}
+        return {one.body_sha256: str(one) for one in body_statuses(self.bodies, self.redactions, without)}
 
     def _one(self, row: JournalRow, kept: Mapping[str, bytes], gone: Mapping[str, str]) -> Forecast:
         sha256 = row.body_sha256 or ""

@@ -6,18 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledger.verify.invariant import Finding, Invariant
-    from ledger.verify.job import Lake, Options, VerifyImpossible, Watch, run, verify
-    from ledger.verify.report import Report
+    from ledger.verify.evidence import Lake
+    from ledger.verify.gather import Options, VerifyImpossible
+    from ledger.verify.job import Watch, run, verify
+    from ledger.verify.report import Finding, Invariant, Report
 
 __all__ = ["Finding", "Invariant", "Lake", "Options", "Report", "VerifyImpossible", "Watch", "run", "verify"]
 
-_MODULES = {"Finding": "invariant", "Invariant": "invariant", "Report": "report"}
+_MODULES = {
+    "Finding": "report",
+    "Invariant": "report",
+    "Report": "report",
+    "Lake": "evidence",
+    "Options": "gather",
+    "VerifyImpossible": "gather",
+}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Spark's workers import ``ledger.verify.survey`` and no more: the rest would take each a second."""
+        """Spark's workers import ``ledger.verify.fast_path`` and no more: the rest would take each a second."""
         if name not in __all__:
             raise AttributeError(name)
         return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'job')}"), name)

@@ -4,62 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as fn
+from pyspark.sql import DataFrame, SparkSession
 
-from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
 from core.place import Place
-from core.routing import mode_of, topics_of
+from core.routing import base_of, dlq_topic, mode_of, stream_of
 from journal.anchors import AnchorKeys
-from journal.chain import GENESIS
 from journal.histories import life_of
 from journal.index import Entries, KnownEvent
-from journal.kafka_log import Point
-from journal.open_item import CONFLICT_CLASS, OpenItem
-from journal.records import Record
-from journal.schema import HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
+from journal.open_item import OpenItem
 from journal.state import JournalState
-from ledger.postings import BOOKING_DECISIONS
-from ledger.verify.survey import Doubt, Survey, Tables, Told, survey
-from ledger.verify.survey.commits import CommitDigest
-from ledger.verify.survey.digests import SALT_BYTES
+from ledger.verify.fast_path import Doubt, FastPath, Progress, Tables, take_fast_path
+from ledger.verify.fast_path.commits import CommitDigest
+from ledger.verify.fast_path.hashes import SALT_BYTES
+from ledger.verify.kafka import Ends, Kafka
+from ledger.verify.views import Base, collect, commit_digests
 
-POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,currency:string>>"
-
-Ends = dict[str, dict[int, tuple[int, int]]]
-"""First offset held and next offset written, by topic and partition."""
-
-
-class Kafka(Protocol):
-    """What is asked of Kafka."""
-
-    def ends(self, topics: Sequence[str]) -> Ends:
-        """A topic that doesn't exist is left out."""
-
-    def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
-        """When the first record at or after an offset was written; None where there is none, or it has no time.
-
-        :raises KafkaUnreachable: it doesn't answer
-        """
-
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Kafka's own id of each topic; one that doesn't exist is left out."""
-
-    def records_at(self, points: Collection[Point]) -> Mapping[Point, Record]:
-        """The record at each offset; a point that Kafka holds no record for is left out.
-
-        :raises KafkaSilent: it doesn't answer
-        """
+LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +62,72 @@ class KeyIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """The row before the first one that is looked at, and the chain's head after it where an anchor tells it."""
+class Lake:
+    """Where one stream's journal and what is derived from it are."""
 
-    seq: int = 0
-    chain: str | None = GENESIS
+    stream: str
+    journal: Place
+    bodies: Place
+    postings: Place
+    index: Path
+    receipts: Place
+    dead_letters: str = ""
+    """The topic of its dead letters, where it isn't named after the stream."""
+    redactions: Place | None = None
+    """The record of who had which bodies removed; None: beside the bodies."""
+    acts: Place | None = None
+    """The audit log; of all streams."""
+
+    @property
+    def mode(self) -> Mode:
+        return mode_of(self.stream)
+
+    @property
+    def dlq_topic(self) -> str:
+        return self.dead_letters or dlq_topic(self.stream)
+
+    @property
+    def is_ledger(self) -> bool:
+        """Whether its events are money; other streams have no bookings."""
+        return base_of(self.stream) == LEDGER
+
+    @classmethod
+    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
+        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
+        lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
+        kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
+        bodies, postings, receipts = (lake / stream_of(table, mode) for table in kept)
+        return cls(
+            stream,
+            lake / "journal" / stream,
+            bodies,
+            postings,
+            data_dir / "index" / stream,
+            receipts,
+            acts=lake / "acts",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is called too old, and how much is named."""
+
+    sample_max: int = 10
+    """Offenders that one invariant names at most."""
+
+    anchor_age_s_max: float = 3_600.0
+    """A journal whose last row is older than this and isn't anchored is an offence."""
+
+    in_flight_age_s_max: float = 86_400.0
+    """An offset that waits undecided, or an event that waits parked, for longer is an offence."""
+
+    refund_awaits_days_max: float = 30.0
+    """A refund that waits for its capture for longer is an offence."""
 
 
 @dataclass
 class Evidence:
-    """Everything is up to ``seq``, the last row of the pinned journal; marks say how far each derived thing got.
+    """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
     The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
     in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``
@@ -112,43 +135,47 @@ class Evidence:
     """
 
     session: SparkSession
+    lake: Lake
     state: JournalState
-    stream: str
-    mode: Mode
     kafka: Kafka
     anchor_keys: AnchorKeys
-    dlq_topic: str
     ends: Ends
-    dlq_ends: dict[int, tuple[int, int]]
     anchor_ends: dict[int, tuple[int, int]]
-    postings_mark: int | None
     has_receipts: bool
     index: KeyIndex | None
-    index_root: Path | None
     now: datetime
-    sample_max: int
-    in_flight_age_s_max: float
-    anchor_age_s_max: float
-    refund_awaits_s_max: float
+    limits: Limits
     tables: Tables
     base: Base
-    acts: Place | None = None
     sources: Mapping[str, DataFrame] = field(default_factory=dict)
     """The journals that the stream reads, by their stream's name, as `journal_view`."""
 
     no_index: str = ""
     """Why there is none."""
 
-    told: Told = lambda done, of: None
+    progress: Progress = lambda done, of: None
     salt: bytes = field(default_factory=lambda: os.urandom(SALT_BYTES))
     """Of the digests by which keys are compared."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _survey: Survey | None = None
+    _fast_path: FastPath | None = None
     _commits: Sequence[CommitDigest] | None = None
 
     @property
     def seq(self) -> int:
         return self.state.next_seq - 1
+
+    @property
+    def postings_mark(self) -> int | None:
+        """None: there is no table of postings."""
+        return None if self.tables.postings is None else self.tables.postings_mark
+
+    @property
+    def dlq_ends(self) -> dict[int, tuple[int, int]]:
+        return self.ends.get(self.lake.dlq_topic, {})
+
+    @property
+    def sample_max(self) -> int:
+        return self.limits.sample_max
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The result of a query, for results that are small by construction: one job."""
@@ -158,32 +185,30 @@ class Evidence:
         """At most ``sample_max`` rows of a query's result: one job."""
         return collect(self.session.sql(sql).limit(self.sample_max))
 
-    def survey(self) -> Survey:
+    def fast_path(self) -> FastPath:
         """What one pass over the ledger clears, made once. What it doubts is to be looked at by itself."""
         with self._lock:
-            if self._survey is None:
-                self._survey = survey(self.session, self.tables, self.salt, self.since, self.told)
-            return self._survey
+            if self._fast_path is None:
+                self._fast_path = take_fast_path(self.session, self.tables, self.salt, self.since, self.progress)
+            return self._fast_path
 
     def search(self, doubt: Doubt, sql: str) -> list[dict[str, Any]]:
-        """At most ``sample_max`` rows of a query's result; none of it is asked where the survey has no such doubt."""
-        return [] if self.survey().clears(doubt) else self.sample(sql)
+        """At most ``sample_max`` rows of a query's result; none where the fast path has no such doubt."""
+        return [] if self.fast_path().clears(doubt) else self.sample(sql)
 
     def commits(self) -> Sequence[CommitDigest]:
         """Every commit's digest in order, one a commit."""
         with self._lock:
             if self._commits is None:
-                self._commits = self.survey().commits if self.survey().clears(Doubt.ORDER) else self._search_commits()
+                self._commits = (
+                    self.fast_path().commits if self.fast_path().clears(Doubt.ORDER) else self._search_commits()
+                )
             return self._commits
 
     def _search_commits(self) -> list[CommitDigest]:
         """However their rows lie: one job over the journal."""
-        table = _digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
+        table = commit_digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
         return [CommitDigest(**row) for row in table.to_pylist()]
-
-    def anchor_records(self) -> Iterator[tuple[int, bytes]]:
-        """Offset and bytes of what the anchors' topic held of this stream before the journal was pinned, by seq."""
-        return anchored(self.kafka, self.session, self.stream, self.anchor_ends)
 
     def last_row_age_s(self) -> float:
         """Since the journal's last row was decided; 0 of an empty one."""
@@ -198,6 +223,10 @@ class Evidence:
     @property
     def is_whole(self) -> bool:
         return self.base.seq == 0
+
+    def in_part(self, not_looked_at: str) -> str | None:
+        """What wasn't looked at, where only the newest rows were."""
+        return None if self.is_whole else not_looked_at
 
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, first and next offset, as the journal's metadata has them.
@@ -223,97 +252,4 @@ class Evidence:
 
     def _lowest(self, life: str, number: int, until: int) -> int:
         """The lowest offset among the rows that are looked at."""
-        return min((low for low, _ in self.survey().runs.get((life, number), ())), default=until)
-
-
-def anchored(
-    kafka: Kafka, session: SparkSession, stream: str, ends: dict[int, tuple[int, int]]
-) -> Iterator[tuple[int, bytes]]:
-    """As `Evidence.anchor_records`."""
-    if not any(high > low for low, high in ends.values()):
-        return
-    until = max(high for _, high in ends.values())
-    frame = kafka.frame(session, topics_of(mode_of(stream)).anchors).where(
-        (fn.col("offset") < until) & (fn.col("key").cast("string") == stream)
-    )
-    by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
-    for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
-        yield row["offset"], bytes(row["value"])
-
-
-def collect(frame: DataFrame) -> list[dict[str, Any]]:
-    """A frame that is small by construction."""
-    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    return rows
-
-
-def journal_view(rows: DataFrame) -> DataFrame:
-    """The journal's rows with what follows from each by itself.
-
-    ``life``: the topic's history (`journal.histories.life_of`).
-    ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
-    ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
-    Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
-    """
-    for name, kind in (("history", "int"), ("offset_until", "bigint")):
-        if name not in rows.columns:
-            rows = rows.withColumn(name, fn.lit(None).cast(kind))
-    decision, first = fn.col("decision"), fn.col("first")
-    is_class = fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS
-    # A handler's own error of that name comes with the handler's version.
-    conflict = (decision == Decision.DEAD.value) & is_class & fn.col("handler_version").isNull()
-    is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
-    return rows.withColumns(
-        {
-            "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
-            "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
-            "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
-            "closes": ~is_open & ~decision.isin(Decision.REVERSED.value, Decision.LOST.value),
-            "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
-            "lines": fn.from_json("postings", POSTINGS_TYPE),
-        }
-    )
-
-
-def _digests(journal: DataFrame) -> DataFrame:
-    """The chain's digests as Spark computes them: the same text that `journal.chain.commit_digest` hashes."""
-    wrong = (fn.col("row_hash") != row_hash_column(journal.columns)).alias("wrong")
-    rows = journal.select("batch_seq", "seq", "epoch", "decided_at", "row_hash", wrong)
-    grouped = rows.groupBy("batch_seq").agg(
-        fn.count("*").alias("rows"),
-        fn.min("seq").alias("first_seq"),
-        fn.max("seq").alias("last_seq"),
-        fn.min("epoch").alias("epoch_first"),
-        fn.max("epoch").alias("epoch_last"),
-        fn.max("decided_at").alias("decided_at"),
-        fn.sort_array(fn.collect_list(fn.struct("seq", "row_hash"))).alias("hashes"),
-        fn.count_if("wrong").alias("wrong_hashes"),
-        fn.min(fn.when(fn.col("wrong"), fn.col("seq"))).alias("wrong_seq"),
-    )
-    return grouped.select(
-        "batch_seq",
-        "rows",
-        fn.size(fn.array_distinct("hashes.seq")).alias("distinct_seqs"),
-        "first_seq",
-        "last_seq",
-        "epoch_first",
-        "epoch_last",
-        "decided_at",
-        fn.sha2(fn.concat_ws("", "hashes.row_hash"), 256).alias("digest"),
-        "wrong_hashes",
-        "wrong_seq",
-    )
-
-
-def row_hash_column(there: Collection[str]) -> Column:
-    """`journal.schema.row_hash`, natively. ``there`` are the table's columns: older code's lacks later ones."""
-    texts = [fn.coalesce(_as_text(name), fn.lit("\x00")) for name in HASHED_COLUMNS]
-    # concat is NULL where a part is, and concat_ws leaves a NULL out.
-    texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS if name in there]
-    return fn.sha2(fn.concat_ws("\x1f", *texts), 256)
-
-
-def _as_text(name: str) -> Column:
-    if str(JOURNAL_SCHEMA.field(name).type).startswith("timestamp"):
-        return fn.unix_micros(fn.col(name)).cast("string")
-    return fn.col(name).cast("string")
+        return min((low for low, _ in self.fast_path().runs.get((life, number), ())), default=until)

@@ -1,4 +1,4 @@
-"""Asks the key index for everything that the journal says it must hold: on the executors, beside its writer."""
+"""Looks up in the key index everything that it must hold by the journal: on the executors, beside its writer."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _look_up(root: str, sample_max: int, batches: Iterator[pa.RecordBatch]) -> I
                     offenders.append({"kind": kind, "looked_up": 0, "problem": problem, "key": key})
     finally:
         index.close()
-    told = [{"kind": kind, "looked_up": count, "problem": None, "key": None} for kind, count in counts.items()]
-    yield pa.RecordBatch.from_pylist(told + offenders, schema=_RESULT_SCHEMA)
+    counted = [{"kind": kind, "looked_up": count, "problem": None, "key": None} for kind, count in counts.items()]
+    yield pa.RecordBatch.from_pylist(counted + offenders, schema=_RESULT_SCHEMA)
 
 
 def _problem(index: Index, kind: str, key: str, value: str | None, number: int | None) -> str | None:

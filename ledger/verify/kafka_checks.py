@@ -1,34 +1,38 @@
-"""Invariants between the journal and Kafka's event topics: offsets, and what is in flight."""
+"""Invariants between the journal and Kafka: offsets, what is in flight, and what the receiver answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from itertools import islice
+from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.sql import functions as fn
+from core.routing import is_sparse, topics_of
+from ledger.verify.evidence import Evidence, Span
+from ledger.verify.fast_path import Doubt
+from ledger.verify.report import Finding, Invariant
 
-from core.routing import is_sparse
-from ledger.verify.evidence import Evidence, Span, collect
-from ledger.verify.invariant import Finding
-from ledger.verify.survey import Doubt
+_RANGES = "SELECT life, partition, offset AS low, coalesce(offset_until, offset + 1) AS high FROM journal WHERE first"
+_ENDS = f"SELECT life, partition, min(low) AS low, max(high) AS high FROM ({_RANGES}) GROUP BY life, partition"  # noqa: S608
+_BREAKS = f"""
+    SELECT DISTINCT life, partition, low, before
+    FROM (SELECT *, max(high) OVER (PARTITION BY life, partition ORDER BY low, high
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+          FROM ({_RANGES}))
+    WHERE low < before OR (low > before{{gaps}})
+    ORDER BY life, partition, low
+"""  # noqa: S608 - words of our own
 
-BUCKET = 32_768
-"""Offsets that one of Spark's bitmaps holds (``bitmap_construct_agg``): 4 KiB say which of them are there."""
 
-
-class OffsetsAccounted:
+class OffsetsAccounted(Invariant):
     name = "offsets_accounted"
     sentence = "Every Kafka offset has exactly one first decision, in each history of its topic from start to end."
 
     def check(self, evidence: Evidence) -> Finding:
         every = self._never_held(evidence) if self._are_whole(evidence) else self._offenders(evidence)
         accounted = sum(span.until - span.start for span in evidence.spans())
-        offenders = islice(every, evidence.sample_max)
-        unknown = None if evidence.is_whole else "offsets that were decided before"
+        unknown = evidence.in_part("offsets that were decided earlier")
         figures = {"offsets": accounted, **self._lost(evidence)}
-        return Finding(self.name, self.sentence, tuple(offenders), figures, unknown)
+        return self.finding(evidence, every, figures, unknown)
 
     def _lost(self, evidence: Evidence) -> dict[str, Any]:
         """What a person accepted as lost, and how many of the lost events were decided later."""
@@ -47,10 +51,10 @@ class OffsetsAccounted:
 
     def _are_whole(self, evidence: Evidence) -> bool:
         """Whether each partition's offsets are one run in each history, from its start to its mark or end."""
-        survey = evidence.survey()
-        if not survey.clears(Doubt.OFFSETS):
+        fast = evidence.fast_path()
+        if not fast.clears(Doubt.OFFSETS):
             return False
-        runs = dict(survey.runs)
+        runs = dict(fast.runs)
         for span in evidence.spans():
             mine = runs.pop((span.life, span.partition), [])
             whole = [(span.start, span.until)] if span.until > span.start else []
@@ -66,93 +70,35 @@ class OffsetsAccounted:
                 yield where | {"problem": "decided offsets that Kafka never had", "until": until, "kafka": held}
 
     def _offenders(self, evidence: Evidence) -> Iterator[dict[str, Any]]:
-        buckets = evidence.rows(
-            """
-            SELECT life, partition, bucket, sum(rows) AS rows, bitmap_count(bitmap_or_agg(seen)) AS offsets,
-                   min(low) AS low, max(high) AS high
-            FROM (
-                SELECT life, partition, bitmap_bucket_number(offset + 1) AS bucket, count(*) AS rows,
-                       bitmap_construct_agg(bitmap_bit_position(offset + 1)) AS seen,
-                       min(offset) AS low, max(offset) AS high
-                FROM journal WHERE first AND offset_until IS NULL GROUP BY ALL)
-            GROUP BY ALL
-            """
-        )
-        ranges = self._ranges(evidence)
-        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        for bucket in buckets:
-            found.setdefault((bucket["life"], bucket["partition"]), []).append(bucket)
-        for span in evidence.spans():
-            topic, partition, start, until = span.life, span.partition, span.start, span.until
-            mine, passed = found.pop((topic, partition), []), ranges.get((topic, partition), [])
-            where = {"topic": topic, "partition": partition}
-            rows, offsets = (sum(bucket[name] for bucket in mine) for name in ("rows", "offsets"))
-            low = min([bucket["low"] for bucket in mine] + [since for since, _ in passed], default=until)
-            high = max([bucket["high"] for bucket in mine] + [to - 1 for _, to in passed], default=until - 1)
-            if low < start or high >= until:
-                yield where | {"problem": "rows beyond the marks", "marks": [start, until], "rows": [low, high + 1]}
-            covered = sum(to - since for since, to in passed)
-            if rows != offsets or not (is_sparse(span.topic) or offsets + covered == until - start):
-                yield from self._wrong_offsets(evidence, span, mine, passed)
+        ends = {(row["life"], row["partition"]): (row["low"], row["high"]) for row in evidence.rows(_ENDS)}
+        spans = list(evidence.spans())
+        breaks = self._breaks(evidence, {span.life for span in spans if is_sparse(span.topic)})
+        for span in spans:
+            where = {"topic": span.life, "partition": span.partition}
+            low, high = ends.pop((span.life, span.partition), (span.until, span.until))
+            if low < span.start or high > span.until:
+                marks = [span.start, span.until]
+                yield where | {"problem": "rows beyond the marks", "marks": marks, "rows": [low, high]}
+            mine = breaks.get((span.life, span.partition), [])
+            twice = [at for before, at in mine if at < before]
+            gaps = [] if is_sparse(span.topic) else [(span.start, low), *mine, (high, span.until)]
+            never = (one for since, to in gaps for one in range(max(since, span.start), min(to, span.until)))
+            yield from (where | {"problem": "an offset with several first rows", "offset": one} for one in twice)
+            yield from (where | {"problem": "an offset with no first row", "offset": one} for one in never)
         yield from self._never_held(evidence)
-        for topic, partition in found:
+        for topic, partition in ends:
             yield {"problem": "rows of a partition without a mark", "topic": topic, "partition": partition}
 
-    def _ranges(self, evidence: Evidence) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        """Offsets that one row stands for."""
+    def _breaks(self, evidence: Evidence, sparse: set[str]) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Where a first row doesn't follow the ones before it: the offset after those, and its own.
+
+        :param sparse: topics in which there may be gaps
+        """
+        gaps = " AND life NOT IN ({})".format(", ".join(f"'{life}'" for life in sorted(sparse))) if sparse else ""
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for row in evidence.rows(
-            "SELECT life, partition, offset, offset_until FROM journal WHERE first AND offset_until IS NOT NULL"
-        ):
-            found.setdefault((row["life"], row["partition"]), []).append((row["offset"], row["offset_until"]))
+        for row in evidence.sample(_BREAKS.format(gaps=gaps)):
+            found.setdefault((row["life"], row["partition"]), []).append((row["before"], row["low"]))
         return found
-
-    def _wrong_offsets(
-        self,
-        evidence: Evidence,
-        span: Span,
-        buckets: list[dict[str, Any]],
-        ranges: list[tuple[int, int]],
-    ) -> Iterator[dict[str, Any]]:
-        """Names offsets of the first bucket that has too few, or some twice."""
-        topic, partition, start, until = span.life, span.partition, span.start, span.until
-        counts = {bucket["bucket"]: bucket for bucket in buckets}
-        numbers = range(start // BUCKET + 1, (until - 1) // BUCKET + 2)
-        wrong = _is_twice if is_sparse(span.topic) else _is_wrong
-        first = next((number for number in numbers if wrong(number, counts, start, until, ranges)), None)
-        if first is None:
-            return
-        low, high = (first - 1) * BUCKET, first * BUCKET
-        bucket = evidence.session.table("journal").where(
-            fn.col("first")
-            & fn.col("offset_until").isNull()
-            & (fn.col("life") == topic)
-            & (fn.col("partition") == partition)
-            & fn.col("offset").between(low, high - 1)
-        )
-        rows = collect(bucket.groupBy("offset").agg(fn.count("*").alias("rows")))
-        times = {row["offset"]: row["rows"] for row in rows}
-        for offset in range(max(low, start), min(high, until)):
-            count = times.get(offset, 0) + sum(since <= offset < to for since, to in ranges)
-            if count > 1 or (count == 0 and not is_sparse(span.topic)):
-                many = "several first rows" if count else "no first row"
-                yield {"problem": f"an offset with {many}", "topic": topic, "partition": partition, "offset": offset}
-
-
-def _is_wrong(
-    number: int, buckets: dict[int, dict[str, Any]], start: int, until: int, ranges: list[tuple[int, int]]
-) -> bool:
-    low, high = max((number - 1) * BUCKET, start), min(number * BUCKET, until)
-    wanted = high - low - sum(max(0, min(high, to) - max(low, since)) for since, to in ranges)
-    found = buckets.get(number, {"rows": 0, "offsets": 0})
-    return not found["rows"] == found["offsets"] == wanted
-
-
-def _is_twice(
-    number: int, buckets: dict[int, dict[str, Any]], _start: int, _until: int, _ranges: list[tuple[int, int]]
-) -> bool:
-    found = buckets.get(number)
-    return found is not None and found["rows"] != found["offsets"]
 
 
 def _are_within(runs: Sequence[tuple[int, int]], span: Span) -> bool:
@@ -161,7 +107,7 @@ def _are_within(runs: Sequence[tuple[int, int]], span: Span) -> bool:
     return ends == sorted(ends)
 
 
-class InFlight:
+class InFlight(Invariant):
     name = "in_flight"
     sentence = "What isn't decided yet is still held by Kafka or parked in the journal, and none of it is too old."
 
@@ -175,8 +121,8 @@ class InFlight:
             "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
         }
         offenders = list(self._offenders(evidence, undecided, waiting))
-        unknown = None if evidence.is_whole else "items whose first decision came before"
-        return Finding(self.name, self.sentence, tuple(offenders[: evidence.sample_max]), figures, unknown)
+        unknown = evidence.in_part("items whose first decision came earlier")
+        return self.finding(evidence, offenders, figures, unknown)
 
     def _undecided(self, evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, next offset, and how many offsets wait behind it."""
@@ -204,7 +150,7 @@ class InFlight:
                 }
         for topic, partition, offset, _ in undecided:
             age = _age_s(evidence.kafka.timestamp(topic, partition, offset), evidence)
-            if age is not None and age > evidence.in_flight_age_s_max:
+            if age is not None and age > evidence.limits.in_flight_age_s_max:
                 yield {
                     "problem": "an offset has waited too long",
                     "topic": topic,
@@ -213,16 +159,16 @@ class InFlight:
                     "age_s": age,
                 }
         age = _age_s(waiting["oldest"], evidence)
-        if age is not None and age > evidence.in_flight_age_s_max:
+        if age is not None and age > evidence.limits.in_flight_age_s_max:
             yield {"problem": "an event has waited too long", "item_seq": waiting["oldest_item"], "age_s": age}
 
 
 def _waiting(evidence: Evidence) -> dict[str, Any]:
     """How many items wait or are dead, and the one that has waited longest."""
-    survey = evidence.survey()
-    if survey.clears(Doubt.ITEMS):
-        item, since = survey.open.oldest_waiting() or (None, None)
-        counts = {"waiting": survey.open.waiting(), "dead": survey.open.dead()}
+    fast = evidence.fast_path()
+    if fast.clears(Doubt.ITEMS):
+        item, since = fast.open.oldest_waiting() or (None, None)
+        counts = {"waiting": fast.open.waiting(), "dead": fast.open.dead()}
         return counts | {"oldest": since, "oldest_item": item}
     (found,) = evidence.rows(
         f"""
@@ -242,3 +188,38 @@ def _waiting(evidence: Evidence) -> dict[str, Any]:
 
 def _age_s(since: datetime | None, evidence: Evidence) -> float | None:
     return None if since is None else round(max(0.0, (evidence.now - since).total_seconds()), 3)
+
+
+SLACK = timedelta(seconds=60)
+"""Between a record's time and its receipt's: a request takes seconds, and clocks differ by less than that."""
+
+
+class ReceiptsHaveDecisions(Invariant):
+    name = "receipts_have_decisions"
+    sentence = "Every event that was answered with a 2xx has its decision in the journal, or is still on its way there."
+
+    def check(self, evidence: Evidence) -> Finding:
+        if not evidence.has_receipts:
+            none = "no receipts were collected, and their topic holds none" if evidence.seq else None
+            return self.finding(evidence, (), {"receipts": None}, not_checked=none)
+        settled = _settled(evidence)
+        offenders = evidence.sample(
+            f"""
+            SELECT 'answered with a 2xx and never decided' AS problem, at, event_key, outcome, status
+            FROM receipts LEFT ANTI JOIN whole ON whole.event_key = receipts.event_key
+            WHERE status BETWEEN 200 AND 299 AND event_key IS NOT NULL AND at < timestamp'{settled.isoformat()}'
+            """  # noqa: S608 - a moment of our own making
+        )
+        [count] = evidence.rows("SELECT count(*) AS receipts, max(at) AS newest FROM receipts")
+        return self.finding(evidence, offenders, count)
+
+
+def _settled(evidence: Evidence) -> datetime:
+    """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
+    topic = topics_of(evidence.lake.mode).events
+    waiting = (
+        evidence.kafka.timestamp(topic, partition, evidence.state.marks.get(topic, {}).get(partition, low))
+        for partition, (low, high) in evidence.ends.get(topic, {}).items()
+        if high > evidence.state.marks.get(topic, {}).get(partition, low)
+    )
+    return min([evidence.now, *(at for at in waiting if at is not None)]) - SLACK

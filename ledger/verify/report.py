@@ -1,15 +1,60 @@
-"""What a verification found, for people and for machines."""
+"""What an invariant is and answers, and a verification's whole report for people and for machines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from core.clock import to_rfc3339
-from ledger.verify.invariant import Finding
+from ledger.verify.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
+
+    ``unknown``: what couldn't be looked at, because only rows since some moment were. ``not_checked``: why nothing was
+    checked at all; it isn't ``ok`` then, and nothing is wrong either.
+    """
+
+    name: str
+    sentence: str
+    offenders: tuple[dict[str, Any], ...] = ()
+    figures: dict[str, Any] = field(default_factory=dict)
+    unknown: str | None = None
+    not_checked: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.offenders and self.not_checked is None
+
+
+class Invariant(ABC):
+    """One thing that always holds. ``name`` is stable; ``sentence`` is for an accountant."""
+
+    name: str
+    sentence: str
+
+    @abstractmethod
+    def check(self, evidence: Evidence) -> Finding:
+        """Looks for offenders."""
+
+    def finding(
+        self,
+        evidence: Evidence,
+        offenders: Iterable[dict[str, Any]] = (),
+        figures: dict[str, Any] | None = None,
+        unknown: str | None = None,
+        not_checked: str | None = None,
+    ) -> Finding:
+        """The answer, with ``evidence.sample_max`` of the offenders at most; no more are looked for."""
+        sample = tuple(islice(offenders, evidence.sample_max))
+        return Finding(self.name, self.sentence, sample, figures or {}, unknown, not_checked)
 
 
 @dataclass(frozen=True, slots=True)

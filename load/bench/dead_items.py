@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.clock import to_micros
-from journal.append import Appender, AppTransaction
-from journal.chain import GENESIS
-from journal.marks import marks_to_json
-from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
+from journal.append import Appender
+from journal.log import AppTransaction
+from journal.schema import GENESIS, JOURNAL_SCHEMA, TIMESTAMP
+from journal.state import marks_to_json
 from journal.table import CHECKS, create_table
 from load.bench.history import FIRST_AT
 

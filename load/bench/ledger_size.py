@@ -28,6 +28,7 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book
 from ledger.maintain import Job, Session, StreamTables, maintain
+from ledger.maintain.compact import Limits
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
@@ -58,10 +59,10 @@ def measure_size(folder: Path, console: Console, events: int | None = None) -> d
     """
     count = events or (EVENTS_SHORT if is_short() else EVENTS)
     tables = made(folder, count)
-    jars, settings = spark_jars(), MaintainSettings(files_min=2)
+    jars, settings = spark_jars(), MaintainSettings()
     session = Session(lambda: open_read_session("maintain", settings.master, settings.driver_memory, jars, folder))
     with session:
-        report = maintain([tables], Job(session, settings, SystemClock()))
+        report = maintain([tables], Job(session, settings, SystemClock(), limits=Limits(files_min=2)))
     if not report.ok:
         raise RuntimeError(report.as_json())
     sizes = {name: _bytes(getattr(tables, name)) / count for name in TABLES}

@@ -23,13 +23,14 @@ from core.clock import ManualClock
 from journal.anchors import AnchorKeys, new_key
 from journal.kafka_log import Point
 from journal.reader import JournalReader
-from journal.records import Record
+from journal.schema import Record
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, verify
-from ledger.verify.evidence import Ends
-from ledger.verify.invariant import Invariant
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
+from ledger.verify.kafka import Ends
+from ledger.verify.report import Invariant
 from load.bench.figures import is_short
 from load.bench.history import FIRST_AT
 from load.bench.whole_history import TOPIC, make_whole_history
@@ -110,9 +111,9 @@ def time_verify(session: SparkSession, lake: Lake, rows: int, invariants: Sequen
     :raises RuntimeError: one doesn't hold, so that the figure would be of something else
     """
     clock = ManualClock(FIRST_AT + timedelta(minutes=1))
-    settings = VerifySettings(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
+    limits = Limits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
     began, used_s = time.perf_counter(), cpu_s()
-    report = verify(session, lake, QuietKafka(rows), AnchorKeys([new_key()]), settings, clock, invariants)
+    report = verify(session, lake, QuietKafka(rows), AnchorKeys([new_key()]), limits, clock, invariants)
     took = Took(time.perf_counter() - began, cpu_s() - used_s)
     if not report.ok:
         raise RuntimeError(report.as_json())

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
 from core.jvm import jars_conf
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 from load.client import NotInTime, wait_for
 from stack.jars import spark_jars
 from stack.server import Server

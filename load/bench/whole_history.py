@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from core.money import Money
 from core.work import Posting, postings_to_json
-from journal.append import Appender, AppTransaction
+from journal.append import Appender
 from journal.bodies import BodyStore
-from journal.chain import GENESIS, commit_digest, extend
 from journal.index import Index
-from journal.marks import marks_to_json
+from journal.log import AppTransaction
 from journal.reader import JournalReader
-from journal.schema import JOURNAL_SCHEMA, row_hashes
+from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
+from journal.state import marks_to_json
 from journal.table import CHECKS, create_table
 from ledger.accounts import Role, account, merchant_of
 from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter

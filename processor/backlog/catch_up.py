@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from core.clock import Clock, to_rfc3339
 from core.place import Place
 from core.routing import is_sparse
-from journal.marks import Marks
 from journal.reader import JournalReader
+from journal.state import Marks
 from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
 from processor.backlog.pace import Pace
 from processor.reporting.progress import Progress

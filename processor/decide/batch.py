@@ -13,9 +13,9 @@ from core.clock import Clock
 from core.crash import crash_point
 from core.work import Outcome
 from journal.errors import Refused
-from journal.marks import Marks
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
+from journal.state import Marks
 from processor.calls.budget import Report
 from processor.decide.admit import admit
 from processor.decide.blocked import LOOKED_AT_MAX, Blocked, Rank, choose

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from core.crash import crash_point
 from core.decision import Decision
-from journal.anchoring import Head
+from journal.anchors import Head
 from journal.bodies import BodyStore
 from journal.errors import Refused
-from journal.marks import Marks
 from journal.schema import JournalRow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.writer import JournalWriter
 from processor.decide.ports import Watch
 from processor.history.check import Position

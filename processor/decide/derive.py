@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
-from journal.anchoring import Head, Unanchored
+from journal.anchors import Head, Unanchored
 from journal.index import Index
 from journal.schema import JournalRow
 from processor.decide.ports import Anchors, DeadLetters, Follower

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from core.event import Event, Headers
 from core.money import MoneyFact
 from dlq.done_alone import DoneAlone
-from journal.anchoring import Head
+from journal.anchors import Head
 from journal.errors import Refused
 from journal.index import KnownEvent, KnownFact
 from journal.index_changes import Line as Passed

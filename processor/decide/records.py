@@ -23,8 +23,8 @@ from core.routing import is_sparse
 from core.work import WorkItem
 from journal.errors import Refused
 from journal.histories import FIRST, Histories, life_of
-from journal.marks import Marks
 from journal.schema import JournalRow
+from journal.state import Marks
 from processor.decide.item import Early, Item, failure_of
 from processor.judge.classify import MESSAGE_CHARS_MAX, clean
 from processor.rules import StreamRules

@@ -12,11 +12,9 @@ from typing import TypeAlias
 from core.routing import is_sparse
 from journal.errors import Refused
 from journal.kafka_log import Held, Log
-from journal.marks import Marks
 from journal.reader import JournalReader
-from journal.records import same_record
-from journal.schema import JournalRow
-from journal.state import JournalState
+from journal.schema import JournalRow, same_record
+from journal.state import JournalState, Marks
 
 SHOWN_MAX = 3
 LOOKED_NOTE = "looked"

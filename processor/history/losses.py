@@ -13,12 +13,11 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.place import Place
 from core.routing import mode_of
-from journal.anchoring import ANCHORED_NOTE
+from journal.anchors import ANCHORED_NOTE
 from journal.histories import NOWHERE, History
 from journal.kafka_log import Held, Log
 from journal.reader import JournalReader
-from journal.records import same_record
-from journal.schema import JournalRow
+from journal.schema import JournalRow, same_record
 from journal.state import JournalState
 from journal.writer import JournalWriter, Turn
 from processor.history.check import (

@@ -23,8 +23,7 @@ from core.routing import is_sparse, journal_topic, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.records import Record
-from journal.schema import JournalRow, from_arrow
+from journal.schema import JournalRow, Record, from_arrow
 
 PROVIDER = "payhook"
 CONTENT_VERSION = 1

@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame
 from core.place import Place
 from core.routing import is_sparse
 from journal.kafka_log import Held
-from journal.marks import Marks
-from journal.scan import last_seq, scan
+from journal.reader import last_seq, scan
 from journal.schema import from_arrow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog
 from processor.source.sources import COLUMNS, KafkaSource, tick
 from processor.source.while_blocked import Orders

@@ -19,8 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from core.durability import RECORD_BYTES_MAX
 from core.routing import PARTITIONER
 from journal.kafka_log import Held, KafkaLog, Log
-from journal.marks import Marks
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from processor.decide.ports import Outgoing
 from processor.history import check as positions
 from processor.source.while_blocked import ControlTopic, Orders

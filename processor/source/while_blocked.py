@@ -11,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from core.clock import Clock
-from journal.marks import Marks
+from journal.state import Marks
 from processor.decide.batch import Batches
 from processor.decide.records import KafkaRecord, read_table, without_answers
 

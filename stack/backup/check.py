@@ -15,11 +15,10 @@ from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from journal.bodies import BodyStore
-from journal.chain import ChainHead
-from journal.dataset import dataset_of
 from journal.index import Index
 from journal.lake import open_table
-from journal.reader import JournalReader
+from journal.reader import JournalReader, dataset_of
+from journal.schema import ChainHead
 from journal.state import JournalState
 from stack.backup.copying import copy_hashed, data_files
 from stack.backup.manifest import CopiedJournal, CopiedTable, Manifest

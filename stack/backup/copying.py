@@ -15,12 +15,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from core.place import Place
-from journal.entries import LOG, place
-from journal.files import sync
 from journal.lake import open_table
+from journal.log import LOG, entry_name
 from journal.state import commit_info
-from journal.storage import Storage
-from journal.stores import file_system, open_storage
+from journal.storage import Storage, file_system, open_storage, sync
 from stack.backup.errors import BackupImpossible
 from stack.backup.manifest import CopiedFile
 
@@ -177,7 +175,7 @@ def _copy_log(source: Place, path: str, version: int, target: Target, *, with_st
     if with_state:
         since = min(since, _last_with_state(source, storage, version))
     wanted = [f"{LOG}/{name}" for name in usable if name[:20] == newest]
-    for name in [*wanted, *(place(number) for number in range(since, version + 1))]:
+    for name in [*wanted, *(entry_name(number) for number in range(since, version + 1))]:
         with disk.open_input_stream(name, compression=None) as entry:
             target.take(f"{path}/{name}", entry)
 

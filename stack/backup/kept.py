@@ -12,8 +12,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from dlq.acts_chain import ChainWalk
-from journal.dataset import dataset_of
 from journal.lake import open_table
+from journal.reader import dataset_of
 from ledger.redactions import Redactions
 from stack.backup.sources import ACTS, RECEIPTS, REDACTIONS
 

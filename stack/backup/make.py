@@ -17,11 +17,11 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from journal.errors import JournalBroken, problem_of
-from journal.files import sync
+from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
-from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
-from ledger.maintain.lock import sole_maintenance
+from journal.storage import sync
+from ledger.maintain.tables import sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
 from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
 from stack.backup.errors import BackupImpossible, NoBackup

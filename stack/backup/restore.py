@@ -23,14 +23,14 @@ from core.place import Place
 from core.routing import MODES, stream_of
 from journal.bodies import BodyStore
 from journal.errors import problem_of
-from journal.files import sync
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.rocksdb_store import is_held
 from journal.state import JournalState
+from journal.storage import sync
 from journal.writer import JournalWriter
-from ledger.maintain.lock import sole_maintenance
 from ledger.maintain.redact import EventOpen, check_closed, purge
+from ledger.maintain.tables import sole_maintenance
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
 from stack.backup.copying import Target, copy_data, new_file, pin

@@ -17,13 +17,13 @@ from dlq.commands import Producer
 from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
 from dlq.witness import Reading
 from ledger.body_amounts import BodyAmounts
-from ledger.body_fates import fates
+from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
 
 
 def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> Board:
     """The board of one stream. ``bootstrap``: Kafka's servers, to ask for bodies that aren't kept; None: not to ask."""
-    known = partial(fates, layout.bodies, layout.derived("redactions"))
+    known = partial(body_statuses, layout.bodies, layout.derived("redactions"))
     return Board(
         layout.board,
         layout.journal,

@@ -42,8 +42,7 @@ from dlq.acts_anchoring import STREAM, ActsAnchors
 from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
-from journal.anchoring import ANCHOR_EVERY_S, Anchoring
-from journal.anchors import AnchorKeys
+from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
 from stack.private import own
 from stack.processors import metrics_urls, status_files
 from stack.services.dead_letters import open_dead_letters, open_runner, stream_names

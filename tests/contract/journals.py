@@ -8,12 +8,10 @@ from typing import Protocol
 
 from deltalake import DeltaTable
 
-from journal.chain import GENESIS, commit_digest, extend
 from journal.errors import BatchInvalid, Fenced
-from journal.marks import Marks, check_movement, with_starts
 from journal.reader import JournalReader
-from journal.schema import JournalRow, from_arrow, stamped
-from journal.state import JournalState
+from journal.schema import GENESIS, JournalRow, commit_digest, extend, from_arrow, stamped
+from journal.state import JournalState, Marks, check_movement, with_starts
 from journal.writer import Committed, JournalWriter
 
 

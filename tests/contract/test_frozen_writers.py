@@ -12,18 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import journal.replacement
 import journal.rewrite
-from journal.append import COMMIT_S_MAX, Appender, AppendUnknown, AppTransaction
-from journal.disk import DiskStorage
-from journal.entries import numbers
+from journal.append import Appender
 from journal.errors import CommitUnknown
+from journal.log import COMMIT_S_MAX, AppTransaction, NotCommitted, OutcomeUnknown, numbers
 from journal.reader import JournalReader
-from journal.replacement import ReplacementRefused, replace_all
-from journal.rewrite import Rewriter, RewriteRefused, RewriteUnknown, snapshot
+from journal.rewrite import Rewriter, replace_all, snapshot
+from journal.storage import DiskStorage
 from journal.writer import JournalWriter
 from ledger.maintain.redact import IN_FLIGHT_S_MAX
-from ledger.maintain.vacuum import data_files, vacuum
+from ledger.maintain.retention import data_files, vacuum
 from ledger.settings import MaintainSettings
 from tests.contract.test_journal_append import made, read, rows
 from tests.unit.journal.rows import STARTS, marks, row
@@ -86,7 +84,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def appender(machine: Machine, where: str) -> Appender:
     opened = Appender.open(str(machine.path), elapsed_s=machine.elapsed_s)
-    opened.storage = Freezing(machine, where)
+    opened.log.storage = Freezing(machine, where)
     return opened
 
 
@@ -102,24 +100,24 @@ def names(machine: Machine) -> set[str]:
 
 def test_a_file_that_was_written_before_the_writer_froze_is_not_committed(machine: Machine) -> None:
     one = appender(machine, "file")
-    with pytest.raises(AppendUnknown, match="nothing was committed"):
+    with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append(rows(1), AppTransaction("a", 1))
-    assert (numbers(one.storage), read(str(machine.path))) == ([0], [])
+    assert (numbers(one.log.storage), read(str(machine.path))) == ([0], [])
     assert one.append(rows(2), AppTransaction("a", 2)) == 1
     assert read(str(machine.path)) == [2]
 
 
 def test_nor_is_one_that_somebody_else_wrote(machine: Machine) -> None:
     one = appender(machine, "file")
-    with pytest.raises(AppendUnknown, match="nothing was committed"):
+    with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append_files([staged(machine, rows(1))])
-    assert (numbers(one.storage), read(str(machine.path))) == ([0], [])
+    assert (numbers(one.log.storage), read(str(machine.path))) == ([0], [])
 
 
 def test_a_file_whose_commit_came_too_late_is_removed(machine: Machine) -> None:
     times = iter([0.0, COMMIT_S_MAX + 1])
     one = Appender.open(str(machine.path), elapsed_s=lambda: next(times))
-    with pytest.raises(AppendUnknown, match="nothing was committed"):
+    with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append(rows(1))
     assert not names(machine)
 
@@ -128,7 +126,7 @@ def test_time_that_the_commits_of_others_take_counts(machine: Machine) -> None:
     times = iter([0.0, COMMIT_S_MAX - 1, COMMIT_S_MAX + 1])
     one = Appender.open(str(machine.path), elapsed_s=lambda: next(times))
     Appender.open(str(machine.path)).append(rows(1))
-    with pytest.raises(AppendUnknown, match="nothing was committed"):
+    with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append(rows(2))
     assert read(str(machine.path)) == [1]
     assert len(names(machine)) == 1
@@ -137,7 +135,7 @@ def test_time_that_the_commits_of_others_take_counts(machine: Machine) -> None:
 def test_rows_whose_entry_was_put_too_late_can_be_read(machine: Machine) -> None:
     """Between the last look at the clock and the put there is time too; the entry then names a file that is gone."""
     one = appender(machine, "entry")
-    with pytest.raises(AppendUnknown, match="took too long"):
+    with pytest.raises(OutcomeUnknown, match="took too long"):
         one.append(rows(1))
     assert read(str(machine.path)) == [1]
 
@@ -149,7 +147,7 @@ def test_a_journals_writer_that_was_frozen_ends_and_the_next_one_goes_on(tmp_pat
     writer.begin_epoch(STARTS)
     opened = writer._appender
     assert opened is not None
-    opened.elapsed_s, opened.storage = machine.elapsed_s, Freezing(machine, where)
+    opened.log.elapsed_s, opened.log.storage = machine.elapsed_s, Freezing(machine, where)
     for _ in range(2):
         with pytest.raises(CommitUnknown):
             writer.commit([row(1)], marks(1), 0)
@@ -168,7 +166,7 @@ def test_a_rewrite_that_was_frozen_before_its_commit_changes_nothing(
     before, there = snapshot(machine.path, "n"), names(machine)
     monkeypatch.setattr(journal.rewrite, "open_storage", lambda _: Freezing(machine, "file"))
     rewriter = Rewriter(before, machine.elapsed_s)
-    with pytest.raises(RewriteRefused, match="too long"):
+    with pytest.raises(NotCommitted, match="more than 600 s"):
         rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
     assert (read(str(machine.path)), names(machine)) == ([1], there)
     rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
@@ -181,7 +179,7 @@ def test_of_a_rewrite_that_was_frozen_in_its_commit_nobody_knows(
     Appender.open(str(machine.path)).append(rows(1))
     before, times = snapshot(machine.path, "n"), iter([0.0, 0.0, COMMIT_S_MAX + 1])
     rewriter = Rewriter(before, lambda: next(times))
-    with pytest.raises(RewriteUnknown, match="too long"):
+    with pytest.raises(OutcomeUnknown, match="too long"):
         rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
     assert read(str(machine.path)) == [1], "the entry may count: its files must be there"
 
@@ -191,8 +189,8 @@ def test_a_rebuild_that_was_frozen_before_its_commit_changes_nothing(
 ) -> None:
     Appender.open(str(machine.path)).append(rows(1))
     there = names(machine)
-    monkeypatch.setattr(journal.replacement, "open_storage", lambda _: Freezing(machine, "file"))
-    with pytest.raises(ReplacementRefused, match="nothing was changed"):
+    monkeypatch.setattr(journal.rewrite, "open_storage", lambda _: Freezing(machine, "file"))
+    with pytest.raises(NotCommitted, match="nothing was committed"):
         replace_all(machine.path, [staged(machine, rows(2))], AppTransaction("a", 1), {}, NOW_MS, machine.elapsed_s)
     assert (read(str(machine.path)), names(machine)) == ([1], there)
 

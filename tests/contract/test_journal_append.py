@@ -17,16 +17,13 @@ from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-import journal.disk
-import journal.files
 from core.decision import Decision
 from core.place import make_folder, place_of
-from journal.append import Appender, AppendUnknown, AppTransaction, Overtaken, RowsRefused
+from journal.append import Appender, RowsRefused, TableUnfit
 from journal.checkpoints import COMMITS
-from journal.demands import TableUnfit
-from journal.entries import last_checkpoint, numbers, place
+from journal.log import AppTransaction, NotCommitted, OutcomeUnknown, Overtaken, entry_name, last_checkpoint, numbers
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
-from journal.stores import open_storage
+from journal.storage import DiskStorage, open_storage
 from journal.table import CHECKS, create_table
 from tests.object_store.fixtures import EVERYWHERE, place_on
 from tests.unit.journal.rows import row
@@ -76,7 +73,7 @@ def test_rows_are_read_as_they_were_given(path: str) -> None:
 
 def test_a_commit_says_what_it_was_told_and_how_far_the_application_is(path: str) -> None:
     Appender.open(path).append(None, AppTransaction("app", 7), {"payhook.mark": "7"})
-    info, txn = map(json.loads, open_storage(path).read(place(1)).splitlines())
+    info, txn = map(json.loads, open_storage(path).read(entry_name(1)).splitlines())
     assert info["commitInfo"]["payhook.mark"] == "7"
     assert txn == {"txn": {"appId": "app", "version": 7}}
     assert DeltaTable(path).transaction_version("app") == 7
@@ -255,14 +252,14 @@ def test_the_same_application_elsewhere_ends_an_appender_another_one_does_not(pa
 
 def test_a_commit_whose_success_was_not_told_is_known_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a network's file system does it, that tries again after its first try came through."""
-    put_new = journal.files.put_new
+    put_new = DiskStorage.put_new
 
-    def twice(place: Path, data: bytes) -> None:
-        put_new(place, data)
-        put_new(place, data)
+    def twice(storage: DiskStorage, name: str, data: bytes) -> None:
+        put_new(storage, name, data)
+        put_new(storage, name, data)
 
     appender = Appender.open(path)
-    monkeypatch.setattr(journal.disk, "put_new", twice)
+    monkeypatch.setattr(DiskStorage, "put_new", twice)
     assert [appender.append(rows(n), AppTransaction("a", n)) for n in (1, 2)] == [1, 2]
     assert read(path) == [1, 2]
 
@@ -270,20 +267,20 @@ def test_a_commit_whose_success_was_not_told_is_known_again(path: str, monkeypat
 def test_a_torn_entry_of_somebody_else_is_not_passed_over(path: str) -> None:
     appender = Appender.open(path)
     entry(path, 1).write_text('{"commitInfo":', "utf-8")
-    with pytest.raises(AppendUnknown, match="can't be read"):
+    with pytest.raises(OutcomeUnknown, match="can't be read"):
         appender.append(rows(1))
 
 
 @EVERYWHERE
 def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
-    """An append to a place before the last checkpoint would be there and be seen by nobody."""
+    """An append to a number before the last checkpoint would be there and be seen by nobody."""
     stale, live = Appender.open(path), Appender.open(path)
     for n in range(3):
         live.append(rows(n))
     DeltaTable(path).create_checkpoint()
     for version in range(3):
-        open_storage(path).delete(place(version))
-    with pytest.raises(AppendUnknown, match="commit 1"):
+        open_storage(path).delete([entry_name(version)])
+    with pytest.raises(NotCommitted, match="commit 1"):
         stale.append(rows(9))
     assert numbers(open_storage(path)) == [3]
     live.append(rows(3))
@@ -293,7 +290,7 @@ def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
 def test_a_last_checkpoint_that_cannot_be_read_stops_an_append(path: str) -> None:
     appender = Appender.open(path)
     Path(path, "_delta_log", "_last_checkpoint").write_text("{", "utf-8")
-    with pytest.raises(AppendUnknown, match="last checkpoint"):
+    with pytest.raises(NotCommitted, match="last checkpoint"):
         appender.append(rows(1))
 
 
@@ -318,7 +315,7 @@ def test_checkpoints_are_made_beside_and_readers_begin_with_them(path: str) -> N
     appender.checkpoints.wait(30)
     assert COMMITS <= last_checkpoint(open_storage(path)) <= COMMITS + 5
     for version in range(COMMITS):
-        open_storage(path).delete(place(version))
+        open_storage(path).delete([entry_name(version)])
     assert read(path) == list(range(COMMITS + 5))
     appender.append(rows(1_000), AppTransaction("a", 1_000))
     assert DeltaTable(path).transaction_version("a") == 1_000

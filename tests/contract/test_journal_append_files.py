@@ -11,8 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from journal.append import Appender, RowsRefused
-from journal.disk import DiskStorage
-from journal.stores import open_storage
+from journal.storage import DiskStorage, open_storage
 from tests.contract.test_journal_append import made, read, rows
 from tests.object_store.fixtures import EVERYWHERE, place_on
 

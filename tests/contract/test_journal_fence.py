@@ -19,14 +19,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from core.decision import Decision
-from journal.append import Appender, AppTransaction, Overtaken
-from journal.entries import numbers, place
+from journal.append import Appender
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown
-from journal.marks import Marks
+from journal.log import AppTransaction, Overtaken, entry_name, numbers
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, stamped
-from journal.state import JournalState
-from journal.stores import open_storage
+from journal.state import JournalState, Marks
+from journal.storage import open_storage
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
 from journal.writer import NOTES_CHARS_MAX, JournalWriter, Tenure
 from tests.object_store.fixtures import EVERYWHERE, place_on
@@ -60,7 +59,7 @@ def seqs(path: str) -> list[int]:
 
 
 def actions(path: str, version: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in open_storage(path).read(place(version)).splitlines()]
+    return [json.loads(line) for line in open_storage(path).read(entry_name(version)).splitlines()]
 
 
 # the handle
@@ -144,7 +143,7 @@ def test_a_writer_that_paused_for_longer_than_the_log_is_kept_is_refused(path: s
     fresh.commit([row(2)], marks(2), 0)
     DeltaTable(path).create_checkpoint()
     for version in range(appender(fresh).version):
-        open_storage(path).delete(place(version))
+        open_storage(path).delete([entry_name(version)])
     for _ in range(2):
         with pytest.raises(CommitUnknown):
             stale.commit([row(2)], marks(2), 0)
@@ -334,7 +333,7 @@ def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path:
     told = JournalReader(path).state()
     DeltaTable(path).create_checkpoint()
     for number in numbers(open_storage(path)):
-        open_storage(path).delete(place(number))
+        open_storage(path).delete([entry_name(number)])
     rebuilt = JournalReader(path).state()
     assert (rebuilt.epoch, rebuilt.marks, rebuilt.start) == (told.epoch, told.marks, told.start)
     assert (rebuilt.next_seq, rebuilt.chain) == (told.next_seq, told.chain)

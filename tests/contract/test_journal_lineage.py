@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import PayhookError
 from journal.errors import Fenced
-from journal.lineage import LINEAGES_MAX, Abandoned, abandoned, cuts, is_given_up, to_note
+from journal.histories import LINEAGES_MAX, Abandoned, abandoned, cuts, is_given_up, to_note
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter

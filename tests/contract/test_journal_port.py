@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.chain import GENESIS, commit_digest, extend
 from journal.errors import BatchInvalid, Fenced
+from journal.schema import GENESIS, commit_digest, extend
 from tests.contract.journals import DeltaJournal, Journal, MemoryJournal, Writer
 from tests.object_store.fixtures import place_on
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row

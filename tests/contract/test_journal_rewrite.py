@@ -13,17 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-import journal.disk
-import journal.files
+import journal.log
 import journal.rewrite
+from journal.append import Appender, TableUnfit, file_statistics
 from journal.bodies import BodyStore
-from journal.demands import TableUnfit
-from journal.disk import DiskStorage
 from journal.errors import Fenced
+from journal.log import AppTransaction, NotCommitted, Overtaken
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, RewriteRefused, Snapshot, snapshot
-from journal.statistics import file_statistics
+from journal.rewrite import Rewriter, Snapshot, replace_all, snapshot
+from journal.storage import DiskStorage
 from journal.writer import JournalWriter
+from tests.contract.test_journal_append import made, read
+from tests.contract.test_journal_append import rows as numbered
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 NOW_MS = 1_800_000_000_000
@@ -59,6 +60,15 @@ def seqs(path: Path) -> list[int]:
 
 def entries(path: Path) -> list[Path]:
     return sorted(Path(path, "_delta_log").glob("0*.json"))
+
+
+PUT_NEW = DiskStorage.put_new
+
+
+def put_twice(storage: DiskStorage, name: str, data: bytes) -> None:
+    """As a network's file system does it, that tries again after its first try came through."""
+    PUT_NEW(storage, name, data)
+    PUT_NEW(storage, name, data)
 
 
 def test_rows_are_the_same_and_files_are_fewer(path: Path) -> None:
@@ -171,7 +181,7 @@ def test_who_was_overtaken_by_another_rewrite_changes_nothing(path: Path) -> Non
     rewrite(path, before)
     files = sorted(path.glob("*.parquet"))
     for _ in range(2):
-        with pytest.raises(RewriteRefused, match="removed a file"):
+        with pytest.raises(Overtaken, match="removed a file"):
             rewrite(path, before, late)
     assert seqs(path) == [1, 2]
     assert sorted(path.glob("part-*.parquet")) == files, "what it had placed is gone again"
@@ -182,7 +192,7 @@ def test_a_change_of_the_table_refuses_a_rewrite(path: Path) -> None:
     before = snapshot(path, "seq")
     rewriter = Rewriter(before)
     DeltaTable(str(path)).alter.add_constraint({"small": "seq < 100"})
-    with pytest.raises(RewriteRefused, match="metadata"):
+    with pytest.raises(Overtaken, match="metadata"):
         rewrite(path, before, rewriter)
     assert seqs(path) == [1]
 
@@ -197,7 +207,7 @@ def test_a_rewrite_that_slept_while_the_log_was_cleaned_is_refused(path: Path) -
     for entry in entries(path)[:-1]:
         entry.unlink()
     entries(path)[-1].rename(path / "away.json")
-    with pytest.raises(RewriteRefused, match="can't be read"):
+    with pytest.raises(NotCommitted, match="can't be read"):
         rewrite(path, before, rewriter)
     assert seqs(path) == [1, 2]
 
@@ -208,14 +218,13 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
 ) -> None:
     writer = begun(path)
     commit(writer, 1)
-    put_new = journal.files.put_new
 
-    def put_and_end(place: Path, data: bytes) -> None:
-        put_new(place, data)
+    def put_and_end(storage: DiskStorage, name: str, data: bytes) -> None:
+        PUT_NEW(storage, name, data)
         raise end
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal.disk, "put_new", put_and_end)
+        patched.setattr(DiskStorage, "put_new", put_and_end)
         with pytest.raises(end):
             rewrite(path)
     commit(writer, 2)
@@ -225,14 +234,8 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
 def test_a_rewrite_whose_success_was_not_told_keeps_its_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own entry must not look like somebody else's, who removed the files: it names the new ones."""
     commit(begun(path), 1)
-    put_new = journal.files.put_new
-
-    def twice(place: Path, data: bytes) -> None:
-        put_new(place, data)
-        put_new(place, data)
-
     with monkeypatch.context() as patched:
-        patched.setattr(journal.disk, "put_new", twice)
+        patched.setattr(DiskStorage, "put_new", put_twice)
         rewrite(path)
     assert seqs(path) == [1]
     assert len(entries(path)) == snapshot(path).version + 1
@@ -246,7 +249,7 @@ def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
     late = Rewriter(before)
     rewrite(path, other)
     there = set(path.glob("*.parquet"))
-    with pytest.raises(RewriteRefused):
+    with pytest.raises(Overtaken):
         rewrite(path, before, late)
     assert set(path.glob("part-*.parquet")) <= there
 
@@ -262,9 +265,9 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
             commit(writer, next(seq))
             put_new(self, name, data)
 
-    monkeypatch.setattr(journal.rewrite, "TRIES_MAX", 5)
+    monkeypatch.setattr(journal.log, "TRIES_MAX", 5)
     monkeypatch.setattr(journal.rewrite, "open_storage", Beaten)
-    with pytest.raises(RewriteRefused, match="5 times"):
+    with pytest.raises(NotCommitted, match="5 times"):
         rewrite(path, before)
     assert seqs(path) == [1, 2, 3, 4, 5, 6]
 
@@ -272,7 +275,7 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
 def test_an_append_only_table_keeps_every_row(path: Path) -> None:
     commit(begun(path), 1)
     before = snapshot(path, "seq")
-    with pytest.raises(RewriteRefused, match="append-only"):
+    with pytest.raises(Overtaken, match="append-only"):
         Rewriter(before).replace(before.files, [], NOW_MS, drops_rows=True)
 
 
@@ -304,3 +307,52 @@ def test_a_rewrite_says_that_no_row_changed_and_names_no_application(path: Path)
     told = [json.loads(line) for line in entries(path)[-1].read_text("utf-8").splitlines()]
     assert [next(iter(action)) for action in told] == ["commitInfo", "remove", "add"]
     assert not told[1]["remove"]["dataChange"] and not told[2]["add"]["dataChange"]
+
+
+# the whole table replaced
+
+
+def replaced(path: Path, *numbers: int) -> int:
+    file = path / "_staged.parquet"
+    pq.write_table(numbered(*numbers), file)
+    return replace_all(path, [file], AppTransaction("a", 9), {"payhook.mark": "9"}, NOW_MS)
+
+
+def test_a_replacement_leaves_its_files_alone_and_moves_the_mark(tmp_path: Path) -> None:
+    path = made(str(tmp_path / "table"))
+    writer = Appender.open(path)
+    for n in range(3):
+        writer.append(numbered(n), AppTransaction("a", n))
+    replaced(Path(path), 7, 8)
+    assert (read(path), DeltaTable(path).transaction_version("a")) == ([7, 8], 9)
+    with pytest.raises(Overtaken, match="concurrent transaction"):
+        writer.append(numbered(3), AppTransaction("a", 3))
+
+
+def test_what_is_committed_while_a_table_is_replaced_is_replaced_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(str(tmp_path / "table"))
+    writer, numbers = Appender.open(path), iter(range(3))
+
+    class Late(DiskStorage):
+        def put_new(self, name: str, data: bytes) -> None:
+            for n in numbers:
+                writer.append(numbered(n), AppTransaction("b", n))
+            super().put_new(name, data)
+
+    monkeypatch.setattr(journal.rewrite, "open_storage", Late)
+    assert replaced(Path(path), 7) == 4
+    assert read(path) == [7]
+
+
+def test_a_replacement_whose_success_was_not_reported_names_each_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for somebody else's, its entry would be followed by another that removes its files and adds them again."""
+    path = made(str(tmp_path / "table"))
+    Appender.open(path).append(numbered(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(DiskStorage, "put_new", put_twice)
+        assert replaced(Path(path), 7) == 2
+    assert (read(path), DeltaTable(path).version()) == ([7], 2)

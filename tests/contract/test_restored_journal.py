@@ -11,9 +11,9 @@ import pytest
 from core.decision import Decision
 from dlq.commands import Command, approve, encode, propose_reversal
 from dlq.orders import DeltaView, Wanted, as_seen
-from journal.marks import Marks
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.state import Marks
 from journal.writer import Committed, JournalWriter
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ListJournal, ignored
 from tests.unit.processor.ordering import decided

@@ -15,10 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from core.place import LakeUrl, make_folder, place_of
-from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
-from journal.storage import Storage, StoreFailed
-from journal.stores import file_system, open_storage
+from journal.storage import DiskStorage, Storage, StoreFailed, file_system, open_storage
 from tests.object_store import BUCKET, ObjectStore, Relay, client_of
 from tests.object_store.fixtures import reach
 
@@ -93,14 +91,14 @@ def test_files_that_go_while_they_are_listed_are_no_failure(storage: Storage) ->
     listing = storage.files()
     first = next(iter(listing)).name
     for name in set(names) - {first}:
-        storage.delete(name)
+        storage.delete([name])
     assert {one.name for one in listing} <= set(names)
 
 
 def test_a_deleted_file_is_gone_and_another_may_take_its_place(storage: Storage) -> None:
     storage.put_new("_delta_log/1.json", b"first")
     for _ in range(2):
-        storage.delete("_delta_log/1.json")
+        storage.delete(["_delta_log/1.json"])
     assert list(storage.files("_delta_log")) == []
     storage.put_new("_delta_log/1.json", b"second")
     assert storage.read("_delta_log/1.json") == b"second"
@@ -109,10 +107,10 @@ def test_a_deleted_file_is_gone_and_another_may_take_its_place(storage: Storage)
 def test_many_files_are_deleted_at_once_and_some_may_be_gone_already(storage: Storage) -> None:
     for number in range(5):
         storage.put_file(f"part-{number}.parquet", b"rows")
-    storage.delete("part-1.parquet")
-    storage.delete_all([f"part-{number}.parquet" for number in range(4)])
+    storage.delete(["part-1.parquet"])
+    storage.delete([f"part-{number}.parquet" for number in range(4)])
     assert [one.name for one in storage.files()] == ["part-4.parquet"]
-    storage.delete_all([])
+    storage.delete([])
 
 
 def test_a_large_file_is_taken_in_whole(storage: Storage, place: str, tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from core.decision import ErrorKind
 from core.place import LakeUrl, place_of
 from dlq.acts import Act, Acts, Outcome
 from journal.bodies import BodyStore
-from journal.commits import commits_of
 from journal.errors import CommitUnknown, Fenced, StorageDown
+from journal.log import Overtaken
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, RewriteRefused, Snapshot, snapshot
-from journal.stores import file_system, open_storage
+from journal.rewrite import Rewriter, Snapshot, snapshot
+from journal.state import commits_of
+from journal.storage import file_system, open_storage
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import PostingsRefused, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
@@ -155,7 +156,7 @@ def test_a_rewrite_of_files_that_another_one_replaced_gives_way_and_leaves_nothi
     first, late = Rewriter(before), Rewriter(before)
     rewrite(path, tmp_path, before, first)
     there = {one.name for one in open_storage(path).files()}
-    with pytest.raises(RewriteRefused):
+    with pytest.raises(Overtaken):
         rewrite(path, tmp_path, before, late)
     assert {one.name for one in open_storage(path).files()} == there
     assert seqs(path) == [1, 2]

@@ -16,10 +16,10 @@ from core.decision import Decision
 from dlq.board import Board, ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
-from ledger.body_fates import fates
 from ledger.maintain import maintain
-from ledger.maintain.report import TableReport
+from ledger.maintain.job import TableReport
 from ledger.provider_bugs import provider_bugs
+from ledger.redactions import body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -56,7 +56,7 @@ def there(lake: Lake) -> set[int]:
 
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
-    known = partial(fates, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
+    known = partial(body_statuses, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
     board = Board(
         Path(lake.tables.journal).parent / "board",
         lake.tables.journal,
@@ -160,7 +160,10 @@ def test_whoever_asks_for_a_dropped_body_is_told(spark: SparkSession, lake: Lake
     payload = story_of(lake, 1).payload
     assert payload.raw is None
     assert "dropped by retention (ledger.bodies_days)" in payload.told
-    assert [one.fate for one in fates(lake.tables.bodies, tmp_path / "none", rows[:2])] == ["dropped", "dropped"]
+    assert [one.status for one in body_statuses(lake.tables.bodies, tmp_path / "none", rows[:2])] == [
+        "dropped",
+        "dropped",
+    ]
     (bug,) = provider_bugs(str(lake.tables.journal), str(lake.tables.bodies), {})
     assert (bug.kind, bug.again.seq, bug.again.amount_minor) == ("fact_repeated", repeated, None)
     assert verified(lake)

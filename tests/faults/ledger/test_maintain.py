@@ -28,9 +28,9 @@ from journal.writer import JournalWriter
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.compact import RowsDiffer, rewrite
 from ledger.maintain.job import log_length
-from ledger.maintain.vacuum import unused
+from ledger.maintain.retention import unused
 from ledger.queries import balances, event_story
-from ledger.staging import MAINTAIN, staging
+from ledger.spark import MAINTAIN, staging
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
@@ -285,10 +285,10 @@ def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: Spar
 def test_a_kill_leaves_every_table_whole_and_the_next_run_does_the_rest(
     spark: SparkSession, lake: Lake, tmp_path: Path, moment: str
 ) -> None:
-    for _ in range(40):
+    for _ in range(60):
         lake.commit(count=50)
     versions = DeltaTable(str(lake.tables.journal)).version()
-    env = {**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path), "PAYHOOK_LEDGER__MAINTAIN__FILE_ROWS": "1000"}
+    env = {**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "stack.maintenance_round"]
     with subprocess.Popen(command, cwd=CHECKOUT, env={**env, "PYTHONPATH": str(CHECKOUT)}) as running:
         while not reached(moment, lake, versions):

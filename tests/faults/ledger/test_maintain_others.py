@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
 from dlq.acts import Act, Acts, Outcome
-from journal.dataset import dataset_of
+from journal.reader import dataset_of
 from journal.rewrite import snapshot
 from ledger.maintain import LakeTable, Report, maintain, other_tables
 from ledger.maintain.job import log_length
@@ -26,9 +26,9 @@ from ledger.maintain.tables import Kind
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
 from ledger.redactions import ORDERED, Redaction, Redactions
-from ledger.settings import VerifySettings
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
 from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
 from tests.integration.ledger.conftest import FakeKafka
@@ -98,7 +98,7 @@ class Others:
         kafka = FakeKafka({TOPIC: {0: (0, self.lake.seq)}, "dlq.ledger": {0: (0, 0)}})
         session = SparkSession.getActiveSession()
         assert session is not None
-        settings, made = VerifySettings(anchor_age_s_max=1e12), [one for one in INVARIANTS if one.name not in NOT_MADE]
+        settings, made = Limits(anchor_age_s_max=1e12), [one for one in INVARIANTS if one.name not in NOT_MADE]
         report = verify(session, places, kafka, ANCHOR_KEYS, settings, SystemClock(), made)
         assert report.ok, report.as_json()
         named = {one.name: one.figures for one in report.findings}

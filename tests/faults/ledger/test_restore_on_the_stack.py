@@ -6,7 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from journal.lineage import abandoned
+from journal.histories import abandoned
 from journal.reader import JournalReader
 from load.client import wait_for
 from load.embedded import UP_S_MAX, embedded_stack, payhook

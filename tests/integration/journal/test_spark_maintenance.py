@@ -18,7 +18,7 @@ from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, stamped
 from journal.table import CONFIGURATION
 from journal.writer import JournalWriter
-from ledger.verify.evidence import row_hash_column
+from ledger.verify.views import row_hash_column
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 BATCHES = 6

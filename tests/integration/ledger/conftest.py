@@ -22,22 +22,19 @@ from core.work import Posting, postings_to_json
 from dlq.record import DlqRecord, build_record
 from journal.anchors import Anchor, AnchorKeys
 from journal.bodies import BodyStore
-from journal.chain import GENESIS, commit_digest, extend
 from journal.histories import histories_to_json
 from journal.index import Index
 from journal.kafka_log import Point
-from journal.marks import marks_to_json
 from journal.reader import JournalReader
-from journal.records import Record
-from journal.schema import JOURNAL_SCHEMA, JournalRow, row_hash, to_arrow
-from journal.state import JournalState
+from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_digest, extend, row_hash, to_arrow
+from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
-from ledger.settings import VerifySettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, Options, Report, verify
-from ledger.verify.evidence import Ends
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
+from ledger.verify.kafka import Ends
 from stack.jars import spark_jars
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -259,7 +256,7 @@ def report(spark: SparkSession, world: World) -> Verify:
     def check(name: str | None = None, options: Options | None = None) -> Report:
         chosen = [invariant for invariant in INVARIANTS if name in (None, invariant.name)]
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen, options or Options())
+        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, chosen, options or Options())
 
     return check
 

@@ -24,18 +24,19 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.maintain import Job, Session, StreamTables
+from ledger.maintain.compact import Limits as Sizes
 from ledger.postings import PostingsWriter
-from ledger.settings import MaintainSettings, VerifySettings
+from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
 
 def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> Job:
-    days = settings.pop("bodies_days", 0)
-    chosen = MaintainSettings(**{"file_rows": 1_000, "files_min": 8, **settings})
-    return Job(Session(lambda: spark), chosen, clock or SystemClock(), dry_run, days)
+    days, limits = settings.pop("bodies_days", 0), Sizes(settings.pop("file_rows", 1_000), files_min=8)
+    return Job(Session(lambda: spark), MaintainSettings(**settings), clock or SystemClock(), dry_run, days, limits)
 
 
 @dataclass
@@ -126,7 +127,7 @@ def verified(lake: Lake) -> bool:
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
     session = SparkSession.getActiveSession()
     assert session is not None
-    report = verify(session, places, kafka, KEYS, VerifySettings(anchor_age_s_max=1e12), SystemClock())
+    report = verify(session, places, kafka, KEYS, Limits(anchor_age_s_max=1e12), SystemClock())
     assert not report.wrong, report.as_json()
     assert [finding.name for finding in report.findings if not finding.ok] == ["index_equals_journal"]
     return True

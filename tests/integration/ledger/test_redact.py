@@ -20,12 +20,11 @@ import journal.bodies
 from core.clock import SystemClock
 from core.decision import Decision
 from journal.bodies import BodyStore
+from journal.log import NotCommitted
 from journal.reader import JournalReader
-from journal.rewrite import RewriteRefused
-from ledger.body_fates import fates
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, Order, redact
-from ledger.redactions import DONE, ORDERED, Redactions
+from ledger.redactions import DONE, ORDERED, Redactions, body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -96,9 +95,9 @@ def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
     redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
     rows = JournalReader(str(lake.tables.journal)).rows_of([5, 6])
     assert lake.tables.redactions is not None
-    gone, kept = fates(lake.tables.bodies, lake.tables.redactions, rows)
+    gone, kept = body_statuses(lake.tables.bodies, lake.tables.redactions, rows)
     assert "redacted by ada at " in str(gone) and str(gone).endswith(": a person asked to be forgotten")
-    assert (gone.fate, kept.fate) == ("redacted", "kept")
+    assert (gone.status, kept.status) == ("redacted", "kept")
 
 
 def test_a_second_order_is_told_of_the_first_and_writes_nothing_down(lake: Lake) -> None:
@@ -115,12 +114,12 @@ def test_a_body_that_came_again_with_another_event_is_removed_again(spark: Spark
     (copy,) = lake.commit(count=1, body_sha256=sha("body 4"))
     lake.bodies.append([(sha("body 4"), b"body 4")])
     assert lake.tables.redactions is not None
-    (kept,) = fates(lake.tables.bodies, lake.tables.redactions, [copy])
-    assert kept.fate == "kept" and "it came again after it was redacted by ada" in str(kept)
+    (kept,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
+    assert kept.status == "kept" and "it came again after it was redacted by ada" in str(kept)
     (act,) = redact(lake.tables, acts(lake), replace(order(copy.offset), actor="bob"), CLOCK, ALONE_MAX).done
     assert held_on_disk(lake, 4) == []
-    (gone,) = fates(lake.tables.bodies, lake.tables.redactions, [copy])
-    assert (act.seq, gone.fate, gone.actor) == (copy.seq, "redacted", "bob")
+    (gone,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
+    assert (act.seq, gone.status, gone.actor) == (copy.seq, "redacted", "bob")
     assert [one.act for one in acts(lake).all()] == [ORDERED, DONE, ORDERED, DONE]
     assert verified(lake)
 
@@ -228,8 +227,8 @@ def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, mon
 
 
 def test_a_rewrite_that_is_refused_is_told_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.rewrite.TRIES_MAX", 0)
-    with pytest.raises(RewriteRefused):
+    monkeypatch.setattr("journal.log.TRIES_MAX", 0)
+    with pytest.raises(NotCommitted):
         redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
 

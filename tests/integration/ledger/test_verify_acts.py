@@ -17,10 +17,10 @@ from dlq.acts import Act, Acts, Outcome
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ACTS_SCHEMA, chained, recorded
 from journal.anchors import Anchor, AnchorKeys
-from journal.chain import GENESIS
-from ledger.settings import VerifySettings
+from journal.schema import GENESIS
 from ledger.verify import Finding, verify
-from ledger.verify.acts_check import ActsChainWhole
+from ledger.verify.anchor_checks import ActsChainWhole
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[[], Finding]
@@ -40,7 +40,7 @@ def acts(world: World) -> Path:
 
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
-    settings, clock = VerifySettings(), ManualClock(AT)
+    settings, clock = Limits(), ManualClock(AT)
     return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, [ActsChainWhole()]).findings[0]
 
 

@@ -20,9 +20,9 @@ from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from ledger.accounts import book, holder_of
 from ledger.postings import PostingsWriter
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, Options, verify
-from ledger.verify.payment_check import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from ledger.verify.evidence import Limits
+from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from providers import ProvidersSettings, build_adapters
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World, new_row
 
@@ -91,7 +91,7 @@ def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
 
     def looked() -> Findings:
         clock = ManualClock(AT + timedelta(minutes=5))
-        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [], Options(deep=True))
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [], Options(deep=True))
         return {one.name: one for one in report.findings}
 
     return found

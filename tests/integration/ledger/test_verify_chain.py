@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from journal.chain import GENESIS
-from journal.schema import JournalRow
+from journal.schema import GENESIS, JournalRow
 from tests.integration.ledger.conftest import Verify, World
 from tests.integration.ledger.findings import only, problems
 
@@ -29,7 +28,7 @@ def test_a_row_that_was_edited_is_named(report: Verify, world: World, change: Ca
     change(world.row(8))
     world.rewrite(forge=False)
     found = only(report("chain_whole"), "chain_whole")
-    assert {"problem": "rows aren't what their hash says", "seq": 8, "rows": 1} in found.offenders
+    assert {"problem": "rows don't match their hash", "seq": 8, "rows": 1} in found.offenders
 
 
 def test_a_row_that_was_edited_with_its_hash_breaks_the_chain(report: Verify, world: World) -> None:

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from journal.bodies import BODIES_SCHEMA
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, Options, verify
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[..., Finding]
@@ -26,7 +26,7 @@ Look = Callable[..., Finding]
 def look(spark: SparkSession, world: World) -> Look:
     def answer(*, bodies_days: int = 0, after: timedelta = timedelta(0)) -> Finding:
         options, clock = Options(deep=True, bodies_days=bodies_days), ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [], options)
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [], options)
         return report.findings[0]
 
     return answer

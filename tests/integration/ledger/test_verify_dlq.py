@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dlq.record import build_record
-from journal.lineage import LINEAGES_NOTE, Abandoned, to_note
+from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from tests.integration.ledger.conftest import DLQ, Verify, World, body_of
 from tests.integration.ledger.findings import only
 

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
-from ledger.verify.entry_check import EntriesHaveTwoPeople
-from ledger.verify.invariant import Invariant
-from ledger.verify.journal_checks import Balanced, ItemsCloseOnce, OneEffectPerFactKey
-from ledger.verify.order_check import OrderKept
+from ledger.verify.booking_checks import Balanced, EntriesHaveTwoPeople
+from ledger.verify.evidence import Limits
+from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerFactKey, OrderKept
+from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, new_row
 
 LINES = booking(capture=False) or ""
@@ -24,7 +23,7 @@ LINES = booking(capture=False) or ""
 
 def look(spark: SparkSession, world: World, *invariants: Invariant) -> tuple[Finding, ...]:
     world.rewrite()
-    answer = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), list(invariants))
+    answer = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), list(invariants))
     return tuple(answer.findings)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.settings import VerifySettings
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import Verify, World
 from tests.integration.ledger.findings import failed, only
 
@@ -28,4 +28,4 @@ def test_a_refused_record_has_neither_mode_nor_key_and_is_no_offence(report: Ver
 def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> None:
     """The whole live lake under the test stream's name: everything in it is of the wrong mode."""
     world.lake = replace(world.lake, stream="ledger-test")
-    assert len(failed(report("one_mode"))["one_mode"].offenders) == VerifySettings().sample_max
+    assert len(failed(report("one_mode"))["one_mode"].offenders) == Limits().sample_max

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.decision import Decision
 from journal.histories import History
-from journal.records import Record
+from journal.schema import Record
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
 from tests.integration.ledger.findings import failed, only, problems
 
@@ -27,6 +27,15 @@ def test_an_offset_with_two_first_decisions_is_named(report: Verify, world: Worl
         (102, "an offset with several first rows"),
         (103, "an offset with no first row"),
     ]
+
+
+def test_the_first_offset_of_a_partition_decided_twice_is_named(report: Verify, world: World) -> None:
+    first, second = [row for row in world.rows if row.first and (row.topic, row.partition) == (EVENTS, 0)][:2]
+    second.offset = first.offset
+    world.rewrite()
+    found = [(one["offset"], one["problem"]) for one in failed(report())["offsets_accounted"].offenders]
+    assert (first.offset, "an offset with several first rows") in found
+    assert (first.offset + 1, "an offset with no first row") in found
 
 
 def test_a_mark_beyond_the_rows_is_named(report: Verify, world: World) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.verify.kafka import KafkaUnreachable, RealKafka
 from stack.ports import LOOPBACK, free_ports
 
@@ -40,9 +42,12 @@ def test_the_ends_of_partitions_and_the_age_of_a_record(
 
 def test_a_record_that_does_not_come_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what waits there would count as settled, and its receipts as never decided."""
-    monkeypatch.setattr("ledger.verify.kafka.ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr("journal.kafka_log.READ_S_MAX", 0.5)
     (port,) = free_ports(1)
-    with pytest.raises(KafkaUnreachable, match="no record of"):
+    with closing(KafkaLog(f"{LOOPBACK}:{port}")) as log, pytest.raises(KafkaSilent, match="no record came"):
+        log.first_records([("payments.events", 0, 0)])
+    monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
+    with pytest.raises(KafkaUnreachable, match="doesn't answer"):
         RealKafka(f"{LOOPBACK}:{port}").timestamp("payments.events", 0, 0)
 
 
@@ -59,7 +64,7 @@ def test_the_dead_letter_topic_as_spark_reads_it(
 
 def test_a_kafka_that_does_not_answer_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in flight can't be known then, so nothing is claimed."""
-    monkeypatch.setattr("ledger.verify.kafka.ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     (port,) = free_ports(1)
     with pytest.raises(KafkaUnreachable, match="doesn't answer"):
         RealKafka(f"{LOOPBACK}:{port}").ends(["payments.events"])

@@ -20,9 +20,9 @@ from core.work import postings_from_json, postings_to_json, reversed_postings
 from journal.schema import JournalRow
 from ledger.accounts import book
 from ledger.postings import PostingsWriter
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, Invariant, verify
-from ledger.verify.payment_check import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from ledger.verify.evidence import Limits
+from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, later_row, new_row, world_in
 
 M = Movement
@@ -109,7 +109,7 @@ def look(
     @functools.cache
     def findings(after: timedelta) -> dict[str, Finding]:
         clock = ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(sample_max=50), clock, invariants)
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(sample_max=50), clock, invariants)
         return {one.name: one for one in report.findings}
 
     return lambda name, after: findings(after)[name]

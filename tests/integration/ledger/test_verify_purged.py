@@ -12,9 +12,9 @@ from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
 from journal.schema import JournalRow
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, derived_checks, verify
 from ledger.verify.derived_checks import IndexEqualsJournal
+from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
 
 KEY = "stripe:evt_7:charge"
@@ -45,7 +45,7 @@ def purged(world: World) -> World:
 
 
 def look(spark: SparkSession, world: World) -> Finding:
-    found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), [IndexEqualsJournal()])
+    found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [IndexEqualsJournal()])
     return found.findings[0]
 
 

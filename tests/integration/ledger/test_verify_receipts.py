@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import orjson
@@ -12,11 +13,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, to_rfc3339
-from ledger.receipts import KafkaReceipts, ReceiptsTable, ReceiptsUnread, Record, collect
-from ledger.settings import VerifySettings
+from journal.kafka_log import KafkaLog, KafkaSilent
+from ledger.receipts import Collected, ReceiptsTable, collect
 from ledger.verify import Finding, verify
-from ledger.verify.receipt_check import ReceiptsHaveDecisions
+from ledger.verify.evidence import Limits
+from ledger.verify.kafka_checks import ReceiptsHaveDecisions
 from stack.ports import LOOPBACK, free_ports
+from tests.answers import OneRecord
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 
 KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
@@ -25,17 +28,6 @@ KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
 def receipt(key: str | None, at: datetime, status: int = 200) -> bytes:
     told = {"provider": "stripe", "outcome": "claimed", "status": status, "at": to_rfc3339(at)}
     return orjson.dumps(told if key is None else {**told, "event_key": key})
-
-
-class OneRecord:
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-
-    def ends(self) -> dict[int, tuple[int, int]]:
-        return {0: (0, 1)}
-
-    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
-        yield Record(partition, since, self._value)
 
 
 Look = Callable[..., Finding]
@@ -47,10 +39,10 @@ def look(spark: SparkSession, world: World) -> Look:
 
     def answer(*receipts: bytes) -> Finding:
         if receipts:
-            collect(OneRecord(b"\n".join(receipts)), ReceiptsTable(str(world.lake.receipts)))
+            collect(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
         clock = ManualClock(AT + timedelta(minutes=5))
         chosen = [ReceiptsHaveDecisions()]
-        return verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, chosen).findings[0]
+        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, chosen).findings[0]
 
     return answer
 
@@ -98,21 +90,18 @@ def test_receipts_are_collected_from_a_real_topic(
         producer.produce(topic, value=receipt(f"key-{number}", AT), partition=number % 2)
     assert producer.flush(60) == 0
     table = ReceiptsTable(str(world.lake.receipts))
-    source = KafkaReceipts(kafka_broker, topic)
-    try:
-        assert collect(source, table, rows_per_commit=300).rows == 1_000
+    with contextlib.closing(KafkaLog(kafka_broker)) as kafka:
+        assert collect(kafka, topic, table, rows_per_commit=300).rows == 1_000
         producer.produce(topic, value=receipt("late", AT), partition=1)
         producer.flush(60)
-        assert collect(source, table).rows == 1
-        assert KafkaReceipts(kafka_broker, "no-such-topic").ends() == {}
-    finally:
-        source.close()
+        assert collect(kafka, topic, table).rows == 1
+        assert collect(kafka, "no-such-topic", table) == Collected()
     keys = DeltaTable(table.path).to_pyarrow_dataset().to_table(columns=["event_key"])["event_key"].to_pylist()
     assert len(keys) == len(set(keys)) == 1_001
 
 
-def test_a_kafka_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.receipts.ANSWER_S_MAX", 0.5)
+def test_a_kafka_that_does_not_answer_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     (port,) = free_ports(1)
-    with pytest.raises(ReceiptsUnread, match="they stay there"):
-        KafkaReceipts(f"{LOOPBACK}:{port}", "receipts").ends()
+    with contextlib.closing(KafkaLog(f"{LOOPBACK}:{port}")) as kafka, pytest.raises(KafkaSilent, match="asked again"):
+        collect(kafka, "receipts", ReceiptsTable(str(world.lake.receipts)))

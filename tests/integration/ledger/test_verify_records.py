@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from journal.histories import History
-from journal.records import Record
+from journal.schema import Record
 from ledger.verify import Options
 from tests.integration.ledger.conftest import EVENTS, Verify, World
 from tests.integration.ledger.findings import only, problems

@@ -18,9 +18,9 @@ from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
 from ledger.postings import PostingsWriter
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
-from ledger.verify.payment_check import RefundsHaveCaptures
+from ledger.verify.evidence import Limits
+from ledger.verify.payment_checks import RefundsHaveCaptures
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, new_row, world_in
 
 CLEARING, PAYABLE, REFUNDS = "provider:stripe:clearing", "merchant:m-1:payable", "merchant:m-1:refunds"
@@ -84,7 +84,7 @@ def look(
     @functools.cache
     def found(after: timedelta) -> Finding:
         clock = ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), clock, [RefundsHaveCaptures()])
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [RefundsHaveCaptures()])
         return report.findings[0]
 
     return found

@@ -16,8 +16,8 @@ from journal.index import Index
 from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
-from ledger.settings import VerifySettings
 from ledger.verify import Lake, Report, VerifyImpossible, verify
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from tests.integration.ledger.conftest import AT, KEYS, Verify, World, body_of, new_row
 from tests.integration.ledger.findings import failed, only, problems
@@ -82,7 +82,7 @@ def reader(spark: SparkSession, world: World) -> Callable[[], Report]:
     index = Index.open(lake.index, 1)
     index.apply(rows, {row.body_sha256 or "": body_of(row) for row in rows})
     index.close()
-    return lambda: verify(spark, lake, world.kafka, KEYS, VerifySettings(), clock)
+    return lambda: verify(spark, lake, world.kafka, KEYS, Limits(), clock)
 
 
 class TestAStreamThatReadsAJournal:
@@ -146,7 +146,7 @@ def test_a_sample_of_offenders_is_bounded(spark: SparkSession, world: World) -> 
         row.reason = "edited"
         row.postings = "not json"
     world.rewrite(forge=False)
-    found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(sample_max=2), ManualClock(AT))
+    found = verify(spark, world.lake, world.kafka, KEYS, Limits(sample_max=2), ManualClock(AT))
     assert len(next(one for one in found.findings if one.name == "chain_whole").offenders) == 2
     assert not found.ok
     assert all(len(finding.offenders) <= 2 for finding in found.findings)

@@ -14,16 +14,12 @@ from core.decision import Decision
 from journal import index_layout as layout
 from journal.index import Index
 from journal.schema import JournalRow
-from ledger.settings import VerifySettings
 from ledger.verify import Finding, verify
+from ledger.verify.booking_checks import ReprocessedWereIgnored
 from ledger.verify.derived_checks import IndexEqualsJournal
-from ledger.verify.invariant import Invariant
-from ledger.verify.journal_checks import (
-    ItemsCloseOnce,
-    OneEffectPerEventKey,
-    OneEffectPerFactKey,
-    ReprocessedWereIgnored,
-)
+from ledger.verify.evidence import Limits
+from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerEventKey, OneEffectPerFactKey
+from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, fact, forged, later_row, new_row
 
 Look = Callable[[Invariant], Finding]
@@ -37,7 +33,7 @@ APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version":
 def look(spark: SparkSession, world: World) -> Look:
     def answer(invariant: Invariant) -> Finding:
         world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, VerifySettings(), ManualClock(AT), [invariant])
+        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [invariant])
         return found.findings[0]
 
     return answer

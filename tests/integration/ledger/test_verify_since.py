@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
-from ledger.settings import VerifySettings
 from ledger.verify import Options, Report, verify
+from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
 from tests.integration.ledger.conftest import AT, KEYS, World
 
@@ -22,7 +22,7 @@ Verify = Callable[[int | datetime], Report]
 @pytest.fixture
 def report(spark: SparkSession, world: World) -> Verify:
     def check(since: int | datetime) -> Report:
-        clock, settings = ManualClock(AT + timedelta(minutes=5)), VerifySettings()
+        clock, settings = ManualClock(AT + timedelta(minutes=5)), Limits()
         return verify(spark, world.lake, world.kafka, KEYS, settings, clock, INVARIANTS, Options(since=since))
 
     return check

@@ -32,7 +32,7 @@ from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
-from journal.whole import check_whole
+from journal.start_checks import check_whole
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flat
 from processor.decide.batch import Batches

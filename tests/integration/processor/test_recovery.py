@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from journal.errors import Fenced, JournalBroken
-from journal.position import JournalOlder
+from journal.histories import JournalOlder
 from journal.writer import Tenure
 from processor.decide.records import OffsetHole
 from tests.integration.processor.stored import Stored

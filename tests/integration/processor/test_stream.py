@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import SystemClock
 from journal.errors import StorageDown
 from journal.kafka_log import Held, Log
-from journal.marks import Marks
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from load.client import wait_for
 from processor.decide.records import KafkaRecord
 from processor.reporting.progress import Progress

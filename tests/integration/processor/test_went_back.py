@@ -1,6 +1,6 @@
 """An older copy of one of a stream's folders is put back: it follows the journal, or the start says what is missing.
 
-An older Redis is in `test_older_redis`, an older journal in `tests/unit/journal/test_position.py`.
+An older Redis is in `test_older_redis`, an older journal in `tests/unit/journal/test_histories.py`.
 """
 
 from __future__ import annotations

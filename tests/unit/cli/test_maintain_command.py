@@ -85,7 +85,7 @@ def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
     shown = payhook(folder, "ledger", "event", KEY).output
     assert f"body {sha('body 0')}: redacted by {this_account()} at " in shown and ": request 17" in shown
     (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
-    assert (told["fate"], told["actor"], told["reason"]) == ("redacted", this_account(), "request 17")
+    assert (told["status"], told["actor"], told["reason"]) == ("redacted", this_account(), "request 17")
 
 
 def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> None:

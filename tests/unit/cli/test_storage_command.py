@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import journal.probe
+import journal.storage
 from cli.main import main
-from journal.probe import Race
+from journal.storage import Race
 
 
 def payhook(*arguments: str) -> tuple[int, str]:
@@ -25,7 +25,7 @@ def test_it_says_where_the_lake_is_and_who_won(tmp_path: Path) -> None:
 
 
 def test_a_place_that_loses_commits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal.probe, "race", lambda _: Race((2, 1), twice=1, nobody=0))
+    monkeypatch.setattr(journal.storage, "race", lambda _: Race((2, 1), twice=1, nobody=0))
     code, said = payhook("storage", "--data", str(tmp_path))
     assert code == 1 and "1 names went to two writers" in said and "Don't keep a lake there" in said
     code, said = payhook("storage", "--json", "--data", str(tmp_path))

@@ -202,6 +202,6 @@ def test_json_is_silent_on_a_terminal_too() -> None:
 
 def follow(watch: Watch) -> None:
     watch.begins(2)
-    watch.surveyed(2, 4)
+    watch.looked_through(2, 4)
     watch.found(HOLDS)
     watch.found(BROKEN)

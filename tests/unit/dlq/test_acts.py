@@ -15,7 +15,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from dlq.acts import APP_ID, CONFIGURATION, Act, Acts, ActsBroken, ActsUnwritable, Outcome
 from dlq.acts_chain import ACTS_SCHEMA, SHOWN_CHARS_MAX, TEXT_CHARS_MAX, ChainWalk
-from journal.append import Appender, AppendUnknown, AppTransaction
+from journal.append import Appender
+from journal.log import AppTransaction, CommitFailed
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHECKPOINT_EVERY = int(CONFIGURATION["delta.checkpointInterval"])
@@ -114,7 +115,7 @@ def test_an_append_that_nobody_knows_the_end_of_is_looked_up(path: Path, monkeyp
 
     def forgets(self: Appender, *given: object) -> int:
         real(self, *given)  # type: ignore[arg-type]
-        raise AppendUnknown(str(path), "took too long")
+        raise CommitFailed(str(path), "took too long")
 
     monkeypatch.setattr(Appender, "append", forgets)
     kept = Acts(path).record(act())
@@ -123,7 +124,7 @@ def test_an_append_that_nobody_knows_the_end_of_is_looked_up(path: Path, monkeyp
 
 
 def test_an_append_that_was_not_written_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = Appender.append, [AppendUnknown(str(path), "no answer")]
+    real, failures = Appender.append, [CommitFailed(str(path), "no answer")]
 
     def fails_once(self: Appender, *given: object) -> int:
         if failures:

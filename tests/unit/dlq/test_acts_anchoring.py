@@ -14,9 +14,10 @@ from dlq import acts_anchoring
 from dlq.acts import APP_ID, Act, Acts, Outcome
 from dlq.acts_anchoring import STREAM, ActsAnchors
 from dlq.acts_chain import ACTS_SCHEMA
-from journal.anchoring import Anchoring
-from journal.append import Appender, AppTransaction
-from tests.unit.journal.test_anchoring import KEYS, Kafka
+from journal.anchors import Anchoring
+from journal.append import Appender
+from journal.log import AppTransaction
+from tests.unit.journal.test_anchors import KEYS, Kafka
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVERY_S = 5.0

@@ -1,8 +1,9 @@
-"""Rows, their table and their hashes."""
+"""Rows, their table and their hashes; the chain over commits."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -13,8 +14,20 @@ from hypothesis import strategies as st
 
 from core.decision import Decision, ErrorKind
 from journal.open_item import OpenItem, pack, unpack
-from journal.schema import JOURNAL_SCHEMA, JournalRow, from_arrow, row_hash, row_hashes, stamped, to_arrow
-from tests.unit.journal.rows import row
+from journal.schema import (
+    GENESIS,
+    JOURNAL_SCHEMA,
+    ChainHead,
+    JournalRow,
+    commit_digest,
+    extend,
+    from_arrow,
+    row_hash,
+    row_hashes,
+    stamped,
+    to_arrow,
+)
+from tests.unit.journal.rows import row, sha
 
 texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 counts = st.integers(1, 2**63 - 1)
@@ -98,3 +111,32 @@ def test_columns_that_were_not_read_have_their_defaults() -> None:
     needed = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
     [read] = from_arrow(to_arrow([row(1, reason="why")]).select(needed))
     assert (read.seq, read.reason, read.event_key) == (1, None, None)
+
+
+commits = st.lists(st.lists(st.integers(0, 9).map(lambda n: sha(str(n))), min_size=1, max_size=3), max_size=4)
+
+
+def head_of(batches: list[list[str]]) -> str:
+    head = GENESIS
+    for hashes in batches:
+        head = extend(head, commit_digest(hashes))
+    return head
+
+
+def test_the_digest_is_over_the_joined_hashes() -> None:
+    assert commit_digest(["aa", "bb"]) == hashlib.sha256(b"aabb").hexdigest()
+
+
+@given(commits)
+def test_row_by_row_the_head_is_the_same_as_commit_by_commit(batches: list[list[str]]) -> None:
+    chain = ChainHead()
+    for number, hashes in enumerate(batches):
+        for one in hashes:
+            chain.add(number, one)
+    assert chain.head == head_of(batches)
+
+
+@given(commits, commits)
+def test_another_history_has_another_head(one: list[list[str]], other: list[list[str]]) -> None:
+    """Rows moved from one commit to the next are another history too."""
+    assert (head_of(one) == head_of(other)) == (one == other)

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -15,8 +16,17 @@ from core.decision import ErrorKind
 from core.downstream import limited_by
 from core.errors import SettingError
 from core.work import WorkItem
-from ledger.directory import FileDirectory, Merchant, MerchantClosed, MerchantUnknown
-from ledger.directory_http import ANSWER_BYTES_MAX, DirectoryRefused, DirectoryUnavailable, HttpDirectory, open_client
+from ledger.directory import (
+    ANSWER_BYTES_MAX,
+    DirectoryRefused,
+    DirectoryUnavailable,
+    FileDirectory,
+    HttpDirectory,
+    Merchant,
+    MerchantClosed,
+    MerchantUnknown,
+    open_client,
+)
 from ledger.handler import open_directory
 from ledger.settings import LedgerSettings
 from processor.calls.budget import Budget, Budgets, Report
@@ -38,9 +48,10 @@ def clock() -> ManualClock:
     return ManualClock(NOW)
 
 
-def directory(service: MerchantService, clock: ManualClock, **changes: object) -> HttpDirectory:
-    settings = LedgerSettings.model_validate({"merchants_url": service.url, "merchants_timeout_s": 30.0, **changes})
-    return HttpDirectory(settings, open_client(settings), clock)
+def directory(
+    service: MerchantService, clock: ManualClock, token_file: str = "", timeout_s: float = 30.0, **limits: Any
+) -> HttpDirectory:
+    return HttpDirectory(service.url, open_client(token_file, timeout_s), clock, timeout_s=timeout_s, **limits)
 
 
 def says(status: int, body: bytes = b"{}", **headers: str) -> Answer:
@@ -116,7 +127,7 @@ def test_any_other_answer_is_the_directorys_failure(
 
 def test_silence_is_its_failure_after_the_timeout(service: MerchantService, clock: ManualClock) -> None:
     service.silent = True
-    report, error = reported(directory(service, clock, merchants_timeout_s=0.3))
+    report, error = reported(directory(service, clock, timeout_s=0.3))
     assert isinstance(error, DirectoryUnavailable)
     assert report.failed == 1
     assert report.seconds >= 0.25
@@ -152,7 +163,7 @@ def test_refusing_us_stops_the_stream_and_is_no_illness(
 
 
 def test_a_found_merchant_is_remembered_for_a_while(service: MerchantService, clock: ManualClock) -> None:
-    subject = directory(service, clock, merchants_cache_s=60)
+    subject = directory(service, clock, cache_s=60)
     for _ in range(3):
         subject.lookup("stripe", "acct_1")
     clock.advance(59)
@@ -164,7 +175,7 @@ def test_a_found_merchant_is_remembered_for_a_while(service: MerchantService, cl
 
 
 def test_what_is_remembered_is_bounded_and_the_least_used_goes(service: MerchantService, clock: ManualClock) -> None:
-    subject = directory(service, clock, merchants_cache_max=2)
+    subject = directory(service, clock, cache_max=2)
     for account in ("a", "b", "a", "c", "a", "b"):
         subject.lookup("stripe", account)
     assert [query["account"] for query in service.asked] == ["a", "b", "c", "b"]
@@ -181,7 +192,7 @@ def test_the_token_is_sent_and_never_shown(service: MerchantService, clock: Manu
     file = tmp_path / "token"
     file.write_text("s3cret\n")
     service.answer = lambda query: says(500)
-    subject = directory(service, clock, merchants_token_file=str(file))
+    subject = directory(service, clock, token_file=str(file))
     _, error = reported(subject)
     assert service.headers[0]["authorization"] == "Bearer s3cret"
     assert "s3cret" not in str(error)
@@ -192,9 +203,9 @@ def test_a_token_that_is_none_refuses_to_start(tmp_path: Path, content: bytes) -
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(SettingError, match="merchants_token_file"):
-        open_client(LedgerSettings(merchants_url="http://x/", merchants_token_file=str(file)))
+        open_client(str(file))
     with pytest.raises(SettingError, match="merchants_token_file"):
-        open_client(LedgerSettings(merchants_url="http://x/", merchants_token_file=str(tmp_path / "none")))
+        open_client(str(tmp_path / "none"))
 
 
 def test_a_setting_chooses_the_service_or_the_file(clock: ManualClock) -> None:

@@ -12,7 +12,7 @@ from core.money import Money
 from core.work import Posting
 from dlq.commands import CommandInvalid
 from ledger.accounts import is_account
-from ledger.reversals.entries import EntryUnfit, entry_of, evidence_sha256
+from ledger.reversals import EntryUnfit, entry_of, evidence_sha256
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 

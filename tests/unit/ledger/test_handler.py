@@ -16,10 +16,9 @@ from core.errors import SettingError, Unparseable
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Held, Ignored, WorkItem
 from ledger import handler
-from ledger import handler_version as version_module
+from ledger import handler as handler_module
 from ledger.directory import Merchant, MerchantUnknown
-from ledger.handler import FactMismatch, LedgerHandler
-from ledger.handler_version import handler_version
+from ledger.handler import FactMismatch, LedgerHandler, handler_version
 from ledger.settings import LedgerSettings
 from providers.reconciled import Origin, reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
@@ -154,8 +153,8 @@ def test_the_version_is_the_same_for_the_same_code_and_changes_with_what_is_know
 
 def test_the_version_changes_with_the_adapters_code(monkeypatch: pytest.MonkeyPatch) -> None:
     before = handler_version(ProvidersSettings())
-    sources = version_module._sources()
-    monkeypatch.setattr(version_module, "_sources", lambda: [*sources, ("new.py", b"KNOWN = True")])
+    sources = handler_module._sources()
+    monkeypatch.setattr(handler_module, "_sources", lambda: [*sources, ("new.py", b"KNOWN = True")])
     assert handler_version(ProvidersSettings()) != before
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.rewrite import DataFile
-from ledger.maintain.plan import FILES_MAX, MS_A_DAY, Limits, plan
+from ledger.maintain.compact import FILES_MAX, MS_A_DAY, Limits, plan
 
 FILES_MIN = 8
 LIMITS = Limits(rows_max=100, bytes_max=10_000, files_min=FILES_MIN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
-from journal.append import Overtaken
-from ledger.receipts import Collected, ReceiptsTable, ReceiptsUnread, Record, collect
+from journal.kafka_log import Held, KafkaSilent, TopicMissing
+from journal.log import Overtaken
+from journal.schema import Record
+from ledger.receipts import Collected, ReceiptsTable, collect
 
 AT = "2026-01-31T12:00:00.000000Z"
 
@@ -26,18 +28,25 @@ def receipt(key: str, outcome: str = "claimed", status: int = 200) -> bytes:
 class ListTopic:
     """A topic in memory. ``breaks_at``: Kafka stops answering before this offset."""
 
-    held: dict[int, list[bytes]]
+    kept: dict[int, list[bytes]]
     low: dict[int, int] = field(default_factory=dict)
     breaks_at: int | None = None
 
-    def ends(self) -> dict[int, tuple[int, int]]:
-        return {number: (self.low.get(number, 0), len(records)) for number, records in self.held.items()}
+    def held(self, topics: Sequence[str]) -> Held:
+        if not self.kept:
+            raise TopicMissing(topics[0])
+        ends = {number: (self.low.get(number, 0), len(records)) for number, records in self.kept.items()}
+        return dict.fromkeys(topics, ends)
 
-    def records(self, partition: int, since: int, until: int) -> Iterator[Record]:
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
         for offset in range(since, until):
             if offset == self.breaks_at:
-                raise ReceiptsUnread("receipts", "gone")
-            yield Record(partition, offset, self.held[partition][offset])
+                raise KafkaSilent("gone")
+            yield Record(offset, self.kept[partition][offset])
+
+
+def collected(topic: ListTopic, table: ReceiptsTable, **limits: int) -> Collected:
+    return collect(topic, "receipts", table, **limits)
 
 
 @pytest.fixture
@@ -58,7 +67,7 @@ def keys(table: ReceiptsTable) -> list[str | None]:
 
 def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a") + b"\n" + receipt("b", "duplicate"), receipt("c", "not_published", 503)]})
-    assert collect(topic, table) == Collected(rows=3)
+    assert collected(topic, table) == Collected(rows=3)
     assert [(row["offset"], row["line"], row["outcome"], row["status"]) for row in rows(table)] == [
         (0, 0, "claimed", 200),
         (0, 1, "duplicate", 200),
@@ -69,26 +78,26 @@ def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable
 
 def test_a_later_collection_takes_what_came_since(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a")], 1: [receipt("b")]})
-    collect(topic, table)
-    topic.held[1].append(receipt("c"))
-    assert collect(topic, table) == Collected(rows=1)
-    assert collect(topic, ReceiptsTable(table.path)) == Collected(rows=0)
+    collected(topic, table)
+    topic.kept[1].append(receipt("c"))
+    assert collected(topic, table) == Collected(rows=1)
+    assert collected(topic, ReceiptsTable(table.path)) == Collected(rows=0)
     assert keys(table) == ["a", "b", "c"]
 
 
 def test_what_was_committed_before_kafka_stopped_stays_and_nothing_is_there_twice(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt(name) for name in "abcd"]}, breaks_at=3)
-    with pytest.raises(ReceiptsUnread, match="next collection"):
-        collect(topic, table, rows_per_commit=2)
+    with pytest.raises(KafkaSilent):
+        collected(topic, table, rows_per_commit=2)
     assert keys(table) == ["a", "b"]
     topic.breaks_at = None
-    collect(topic, table)
+    collected(topic, table)
     assert keys(table) == ["a", "b", "c", "d"]
 
 
 def test_a_record_is_never_torn_between_two_commits(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [b"\n".join(receipt(name) for name in "abc"), receipt("d")]})
-    collect(topic, table, rows_per_commit=1)
+    collected(topic, table, rows_per_commit=1)
     assert DeltaTable(table.path).version() == 2
     assert keys(table) == ["a", "b", "c", "d"]
 
@@ -96,9 +105,9 @@ def test_a_record_is_never_torn_between_two_commits(table: ReceiptsTable) -> Non
 def test_two_collectors_at_once_write_nothing_twice(table: ReceiptsTable) -> None:
     """The second one read the same records before the first one's commit."""
     topic = ListTopic({0: [receipt("a")]})
-    collect(topic, table)
-    topic.held[0].append(receipt("b"))
-    collect(topic, ReceiptsTable(table.path))
+    collected(topic, table)
+    topic.kept[0].append(receipt("b"))
+    collected(topic, ReceiptsTable(table.path))
     late = DeltaTable(table.path).to_pyarrow_dataset().to_table().slice(0, 1)
     with pytest.raises(Overtaken):
         table.append(0, late, 2)
@@ -107,51 +116,51 @@ def test_two_collectors_at_once_write_nothing_twice(table: ReceiptsTable) -> Non
 
 def test_records_that_were_gone_before_are_counted(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt(name) for name in "abcd"]})
-    collect(ListTopic({0: topic.held[0][:1]}), table)
+    collected(ListTopic({0: topic.kept[0][:1]}), table)
     topic.low[0] = 3
-    assert collect(topic, table) == Collected(rows=1, lost=2)
+    assert collected(topic, table) == Collected(rows=1, lost=2)
 
 
 def test_a_first_collection_of_an_old_topic_has_lost_nothing(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt(name) for name in "abcd"]}, low={0: 2})
-    assert collect(topic, table) == Collected(rows=2)
+    assert collected(topic, table) == Collected(rows=2)
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"{}", b"[]", b"\xff", b'{"outcome": "claimed", "status": "x", "at": "noon"}', b"7", b"null"]
 )
 def test_a_line_that_is_no_receipt_is_kept_as_one_that_nobody_can_read(table: ReceiptsTable, line: bytes) -> None:
-    collect(ListTopic({0: [line + b"\n" + receipt("a")]}), table)
+    collected(ListTopic({0: [line + b"\n" + receipt("a")]}), table)
     assert [row["outcome"] for row in rows(table)] == ["unreadable", "claimed"]
 
 
 def test_nothing_to_collect_makes_no_table(table: ReceiptsTable) -> None:
-    assert collect(ListTopic({}), table) == Collected()
-    assert collect(ListTopic({0: []}), table) == Collected()
+    assert collected(ListTopic({}), table) == Collected()
+    assert collected(ListTopic({0: []}), table) == Collected()
     assert not DeltaTable.is_deltatable(table.path)
 
 
 def test_a_topic_that_went_back_is_collected_from_where_it_parts(table: ReceiptsTable) -> None:
     """An older copy of Kafka's folder was put back: what comes gets numbers that were collected already."""
-    collect(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
+    collected(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
     back = ListTopic({0: [receipt(name) for name in "abc"]})
-    assert collect(back, table) == Collected(again=3)
-    back.held[0] += [receipt("x"), receipt("y")]
-    assert collect(back, table) == Collected(rows=2)
-    back.held[0].append(receipt("z"))
-    assert collect(back, table) == Collected(rows=1)
+    assert collected(back, table) == Collected(again=3)
+    back.kept[0] += [receipt("x"), receipt("y")]
+    assert collected(back, table) == Collected(rows=2)
+    back.kept[0].append(receipt("z"))
+    assert collected(back, table) == Collected(rows=1)
     assert sorted(key or "" for key in keys(table)) == sorted("abcdefxyz")
 
 
 def test_a_topic_that_went_back_and_grew_past_the_mark_is_found_out(table: ReceiptsTable) -> None:
-    collect(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
+    collected(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
     other = ListTopic({0: [receipt(name) for name in "abcuvwxyz"]})
-    assert collect(other, table) == Collected(rows=6, again=3)
-    assert collect(other, table) == Collected()
+    assert collected(other, table) == Collected(rows=6, again=3)
+    assert collected(other, table) == Collected()
     assert sorted(key or "" for key in keys(table)) == sorted("abcdefuvwxyz")
 
 
 def test_another_topic_is_collected_from_its_start(table: ReceiptsTable) -> None:
-    collect(ListTopic({0: [receipt(name) for name in "abc"]}), table)
-    assert collect(ListTopic({0: []}), table) == Collected(again=3)
-    assert collect(ListTopic({0: [receipt("d")]}), table) == Collected(rows=1)
+    collected(ListTopic({0: [receipt(name) for name in "abc"]}), table)
+    assert collected(ListTopic({0: []}), table) == Collected(again=3)
+    assert collected(ListTopic({0: [receipt("d")]}), table) == Collected(rows=1)

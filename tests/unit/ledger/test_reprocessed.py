@@ -23,11 +23,11 @@ from dlq.commands import Target
 from journal.schema import JournalRow
 from ledger.handler import LedgerHandler
 from ledger.postings import flat
-from ledger.verify.survey import Doubt
+from ledger.verify.fast_path import Doubt
 from providers.port import Request
 from tests.examples import examples
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences
-from tests.unit.ledger.verify.surveyed import Ledger
+from tests.unit.ledger.verify.ledgers import Ledger
 from tests.unit.processor.harness import EVENTS, Engine, Handler
 from tests.unit.processor.ordering import command
 
@@ -104,9 +104,9 @@ class TwoVersions(Engine):
         found: list[dict[str, object]] = flat(self.journal.rows).to_pylist()
         return found
 
-    def survey(self, folder: Path) -> Any:
+    def fast_path(self, folder: Path) -> Any:
         rows = [replace(row, batch_seq=row.seq, epoch=1, row_hash="") for row in self.journal.rows]
-        return Ledger(folder, rows).survey()
+        return Ledger(folder, rows).fast_path()
 
 
 @given(
@@ -140,7 +140,7 @@ def test_each_movement_is_booked_once_in_balance_and_a_second_time_changes_nothi
         engine.reprocess("bob", engine.ignored())
         engine.deliver(every)
         assert engine.booked() == booked
-        found = engine.survey(Path(folder) / "lake")
+        found = engine.fast_path(Path(folder) / "lake")
         assert not found.doubts & {Doubt.READ, Doubt.BALANCE, Doubt.EVENTS, Doubt.FACTS, Doubt.ITEMS}
         assert set(found.reopened_items) == _reopened(engine.journal.rows)
         assert not found.open.waiting()

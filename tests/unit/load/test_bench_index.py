@@ -4,7 +4,7 @@ from pathlib import Path
 
 from core.layout import Layout
 from journal.reader import JournalReader
-from journal.whole import check_whole
+from journal.start_checks import check_whole
 from journal.writer import JournalWriter
 from load.bench.history import make_history
 from load.bench.index import EVENTS_PER_BATCH, _bytes_of, _Engine

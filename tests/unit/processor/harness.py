@@ -22,9 +22,8 @@ from dlq.commands import Command, Target, encode
 from dlq.done_alone import DoneAlone
 from dlq.record import build_record
 from journal.index import Index
-from journal.marks import Marks
 from journal.schema import JournalRow, row_hash, stamped, to_arrow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.writer import Committed
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal

@@ -27,9 +27,8 @@ from dlq.commands import Command, ReplayMode, Target, encode
 from journal import index as index_module
 from journal import index_changes
 from journal.index import Index
-from journal.marks import Marks
 from journal.schema import JournalRow
-from journal.state import JournalState
+from journal.state import JournalState, Marks
 from journal.writer import Committed
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal

@@ -16,7 +16,7 @@ import pytest
 from core.clock import to_rfc3339
 from core.layout import Layout
 from ledger.maintain import MaintenanceRunning, sole_maintenance
-from ledger.maintain.lock import LOCK
+from ledger.maintain.tables import LOCK
 from stack.backup.make import check_backup
 from stack.backup.manifest import chosen
 from stack.backup_round import run_once as run_backup
@@ -84,7 +84,7 @@ HOLDS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from ledger.maintain.lock import sole_maintenance
+from ledger.maintain.tables import sole_maintenance
 with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
     print("held", flush=True)
     time.sleep(600)

@@ -16,8 +16,8 @@ from core.decision import Decision
 from dlq.acts import Acts
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing
+from journal.histories import abandoned, is_given_up
 from journal.index import Index
-from journal.lineage import abandoned, is_given_up
 from journal.reader import JournalReader
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring

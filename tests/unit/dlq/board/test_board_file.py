@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from dlq.board import BoardUnreadable, Filter
 from dlq.board.file import LAYOUT, TABLES
-from journal.position import JournalOlder
+from journal.histories import JournalOlder
 from journal.reader import JournalReader
 from tests.dead_items import DeadItems, follow_until, seqs
 

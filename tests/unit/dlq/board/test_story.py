@@ -136,7 +136,7 @@ def test_a_story_is_json(items: DeadItems) -> None:
 class Told:
     """What became of a body."""
 
-    fate: str
+    status: str
     text: str
 
     def __str__(self) -> str:

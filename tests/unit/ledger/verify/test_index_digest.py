@@ -16,12 +16,12 @@ from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
 from journal.index import Index
+from ledger.verify.derived_checks import cleared, held
 from ledger.verify.evidence import Evidence
-from ledger.verify.index_digest import cleared, held
-from ledger.verify.survey import Survey
-from ledger.verify.survey.digests import SALT_BYTES, KeyDigest, key_digest
+from ledger.verify.fast_path import FastPath
+from ledger.verify.fast_path.hashes import SALT_BYTES, KeyDigest, key_digest
 from tests.examples import examples
-from tests.unit.ledger.verify.surveyed import SALT, Ledger, applied
+from tests.unit.ledger.verify.ledgers import SALT, Ledger, applied
 
 ROWS = 30
 Entry = tuple[int, int, int, int]
@@ -91,13 +91,13 @@ def ledger(tmp_path: Path, index: Index) -> Ledger:
     return found
 
 
-def compared(index: Index, survey: Survey) -> dict[str, int] | None:
-    evidence = SimpleNamespace(survey=lambda: survey, salt=SALT)
+def compared(index: Index, fast_path: FastPath) -> dict[str, int] | None:
+    evidence = SimpleNamespace(fast_path=lambda: fast_path, salt=SALT)
     return cleared(index, held(index, SALT), cast("Evidence", evidence))
 
 
 def test_an_index_that_follows_its_journal_is_cleared(ledger: Ledger, index: Index) -> None:
-    assert compared(index, ledger.survey()) == {"event": ROWS - 1, "open": 1, "dead": 0}
+    assert compared(index, ledger.fast_path()) == {"event": ROWS - 1, "open": 1, "dead": 0}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_index_with_one_key_changed_is_not_cleared(
     ledger: Ledger, index: Index, change: Callable[[Any], None]
 ) -> None:
     change(index._store._db)
-    assert compared(index, ledger.survey()) is None
+    assert compared(index, ledger.fast_path()) is None
 
 
 def test_an_index_that_lags_is_held_against_what_it_reflects(tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_an_index_that_lags_is_held_against_what_it_reflects(tmp_path: Path) -> 
     behind = Index.open(tmp_path / "behind", 1)
     ledger = Ledger(tmp_path, rows, index_seq=6)
     behind.apply(rows[:6], {})
-    assert compared(behind, ledger.survey()) == {"event": 6, "open": 0, "dead": 0}
+    assert compared(behind, ledger.fast_path()) == {"event": 6, "open": 0, "dead": 0}
     behind.close()

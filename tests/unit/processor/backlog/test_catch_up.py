@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from core.clock import ManualClock
-from journal.marks import Marks
+from journal.state import Marks
 from processor.backlog.catch_up import DRAIN_NOTE, CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
 from processor.reporting.progress import Fetch, Progress

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.work import Applied, Outcome, WorkItem
-from ledger.directory_http import DOWNSTREAM, HttpDirectory, open_client
-from ledger.settings import LedgerSettings
+from ledger.directory import DOWNSTREAM, HttpDirectory, open_client
 from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.settings import DownstreamSettings
 from tests.merchant_service import MerchantService, found, ill
@@ -57,8 +56,7 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
     engine = LimitedEngine(tmp_path, {DOWNSTREAM: SETTINGS})
 
     def directory(timeout_s: float) -> HttpDirectory:
-        settings = LedgerSettings(merchants_url=service.url, merchants_timeout_s=timeout_s)
-        return HttpDirectory(settings, open_client(settings), engine.clock)
+        return HttpDirectory(service.url, open_client(timeout_s=timeout_s), engine.clock, timeout_s=timeout_s)
 
     patient = directory(timeout_s=30.0)
     traffic = Traffic(engine, patient)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from core.clock import to_rfc3339
 from journal.kafka_log import Held, Point
-from journal.records import Record
-from journal.schema import JournalRow
+from journal.schema import JournalRow, Record
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import NOW, TOPIC, row

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.reader import JournalReader
-from journal.records import Record, same_record
+from journal.schema import Record, same_record
 from journal.state import JournalState
 from processor.history.check import LOOKED_NOTE, HistoryRefused, Kind, check, starts
 from tests.unit.journal.rows import TOPIC, sha

@@ -8,7 +8,7 @@ import pytest
 
 from core.decision import Decision
 from journal.errors import BatchInvalid, Fenced
-from journal.position import Position, follows
+from journal.histories import Position, follows
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter, Turn

@@ -10,7 +10,7 @@ import pytest
 
 from journal.histories import with_ids
 from journal.kafka_log import Held
-from journal.records import Record
+from journal.schema import Record
 from journal.state import JournalState
 from processor.history import check as watch_module
 from processor.history.check import LOOKED_NOTE, HistoryWatch, Kind, Position

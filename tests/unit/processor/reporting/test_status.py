@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
-from journal.marks import Marks
+from journal.state import Marks
 from processor.backlog.catch_up import CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
 from processor.reporting.metrics import ProcessorMetrics

@@ -15,10 +15,9 @@ from core.decision import Decision
 from core.event import from_record
 from journal.errors import BatchInvalid
 from journal.kafka_log import Held
-from journal.marks import Marks, check_movement
 from journal.reader import JournalReader
 from journal.schema import to_arrow
-from journal.state import JournalState
+from journal.state import JournalState, Marks, check_movement
 from journal.writer import JournalWriter
 from processor.decide.records import KafkaRecord, OffsetHole, read_table, take
 from processor.history.check import HistoryRefused, check, other_records

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from journal.marks import Marks
+from journal.state import Marks
 from processor.decide.records import KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, table

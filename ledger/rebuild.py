@@ -1,0 +1,134 @@
+"""The postings made again from the journal's rows: read, parsed, sorted and written by Spark, committed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from core.clock import Clock, SystemClock, to_micros
+from core.errors import PayhookError
+from core.place import Place
+from journal.histories import Position
+from journal.log import AppTransaction
+from journal.reader import JournalReader
+from journal.rewrite import replace_all
+from ledger.maintain.compact import CONF
+from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, commit_notes
+from ledger.settings import MaintainSettings
+from ledger.spark import REBUILD, open_read_session, read_table, staging
+
+LINES_PER_FILE = 1_000_000
+"""About what maintenance leaves as it is."""
+
+ROW_GROUP_BYTES = 8 << 20
+
+
+class BookingUnreadable(PayhookError):
+    """The journal has bookings that aren't lines: what would be written wouldn't be what was booked."""
+
+    def __init__(self, journal: str, rows: int, seq: int) -> None:
+        self.journal = journal
+        self.rows = rows
+        self.seq = seq
+        super().__init__(
+            f"journal {journal}: {rows} bookings can't be read, the first is row {seq}. The postings are left as they "
+            "are; run `payhook verify`."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """``lines`` of the journal up to row ``mark`` are now the postings, as of ``version``; there were ``before``."""
+
+    before: int
+    lines: int
+    mark: int
+    version: int
+    seconds: float
+
+
+def run(
+    journal: Place,
+    postings: Place,
+    jars: Sequence[Path],
+    work_dir: Path,
+    settings: MaintainSettings | None = None,
+    clock: Clock | None = None,
+) -> Rebuilt:
+    """As `rebuild`, with a Spark session of its own."""
+    settings = settings or MaintainSettings()
+    rows = JournalReader(str(journal)).last_seq
+    name = "payhook ledger rebuild-postings"
+    session = open_read_session(name, settings.master, settings.driver_memory, jars, work_dir, rows)
+    try:
+        return rebuild(session, journal, postings, clock or SystemClock())
+    finally:
+        session.stop()
+
+
+def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock) -> Rebuilt:
+    """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
+
+    May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
+    next booking, is started again, and books what came since.
+
+    :raises BookingUnreadable: see there
+    :raises NotCommitted: others committed all the while, or too much time passed; nothing was changed
+    :raises OutcomeUnknown: see there
+    """
+    began_s = clock.monotonic()
+    PostingsWriter.open(str(postings))
+    before = DeltaTable(str(postings)).count()
+    reader = JournalReader(str(journal))
+    mark = reader.last_seq
+    with staging(postings, REBUILD) as folder:
+        booked = _booked(session, journal, reader.version)
+        _check(booked, str(journal))
+        files = _write(session, booked, folder / "rows", mark)
+        lines = sum(pq.read_metadata(one).num_rows for one in files)
+        moved = AppTransaction(MARK_APP_ID, mark)
+        position = Position(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
+        notes = {**commit_notes(position), "payhook.kind": "rebuild"}
+        now_ms = to_micros(clock.now()) // 1_000
+        version = replace_all(postings, files, moved, notes, now_ms)
+    return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)
+
+
+def _booked(session: SparkSession, journal: Place, version: int) -> DataFrame:
+    rows = read_table(session, journal, version)
+    booking = fn.col("postings").isNotNull() & fn.col("decision").isin(*(one.value for one in BOOKING_DECISIONS))
+    return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTINGS_TYPE))
+
+
+def _check(booked: DataFrame, journal: str) -> None:
+    whole = "size(lines) > 0 AND forall(lines, x -> x.account IS NOT NULL AND x.side IS NOT NULL AND x.amount_minor"
+    whole += " IS NOT NULL AND x.currency IS NOT NULL)"
+    wrong = booked.where(f"NOT coalesce({whole}, false)")
+    found = wrong.agg(fn.count("*").alias("rows"), fn.min("seq").alias("seq")).collect()[0]
+    if found["rows"]:
+        raise BookingUnreadable(journal, found["rows"], found["seq"])
+
+
+def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
+    """The lines in files that follow one another by seq."""
+    for name, value in CONF.items():
+        session.conf.set(name, value)
+    merchant = "split_part(get(filter(lines, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2)"
+    lines = booked.selectExpr("*", f"{merchant} AS merchant", "posexplode(lines) AS (line, posting)").selectExpr(
+        *(
+            f"posting.{field.name}" if field.name in ("account", "side", "amount_minor", "currency") else field.name
+            for field in POSTINGS_SCHEMA
+        )
+    )
+    files = max(1, 2 * rows // LINES_PER_FILE)
+    by_range = lines.repartitionByRange(files, "seq") if files > 1 else lines.coalesce(1)
+    writer = by_range.sortWithinPartitions("seq", "line").write.option("compression", "zstd")
+    writer.option("parquet.block.size", ROW_GROUP_BYTES).parquet(str(staged))
+    found = sorted(staged.glob("part-*.parquet"))
+    return [one for one in found if pq.read_metadata(one).num_rows]

@@ -1,6 +1,0 @@
-"""The postings made anew from the journal, as a Spark job, beside whatever runs."""
-
-from journal.replacement import ReplacementRefused, ReplacementUnknown
-from ledger.rebuild.job import BookingUnreadable, Rebuilt, rebuild, run
-
-__all__ = ["BookingUnreadable", "Rebuilt", "ReplacementRefused", "ReplacementUnknown", "rebuild", "run"]

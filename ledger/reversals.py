@@ -1,0 +1,220 @@
+"""What takes two people: bookings to be reversed, entries by hand, and the proposals that wait for an approval."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.decision import Decision
+from core.errors import PayhookError
+from core.work import Posting, postings_from_json, reversed_postings
+from dlq.commands import (
+    APPROVES,
+    PROPOSE_ENTRY,
+    PROPOSE_REPROCESS,
+    PROPOSE_REVERSAL,
+    Command,
+    CommandInvalid,
+    Target,
+    decode,
+)
+from dlq.entry import Entry, check_booking
+from dlq.orders import command_entity
+from journal.bodies import BodyStore
+from journal.reader import lineage_of, rows_where
+from journal.schema import JournalRow
+from ledger.accounts import is_account
+
+
+class NotReversible(PayhookError):
+    """Nothing was sent."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        self.key = key
+        self.problem = problem
+        super().__init__(f"{key}: {problem}; nothing was sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """An applied event that booked something. ``row`` is the journal's."""
+
+    row: JournalRow
+
+    @property
+    def target(self) -> Target:
+        return Target.of(self.row)
+
+    @property
+    def would_book(self) -> tuple[Posting, ...]:
+        """What a reversal of it books."""
+        return reversed_postings(postings_from_json(self.row.postings))
+
+
+def bookings_of(journal: str, keys: Sequence[str]) -> list[Booking]:
+    """What each event key or fact key booked.
+
+    :param journal: the path of the ledger's journal
+    :raises NotReversible: one of them booked nothing, or was reversed before
+    """
+    names = pa.array(keys, pa.string())
+    rows = rows_where(journal, pc.field("event_key").isin(names) | pc.field("fact_key").isin(names))
+    return [_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)]
+
+
+def _booking(key: str, rows: Collection[JournalRow]) -> Booking:
+    booked = [row for row in rows if row.decision is Decision.APPLIED and row.postings is not None]
+    if not rows:
+        raise NotReversible(key, "there is no such event or fact")
+    if not booked:
+        raise NotReversible(key, f"it booked nothing: {', '.join(sorted({row.decision.value for row in rows}))}")
+    items = {row.item_seq for row in booked}
+    if any(row.decision is Decision.REVERSED and row.item_seq in items for row in rows):
+        raise NotReversible(key, "it was reversed before")
+    return Booking(booked[0])
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+class EntryUnfit(PayhookError):
+    """Nothing was sent."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; nothing was sent")
+
+
+def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]) -> Entry:
+    """An entry that can be proposed.
+
+    :raises EntryUnfit: an account isn't one of the chart
+    :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
+    """
+    for line in postings:
+        if not is_account(line.account):
+            raise EntryUnfit(
+                f"{line.account!r} isn't an account of the ledger: `payhook ledger balances` lists those that are in "
+                "use, docs/finance.md what each is for"
+            )
+    check_booking(postings)
+    return Entry(entity_key, occurred_at, evidence_sha256, tuple(postings))
+
+
+def evidence_sha256(path: Path) -> str:
+    """The SHA-256 of a document, in hex.
+
+    :raises EntryUnfit: it can't be read, or is empty
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as document:
+            size = 0
+            while chunk := document.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as wrong:
+        raise EntryUnfit(f"the evidence can't be read: {wrong}") from wrong
+    if size == 0:
+        raise EntryUnfit(f"the evidence {path} is empty")
+    return digest.hexdigest()
+
+
+PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY, PROPOSE_REPROCESS)
+APPROVALS = tuple(act for act, proposal in APPROVES.items() if proposal in PROPOSALS)
+_BOOKED = (Decision.REVERSED, Decision.APPLIED, Decision.REPLAYED)
+
+PROPOSALS_MAX = 1_000
+"""The newest that are read."""
+
+
+class ProposalUnknown(PayhookError):
+    """There is no such proposal to approve."""
+
+    def __init__(self, command_id: str, problem: str) -> None:
+        self.command_id = command_id
+        self.problem = problem
+        super().__init__(f"proposal {command_id}: {problem}. `payhook ledger proposals` lists what can be approved")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
+    was restored since, so that an approval would be refused."""
+
+    row: JournalRow
+    command: Command
+    approved: bool
+    outdated: bool
+
+    @property
+    def waits(self) -> bool:
+        """Whether another person can approve it."""
+        return not (self.approved or self.outdated)
+
+    @property
+    def state(self) -> str:
+        """For people."""
+        return "approved" if self.approved else "older than a restore" if self.outdated else "waits"
+
+
+def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
+    """What was proposed and taken down, newest first."""
+    is_command = (pc.field("topic") == control_topic) & pc.field("first")
+    acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
+    rows = rows_where(journal, is_command & pc.field("event_type").isin(acts))
+    taken = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
+    newest = taken[: -PROPOSALS_MAX - 1 : -1]
+    approvals = [row for row in rows if row.event_type in APPROVALS and row.decision in _BOOKED]
+    found, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
+    approved = {
+        command.proposal.command_id
+        for row in approvals
+        if (command := found.get(row.seq)) is not None and command.proposal is not None
+    }
+    return [
+        Proposed(row, command, command.command_id in approved, outdated=command.lineage != lineage)
+        for row in newest
+        if (command := found.get(row.seq)) is not None
+    ]
+
+
+def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> Proposed:
+    """One that waits for its approval.
+
+    :raises ProposalUnknown: there is none of this id, it was refused, or it was approved before
+    """
+    named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
+    rows = [row for row in rows_where(journal, named) if row.first and row.event_type in PROPOSALS]
+    if not rows:
+        raise ProposalUnknown(command_id, "there is none, or the processor hasn't come to it yet")
+    if rows[0].decision is not Decision.RESOLVED:
+        raise ProposalUnknown(command_id, f"it was refused: {rows[0].reason}")
+    for found in proposals(journal, bodies, control_topic):
+        if found.command.command_id == command_id:
+            if found.approved:
+                raise ProposalUnknown(command_id, "it was approved before")
+            if found.outdated:
+                raise ProposalUnknown(command_id, "the journal was restored since: propose it again")
+            return found
+    raise ProposalUnknown(command_id, "its bytes aren't kept any more, or older code wrote them: propose it again")
+
+
+def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
+    """The commands of control rows, by their seq; one whose bytes are gone is left out."""
+    if not rows:
+        return {}
+    kept = BodyStore(bodies, may_create=False).fetch([row.body_sha256 for row in rows if row.body_sha256 is not None])
+    commands: dict[int, Command] = {}
+    for row in rows:
+        try:
+            commands[row.seq] = decode(kept[row.body_sha256 or ""])
+        except (KeyError, CommandInvalid):
+            continue
+    return commands

@@ -1,0 +1,132 @@
+"""Invariants between what is chained (the journal, the audit log) and the anchors outside the lake."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any
+
+from deltalake import DeltaTable
+
+from core.place import Place
+from core.routing import topics_of
+from dlq.acts_anchoring import STREAM
+from dlq.acts_chain import ChainWalk
+from journal.anchors import Anchor, AnchorInvalid, anchored_before
+from journal.histories import is_given_up
+from journal.reader import dataset_of
+from journal.schema import extend
+from ledger.verify.evidence import Evidence
+from ledger.verify.kafka import anchor_records
+from ledger.verify.report import Finding, Invariant
+
+BEYOND = (sys.maxsize, None)
+"""Where no commit is."""
+
+
+class AnchorsHold(Invariant):
+    name = "anchors_hold"
+    sentence = "Every anchor, signed and kept outside the lake, names a commit of this journal with the chain up to it."
+
+    def check(self, evidence: Evidence) -> Finding:
+        newest = [0, 0]
+        offenders = list(islice(self._offenders(evidence, newest), evidence.sample_max))
+        anchored, count = newest
+        figures = {"anchors": count, "anchored_seq": anchored, "behind": max(0, evidence.seq - anchored)}
+        unknown = evidence.in_part("anchors of earlier rows")
+        return self.finding(evidence, offenders, figures, unknown)
+
+    def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
+        heads = _heads(evidence)
+        at, head = next(heads)
+        for offset, record in anchor_records(
+            evidence.kafka, evidence.session, evidence.lake.stream, evidence.anchor_ends
+        ):
+            try:
+                anchor = evidence.anchor_keys.decode(record)
+            except AnchorInvalid as invalid:
+                yield {"problem": f"a record among the anchors isn't one: {invalid.problem}", "offset": offset}
+                continue
+            if is_given_up(evidence.state.notes, anchor.lineage, anchor.seq):
+                continue
+            newest[:] = max(newest[0], anchor.seq), newest[1] + 1
+            if anchor.seq < evidence.base.seq or (evidence.base.chain is None and anchor.seq <= evidence.seq):
+                continue
+            while at < anchor.seq:
+                at, head = next(heads, BEYOND)
+            if (problem := _problem(anchor, at, head, evidence)) is not None:
+                yield {"problem": problem, "seq": anchor.seq, "epoch": anchor.epoch, "anchored_at": anchor.at}
+        yield from self._missing(evidence, newest[0])
+
+    def _missing(self, evidence: Evidence, anchored: int) -> Iterator[dict[str, Any]]:
+        remembered = anchored_before(evidence.state.notes)
+        if anchored < remembered:
+            yield {"problem": "anchors that Kafka acknowledged are gone", "anchored": anchored, "known": remembered}
+        if removed := sum(low for low, _ in evidence.anchor_ends.values()):
+            yield {"problem": "anchors were removed from their topic", "records": removed}
+        if anchored < evidence.seq and (age := evidence.last_row_age_s()) > evidence.limits.anchor_age_s_max:
+            yield {"problem": "the journal's end isn't anchored", "anchored": anchored, "age_s": round(age, 3)}
+
+
+def _heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
+    """The last seq of each commit, and the chain's head after it."""
+    head = evidence.base.chain
+    yield evidence.base.seq, head
+    for commit in evidence.commits():
+        head = None if head is None else extend(head, commit.digest)
+        yield commit.last_seq, head
+
+
+def _problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence) -> str | None:
+    if anchor.seq > evidence.seq:
+        return f"the journal ends with {evidence.seq}, before its anchor: its end was cut off, or an older copy is here"
+    if anchor.seq != at:
+        return "no commit ends at the row that the anchor names"
+    if anchor.chain != head:
+        return "what the journal holds up to here isn't what was anchored: rows were changed or removed"
+    return None
+
+
+class ActsChainWhole(Invariant):
+    name = "acts_chain_whole"
+    sentence = "Every act of a person is on record as it was recorded: the record's chain is whole, up to its anchors."
+
+    def check(self, evidence: Evidence) -> Finding:
+        # The anchors first: the record may only be ahead of them.
+        anchors = list(_anchors(evidence))
+        walk = ChainWalk(one.seq for _, one in anchors if isinstance(one, Anchor))
+        offenders = chain(walk.offenders(_rows(evidence.lake.acts)), _held_against(anchors, walk))
+        found = tuple(islice(offenders, evidence.sample_max))
+        anchored = max((one.seq for _, one in anchors if isinstance(one, Anchor)), default=0)
+        return self.finding(evidence, found, {"acts": walk.number, "anchored": anchored})
+
+
+def _rows(path: Place | None) -> Iterator[dict[str, Any]]:
+    if path is None or not DeltaTable.is_deltatable(str(path)):
+        return
+    for batch in dataset_of(DeltaTable(str(path))).to_table().sort_by("number").to_batches():
+        yield from batch.to_pylist()
+
+
+def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]:
+    """Offset and anchor of every record that names the audit log; there is one for live and test traffic."""
+    topic = topics_of("live").anchors
+    ends = evidence.kafka.ends([topic]).get(topic, {})
+    for offset, record in anchor_records(evidence.kafka, evidence.session, STREAM, ends):
+        try:
+            yield offset, evidence.anchor_keys.decode(record)
+        except AnchorInvalid as invalid:
+            yield offset, invalid
+
+
+def _held_against(anchors: list[tuple[int, Anchor | AnchorInvalid]], walk: ChainWalk) -> Iterator[dict[str, Any]]:
+    for offset, one in anchors:
+        if isinstance(one, AnchorInvalid):
+            yield {"problem": f"a record among the anchors of acts isn't one: {one.problem}", "offset": offset}
+        elif one.seq > walk.number:
+            problem = f"the record ends with {walk.number}, before its anchor: its end was cut off"
+            yield {"problem": problem, "number": one.seq, "anchored_at": one.at}
+        elif walk.heads.get(one.seq) != one.chain:
+            problem = "what is on record up to here isn't what was anchored: acts were changed or removed"
+            yield {"problem": problem, "number": one.seq, "anchored_at": one.at}

@@ -1,0 +1,171 @@
+"""Invariants of the raw bodies, which only ``--deep`` asks for: they read every byte of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark import StorageLevel
+from pyspark.sql import functions as fn
+
+from core.place import Place
+from ledger.handler import handler_version
+from ledger.redactions import Redactions
+from ledger.spark import read_table
+from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
+from ledger.verify.evidence import Evidence
+from ledger.verify.report import Finding, Invariant
+from providers.settings import ProvidersSettings
+
+EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@dataclass
+class BodiesWhole(Invariant):
+    """``bodies_days``: how long they are kept (`ledger.bodies_days`); 0: for ever."""
+
+    bodies: Place
+    redactions: Place
+    bodies_days: int
+    name = "bodies_whole"
+    sentence = (
+        "Every body that is kept is what its hash says; one that is missing was redacted or dropped by retention; one "
+        "that was redacted is there only if another event brought it since."
+    )
+
+    def check(self, evidence: Evidence) -> Finding:
+        if not DeltaTable.is_deltatable(str(self.bodies)):
+            nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
+            return self.finding(evidence, nowhere, {"bodies": 0})
+        self._register(evidence)
+        offenders = evidence.sample(
+            """
+            SELECT 'a body isn''t what its hash says' AS problem, body_sha256, sha2(body, 256) AS computed
+            FROM bodies WHERE sha2(body, 256) <> body_sha256
+            """
+        )
+        offenders += evidence.sample(
+            "SELECT 'a body is nowhere' AS problem, seq, body_sha256, decided_at FROM bodiless WHERE status = 'gone'"
+        )
+        offenders += evidence.sample(
+            """
+            SELECT 'a redacted body is there again, as from a backup: redact it again' AS problem,
+                   body_sha256, event_key
+            FROM redacted LEFT SEMI JOIN bodies USING (body_sha256)
+            WHERE done AND NOT EXISTS (
+                SELECT 1 FROM whole
+                WHERE first AND decision <> 'duplicate'
+                      AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
+            """
+        )
+        return self.finding(evidence, offenders, self._figures(evidence))
+
+    def _register(self, evidence: Evidence) -> None:
+        """The journal is pinned already, so every body that it refers to is there, or went by order or by time."""
+        session = evidence.session
+        version = DeltaTable(str(self.bodies)).version()
+        held = read_table(session, self.bodies, version)
+        held.createOrReplaceTempView("bodies")
+        last = {act.body_sha256: (act, done is not None) for act, done in Redactions(self.redactions).orders()}
+        ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
+        columns = "body_sha256 string, event_key string, at timestamp, done boolean"
+        session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
+        since = evidence.now - timedelta(days=self.bodies_days)
+        had_its_time = f"decided_at < timestamp'{since.isoformat()}'" if self.bodies_days else "false"
+        session.sql(
+            f"""
+            WITH missing AS (
+                SELECT min(seq) AS seq, body_sha256, max(decided_at) AS decided_at
+                FROM journal LEFT ANTI JOIN bodies USING (body_sha256)
+                WHERE first AND body_sha256 <> '{EMPTY_SHA256}' AND decision <> 'duplicate'
+                GROUP BY body_sha256)
+            SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
+                                   WHEN {had_its_time} THEN 'dropped' ELSE 'gone' END AS status
+            FROM missing LEFT JOIN redacted ON redacted.body_sha256 = missing.body_sha256
+            """  # noqa: S608 - a moment and words of our own making
+        ).createOrReplaceTempView("bodiless")
+
+    def _figures(self, evidence: Evidence) -> dict[str, Any]:
+        [held] = evidence.rows("SELECT count(*) AS bodies, coalesce(sum(length(body)), 0) AS bytes FROM bodies")
+        counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
+        counts = {one["status"]: one["count"] for one in counted}
+        return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
+
+
+@dataclass
+class BodyFacts:
+    """The view ``body_facts`` (`ledger.verify.body_facts.FACTS`) of all applied rows, made once.
+
+    Rows and bodies are sorted together by Spark: its scratch folder needs room for as much as the bodies take.
+    """
+
+    bodies: Place
+    providers: ProvidersSettings
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_there: bool = False
+
+    def register(self, evidence: Evidence) -> None:
+        with self._lock:
+            if not self._is_there:
+                self._register(evidence)
+                self._is_there = True
+
+    def _register(self, evidence: Evidence) -> None:
+        rows = evidence.session.table("journal").where(
+            "decision = 'applied' AND fact_sha256 IS NOT NULL AND handler_version LIKE 'ledger-%.%'"
+        )
+        if DeltaTable.is_deltatable(str(self.bodies)):
+            version = DeltaTable(str(self.bodies)).version()
+            held = read_table(evidence.session, self.bodies, version)
+            rows = rows.join(held, "body_sha256", "left")
+        else:
+            rows = rows.withColumn("body", fn.lit(None).cast("binary"))
+        settings = self.providers
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return read_bodies(batches, settings)
+
+        facts = rows.select(*COLUMNS).mapInArrow(read, FACTS)
+        facts.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView("body_facts")
+
+
+@dataclass
+class BookingsAreInBodies(Invariant):
+    """Compares everything but the merchant, which the directory named then and no body does. A body that its adapter
+    reads otherwise today is an offence too: that booking can't be derived again.
+    """
+
+    facts: BodyFacts
+    name = "bookings_are_in_bodies"
+    sentence = (
+        "Every booking is what its adapter reads in the kept body again: fact, accounts, sides, amount and currency."
+    )
+
+    def check(self, evidence: Evidence) -> Finding:
+        self.facts.register(evidence)
+        offenders = evidence.sample(
+            f"""
+            WITH wrong AS (
+                SELECT seq, problem, reads FROM body_facts WHERE problem IS NOT NULL
+                ORDER BY seq LIMIT {evidence.sample_max})
+            SELECT /*+ BROADCAST(wrong) */
+                   problem, seq, event_key, event_type, reads, fact_key, postings, handler_version
+            FROM journal JOIN wrong USING (seq) ORDER BY seq
+            """  # noqa: S608 - a number
+        )
+        [counts] = evidence.rows(
+            """
+            SELECT count_if(is_read) AS compared, count_if(NOT is_read) AS without_body,
+                   count_if(problem IS NOT NULL) AS wrong
+            FROM body_facts
+            """
+        )
+        figures = {**counts, "read_by": handler_version(self.facts.providers)}
+        gone = counts["without_body"]
+        unknown = f"{gone} bookings whose bodies were redacted or dropped" if gone else None
+        return self.finding(evidence, offenders, figures, unknown)

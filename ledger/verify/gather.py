@@ -1,0 +1,136 @@
+"""Opens what is derived, pins the journal, asks Kafka's ends, in this order: what every invariant looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from core.clock import Clock
+from core.errors import PayhookError
+from core.routing import is_sparse, source_of, topics_of
+from journal.anchors import AnchorKeys
+from journal.index import Index
+from journal.reader import JournalReader
+from ledger.postings import mark_of
+from ledger.spark import read_table
+from ledger.verify.evidence import Evidence, Lake, Limits
+from ledger.verify.fast_path import Tables
+from ledger.verify.kafka import Ends, Kafka, anchor_records
+from ledger.verify.views import base_before, journal_view
+from providers.settings import ProvidersSettings
+
+
+class VerifyImpossible(PayhookError):
+    """There is nothing to verify."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"can't verify: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
+    looked at. ``bodies_days``: how long bodies are kept; 0: for ever. ``providers``: how adapters read them."""
+
+    deep: bool = False
+    since: int | datetime | None = None
+    bodies_days: int = 0
+    providers: ProvidersSettings = field(default_factory=ProvidersSettings)
+
+
+def gather(
+    session: SparkSession,
+    lake: Lake,
+    kafka: Kafka,
+    anchor_keys: AnchorKeys,
+    limits: Limits,
+    clock: Clock,
+    index: Index | None,
+    options: Options,
+) -> Evidence:
+    """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
+    has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
+    postings = DeltaTable(str(lake.postings)) if has_postings else None
+    has_receipts = lake.is_ledger and _register_receipts(session, lake, kafka)
+    anchors = topics_of(lake.mode).anchors
+    anchor_ends = kafka.ends([anchors]).get(anchors, {})
+    state = JournalReader(str(lake.journal)).state()
+    sources, ends = _sources(session, lake, [topic for topic in state.marks if is_sparse(topic)])
+    ends |= kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
+    whole = journal_view(read_table(session, lake.journal, state.version))
+    whole.createOrReplaceTempView("whole")
+    base = base_before(whole, options.since, anchor_records(kafka, session, lake.stream, anchor_ends), anchor_keys)
+    looked_at = fn.col("seq") > base.seq
+    journal = whole if base.seq == 0 else whole.where(looked_at)
+    journal.createOrReplaceTempView("journal")
+    if postings is not None:
+        journal.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
+        lines = read_table(session, lake.postings, postings.version())
+        lines.createOrReplaceTempView("every_line")
+        (lines if base.seq == 0 else lines.where(looked_at)).createOrReplaceTempView("postings")
+    if index is not None:
+        journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
+    return Evidence(
+        session=session,
+        lake=lake,
+        state=state,
+        kafka=kafka,
+        anchor_keys=anchor_keys,
+        ends=ends,
+        anchor_ends=anchor_ends,
+        has_receipts=has_receipts,
+        index=index,
+        now=clock.now(),
+        limits=limits,
+        base=base,
+        sources=sources,
+        tables=Tables(
+            journal=str(lake.journal),
+            journal_version=state.version,
+            last_seq=state.next_seq - 1,
+            postings=str(lake.postings) if postings is not None else None,
+            postings_version=postings.version() if postings is not None else 0,
+            postings_mark=mark_of(postings) if postings is not None else 0,
+            index_seq=index.seq if index is not None else 0,
+            mode=str(lake.mode),
+        ),
+    )
+
+
+def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
+    """The view ``receipts``: those that were collected; where none were yet, those on their topic."""
+    if DeltaTable.is_deltatable(str(lake.receipts)):
+        read_table(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
+        return True
+    topic = topics_of(lake.mode).receipts
+    if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
+        return False
+    lines = kafka.frame(session, topic).selectExpr("explode(split(CAST(value AS string), '\\n')) AS line")
+    parsed = lines.selectExpr("from_json(line, 'at timestamp, event_key string, outcome string, status int') AS line")
+    parsed.select("line.*").createOrReplaceTempView("receipts")
+    return True
+
+
+def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, DataFrame], Ends]:
+    """The journals that are read under these names, and what each topic holds; without those that aren't there."""
+    sources: dict[str, DataFrame] = {}
+    ends: Ends = {}
+    for name in sorted({source_of(topic) for topic in topics}):
+        path = lake.journal.parent / name
+        if DeltaTable.is_deltatable(str(path)):
+            reader = JournalReader(str(path))
+            sources[name] = journal_view(read_table(session, path, reader.version))
+            ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
+    return sources, ends
+
+
+def last_seq(lake: Lake) -> int:
+    if not DeltaTable.is_deltatable(str(lake.journal)):
+        raise VerifyImpossible(f"there is no journal at {lake.journal}")
+    return JournalReader(str(lake.journal)).state().next_seq - 1

@@ -1,0 +1,237 @@
+"""The invariant between Kafka's records and the rows that were decided from them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from core.routing import is_sparse, source_of
+from journal.histories import FIRST
+from journal.kafka_log import Point
+from journal.schema import JournalRow, from_arrow, same_record
+from ledger.verify.evidence import Evidence, Span
+from ledger.verify.report import Finding, Invariant
+
+BY_CHANCE = 1_000
+"""Offsets that are compared besides the ends: a log of which one in a hundred records differs is found out all but
+once in 20,000 times."""
+
+_COLUMNS = (
+    "seq, item_seq, first, topic, partition, offset, decision, decided_at, event_key, body_sha256, original_sha256, "
+    "received_at"
+)
+_POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("life", pa.int32())])
+_PARTS = "topic string, history int, low long, high long"
+
+_OTHER_ROWS = f"""
+SELECT CASE WHEN row IS NULL THEN 'a row of the source was passed over'
+            WHEN decided_at IS NULL THEN 'the source has no such row'
+            ELSE 'the source has another row than was decided' END AS problem,
+       topic, offset, row
+FROM (
+    SELECT parts.topic, source_rows.seq AS offset, source_rows.decided_at
+    FROM source_rows JOIN parts ON source_rows.seq >= low AND source_rows.seq < high
+    LEFT ANTI JOIN journal AS passed
+    ON passed.topic = parts.topic AND source_rows.seq >= passed.offset AND source_rows.seq < passed.offset_until
+    WHERE source_rows.books AND NOT (source_rows.first AND source_rows.decision = 'reversed'))
+FULL OUTER JOIN (
+    SELECT parts.topic, offset, seq AS row, received_at
+    FROM journal JOIN parts
+    ON journal.topic = parts.topic AND coalesce(journal.history, {FIRST}) = parts.history
+       AND offset >= low AND offset < high
+    WHERE first AND offset_until IS NULL)
+USING (topic, offset)
+WHERE row IS NULL OR decided_at IS NULL OR received_at <> decided_at
+"""  # noqa: S608 - a number
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Offsets of one partition that Kafka holds and that one history decided: from ``low`` to before ``high``."""
+
+    topic: str
+    history: int
+    partition: int
+    low: int
+    high: int
+
+
+@dataclass
+class RecordsAreThoseDecided(Invariant):
+    """Of each partition the last offset that was decided, the first one that Kafka holds and both sides of each border
+    between histories; and some by chance, or ``every`` one. The seed is the journal's version: a second
+    verification of it compares the same.
+
+    What is read of another stream's journal is compared whole: each row that changed its books has its decision.
+    """
+
+    every: bool = False
+    name = "records_are_those_decided"
+    sentence = "What Kafka still holds of the decided offsets are the very records that the journal decided."
+
+    def check(self, evidence: Evidence) -> Finding:
+        every = list(_stretches(evidence))
+        stretches = [one for one in every if not is_sparse(one.topic)]
+        held = sum(one.high - one.low for one in stretches)
+        decided = sum(span.until - span.start for span in evidence.spans() if not is_sparse(span.topic))
+        figures: dict[str, Any] = {"held": held, "no_longer_held": decided - held}
+        offenders = [*_other_topics(evidence), *_other_rows(evidence, every)]
+        if self.every:
+            offenders += _search(evidence, stretches)
+            figures["compared"] = held
+        else:
+            rows = _rows(evidence, _points(stretches, evidence.state.version))
+            offenders += islice(_differing(evidence, rows), evidence.sample_max)
+            figures |= {"compared": len(rows), "seed": evidence.state.version}
+        unknown = evidence.in_part("records of earlier rows")
+        return self.finding(evidence, offenders, figures, unknown)
+
+
+def _stretches(evidence: Evidence) -> Iterator[Stretch]:
+    """What is still held, by the history that decided it: the newest one that begins at or before an offset.
+
+    Each history begins where Kafka's records part from those that were decided: before that they are the same.
+    """
+    spans: dict[tuple[str, int], list[Span]] = {}
+    for span in evidence.spans():
+        spans.setdefault((span.topic, span.partition), []).append(span)
+    for (topic, partition), lives in spans.items():
+        low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
+        for span in sorted(lives, key=lambda one: one.history, reverse=True):
+            first, until = max(low, span.start), min(high, span.until)
+            if first < until:
+                yield Stretch(topic, span.history, partition, first, until)
+            high = min(high, span.start)
+
+
+def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
+    known = {
+        topic: topic_id
+        for topic in {span.topic for span in evidence.spans()}
+        if not is_sparse(topic) and (topic_id := evidence.state.history(topic).topic_id)
+    }
+    there = evidence.kafka.topic_ids(sorted(known))
+    for topic, topic_id in sorted(known.items()):
+        if there.get(topic) != topic_id:
+            problem = "the topic isn't the one that was read: see payhook recover"
+            yield {"problem": problem, "topic": topic, "read": topic_id, "there": there.get(topic)}
+
+
+def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+    """What was read of other streams' journals against what they hold; a row counts as received when it was decided."""
+    for source, rows in evidence.sources.items():
+        parts = [(one.topic, one.history, one.low, one.high) for one in stretches if _is_of(source, one)]
+        if parts:
+            evidence.session.createDataFrame(parts, _PARTS).createOrReplaceTempView("parts")
+            rows.createOrReplaceTempView("source_rows")
+            yield from evidence.sample(_OTHER_ROWS)
+
+
+def _is_of(source: str, stretch: Stretch) -> bool:
+    return is_sparse(stretch.topic) and source_of(stretch.topic) == source
+
+
+def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
+    """What is compared, and the history that decided it."""
+    points = {
+        (one.topic, one.partition, offset): one.history for one in stretches for offset in (one.low, one.high - 1)
+    }
+    held = sum(one.high - one.low for one in stretches)
+    numbers = sorted(random.Random(seed).sample(range(held), min(BY_CHANCE, held)))  # noqa: S311 - chance, no secret
+    before = 0
+    at = 0
+    for one in stretches:
+        after = before + one.high - one.low
+        while at < len(numbers) and numbers[at] < after:
+            points[one.topic, one.partition, one.low + numbers[at] - before] = one.history
+            at += 1
+        before = after
+    return points
+
+
+def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
+    """The rows that decided them; none of an offset that one row for several stands for."""
+    if not points:
+        return []
+    columns = zip(*((*point, life) for point, life in sorted(points.items())), strict=True)
+    table = pa.table([list(column) for column in columns], _POINTS)
+    evidence.session.createDataFrame(table).createOrReplaceTempView("points")
+    found = evidence.session.sql(
+        f"""
+        SELECT /*+ BROADCAST(points) */ {_COLUMNS}
+        FROM journal LEFT SEMI JOIN points
+        ON journal.topic = points.topic AND journal.partition = points.partition AND journal.offset = points.offset
+           AND coalesce(journal.history, {FIRST}) = points.life
+        WHERE first AND offset_until IS NULL
+        """  # noqa: S608 - names and a number
+    ).toArrow()
+    return _once(from_arrow(found))
+
+
+def _once(rows: Sequence[JournalRow]) -> list[JournalRow]:
+    """One row an offset: that there are two is another invariant's."""
+    by_offset: dict[Point, JournalRow] = {}
+    for row in sorted(rows, key=lambda row: row.seq):
+        by_offset.setdefault((row.topic, row.partition, row.offset), row)
+    return list(by_offset.values())
+
+
+def _differing(evidence: Evidence, rows: Sequence[JournalRow]) -> Iterator[dict[str, Any]]:
+    records = evidence.kafka.records_at([(row.topic, row.partition, row.offset) for row in rows])
+    for row in rows:
+        record = records.get((row.topic, row.partition, row.offset))
+        if record is None and _was_removed(evidence, row):
+            continue
+        if record is None or not same_record(row, record):
+            what = "no record" if record is None else "another record than the row decided"
+            where = {"topic": row.topic, "partition": row.partition, "offset": row.offset, "row": row.seq}
+            yield {"problem": f"Kafka holds {what} at this offset; see payhook recover", **where}
+
+
+def _was_removed(evidence: Evidence, row: JournalRow) -> bool:
+    """Whether its time was over meanwhile: Kafka removes the oldest records at any moment."""
+    low, _ = evidence.kafka.ends([row.topic]).get(row.topic, {}).get(row.partition, (0, 0))
+    return row.offset < low
+
+
+def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
+    """Compares all of them by Spark; what differs there is looked at by itself."""
+    doubtful: list[JournalRow] = []
+    for topic in sorted({one.topic for one in stretches}):
+        of_topic = [one for one in stretches if one.topic == topic]
+        _held_rows(evidence, of_topic).createOrReplaceTempView("decided_rows")
+        evidence.kafka.frame(evidence.session, topic).createOrReplaceTempView("held_records")
+        header = "CAST(get(filter(record.headers, h -> h.key = '{}'), 0).value AS string)"
+        key, at = header.format("event_key"), header.format("received_at")
+        found = evidence.session.sql(
+            f"""
+            SELECT decided_rows.*
+            FROM decided_rows LEFT JOIN held_records AS record
+            ON record.partition = decided_rows.partition AND record.offset = decided_rows.offset
+            WHERE record.offset IS NULL
+               OR sha2(coalesce(record.value, X''), 256) <> coalesce(body_sha256, original_sha256)
+               OR {key} <> event_key
+               OR ({at} IS NOT NULL AND NOT coalesce(TRY_CAST({at} AS timestamp) = received_at, received_at IS NULL))
+            ORDER BY seq LIMIT {BY_CHANCE}
+            """  # noqa: S608 - words of our own making
+        ).toArrow()
+        doubtful += _once(from_arrow(found))
+    return list(islice(_differing(evidence, doubtful), evidence.sample_max))
+
+
+def _held_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> DataFrame:
+    held = " OR ".join(
+        f"(coalesce(history, {FIRST}) = {one.history} AND partition = {one.partition} "
+        f"AND offset >= {one.low} AND offset < {one.high})"
+        for one in stretches
+    )
+    topic = stretches[0].topic
+    assert "'" not in topic
+    rows = evidence.session.table("journal").where("first AND offset_until IS NULL").where(f"topic = '{topic}'")
+    return rows.where(held).selectExpr(*_COLUMNS.split(", "))
