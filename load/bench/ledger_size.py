@@ -1,11 +1,7 @@
-"""What an event costs on disk: journal, postings and raw body, after maintenance, with ids that nothing can compress.
-
-``python -m load.bench.ledger_size --data DIR --rows 20000`` is the same with a shorter one.
-"""
+"""What an event costs on disk: journal, postings and body, after maintenance, with ids that nothing can compress."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import random
 import shutil
@@ -16,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from rich.console import Console
 from rich.table import Table
 
 from core.clock import SystemClock
@@ -31,7 +26,7 @@ from ledger.maintain import Job, Session, StreamTables, maintain
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
-from load.bench.figures import is_short
+from load.bench.figures import Run
 from load.bench.history import FIRST_AT
 from load.webhooks import stripe_event
 from processor.decide.intake import KafkaRecord, new_item
@@ -40,8 +35,6 @@ from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from stack.jars import spark_jars
 
-SIZE_SECONDS = 180.0
-SIZE_SECONDS_SHORT = 60.0
 EVENTS, EVENTS_SHORT = 200_000, 20_000
 EVENTS_PER_COMMIT = 500
 PARTITIONS = 48
@@ -51,23 +44,23 @@ TABLES = ("journal", "postings", "bodies")
 COLUMNS_SHOWN = 8
 
 
-def measure_size(folder: Path, console: Console, events: int | None = None) -> dict[str, float]:
+def measure_size(run: Run) -> dict[str, float]:
     """Bytes of the files that the tables consist of after maintenance, an event.
 
     Files that were replaced stay for a day beside them, and the log for an hour: both don't grow with the ledger.
     """
-    count = events or (EVENTS_SHORT if is_short() else EVENTS)
-    tables = made(folder, count)
+    count = run.count(EVENTS, EVENTS_SHORT)
+    tables = made(run.folder, count)
     jars, settings = spark_jars(), MaintainSettings(files_min=2)
-    session = Session(lambda: open_read_session("maintain", settings.master, settings.driver_memory, jars, folder))
+    session = Session(lambda: open_read_session("maintain", settings.master, settings.driver_memory, jars, run.folder))
     with session:
         report = maintain([tables], Job(session, settings, SystemClock()))
     if not report.ok:
         raise RuntimeError(report.as_json())
     sizes = {name: _bytes(getattr(tables, name)) / count for name in TABLES}
-    console.print(", ".join(f"{name} {size:.0f}" for name, size in sizes.items()) + " bytes an event")
+    run.console.print(", ".join(f"{name} {size:.0f}" for name, size in sizes.items()) + " bytes an event")
     for name in TABLES:
-        _show_columns(name, getattr(tables, name), count, console)
+        run.console.print(_costly_columns(name, getattr(tables, name), count))
     return {"ledger.bytes_per_event": sum(sizes.values())}
 
 
@@ -131,8 +124,7 @@ def _bytes(path: Path) -> int:
     return int(sum(pa.table(DeltaTable(str(path)).get_add_actions())["size_bytes"].to_pylist()))
 
 
-def _show_columns(name: str, path: Path, events: int, console: Console) -> None:
-    """Which columns it is that cost."""
+def _costly_columns(name: str, path: Path, events: int) -> Table:
     sizes: dict[str, int] = {}
     for file in DeltaTable(str(path)).file_uris():
         metadata = pq.read_metadata(file)
@@ -143,17 +135,4 @@ def _show_columns(name: str, path: Path, events: int, console: Console) -> None:
     table = Table("column", "bytes an event", title=name)
     for column_name, size in sorted(sizes.items(), key=lambda one: -one[1])[:COLUMNS_SHOWN]:
         table.add_row(column_name, f"{size / events:.1f}")
-    console.print(table)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=EVENTS)
-    parser.add_argument("--data", type=Path, required=True, help="folder for everything that is made")
-    wanted = parser.parse_args()
-    console = Console()
-    console.print(measure_size(wanted.data / "size", console, wanted.rows))
-
-
-if __name__ == "__main__":
-    main()
+    return table

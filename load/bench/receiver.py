@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import secrets
 import statistics
 import sys
@@ -19,11 +20,11 @@ from pathlib import Path
 
 import redis
 import uvloop
-from rich.console import Console
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
 from core.settings import TopicsSettings
+from load.bench.figures import Run
 from load.wire import Load, closed_loop, open_loop
 from load.wire_requests import StripeRequests
 from stack.children import answers_ok
@@ -33,15 +34,16 @@ from stack.redis import redis_server, redis_url
 from stack.server import Server, running
 from stack.topics import make_topics, topics
 
-PAIRS = 3
-REQUESTS_A_ROUND = 40_000
-WARM_REQUESTS = 20_000
+PAIRS, PAIRS_SHORT = 3, 1
+REQUESTS_A_ROUND, REQUESTS_A_ROUND_SHORT = 40_000, 10_000
+WARM_REQUESTS, WARM_REQUESTS_SHORT = 20_000, 5_000
 """Of each target, beforehand."""
-WARM_RECEIVER_REQUESTS = 60_000
-"""The broker's JVM compiles for so long, on the core that everything else needs too."""
-OPEN_LOOP_S = 8.0
+WARM_RECEIVER_TIMES = 3
+"""So many times more of the receivers: the broker's JVM compiles for so long, on the core that everything else needs
+too."""
+OPEN_LOOP_S, OPEN_LOOP_S_SHORT = 8.0, 3.0
 TAKEN = frozenset({200})
-RECEIVER_SECONDS = 180.0
+RECEIVER_SECONDS, RECEIVER_SECONDS_SHORT = 210.0, 60.0
 
 
 class NotAllTaken(RuntimeError):
@@ -50,53 +52,60 @@ class NotAllTaken(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Ports of the three that are compared."""
+    """Ports of what is compared. ``machine`` is the receiver with a process for each core."""
 
     receiver: int
+    machine: int
     echo: int
     straightforward: int
 
 
-def measure_receiver(folder: Path, console: Console) -> dict[str, float]:
-    with targets(folder) as (ports, requests):
-        rounds = [_round(number, ports, requests, console) for number in range(PAIRS)]
+def measure_receiver(run: Run) -> dict[str, float]:
+    with targets(run.folder) as (ports, requests):
+        warm = run.length(WARM_REQUESTS, WARM_REQUESTS_SHORT)
+        for port in (ports.receiver, ports.machine):
+            run_closed_loop(port, requests.make(WARM_RECEIVER_TIMES * warm))
+        for port in (ports.echo, ports.straightforward):
+            run_closed_loop(port, requests.make(warm))
+        pairs, count = run.length(PAIRS, PAIRS_SHORT), run.length(REQUESTS_A_ROUND, REQUESTS_A_ROUND_SHORT)
+        rounds = [_round(ports, requests, count, run) for _ in range(pairs)]
         rate = statistics.median(one["new"] for one in rounds) / 2
-        console.print(f"open loop at {rate:,.0f}/s, half of the receiver's rate")
-        tails = [_tails(rate, ports, requests, console) for _ in range(PAIRS)]
+        run.console.print(f"open loop at {rate:,.0f}/s, half of the receiver's rate")
+        tails = [_tails(rate, ports, requests, run) for _ in range(pairs)]
     median = statistics.median
     return {
         "receiver.ratio_to_echo": median(one["new"] / one["echo"] for one in rounds),
         "receiver.ratio_to_straightforward": median(one["new"] / one["straightforward"] for one in rounds),
         "receiver.duplicates_ratio_to_echo": median(one["again"] / one["echo"] for one in rounds),
+        "receiver.machine_ratio_to_echo": median(one["machine"] / one["echo"] for one in rounds),
         "receiver.p99_ratio_at_half_rate": median(tails),
     }
 
 
-def _round(number: int, ports: Targets, requests: StripeRequests, console: Console) -> dict[str, float]:
-    """Requests a second of each; the first round follows a short one that warms all of them."""
-    if number == 0:
-        run_closed_loop(ports.receiver, requests.make(WARM_RECEIVER_REQUESTS))
-        for port in (ports.echo, ports.straightforward):
-            run_closed_loop(port, requests.make(WARM_REQUESTS))
-    new = requests.make(REQUESTS_A_ROUND)
-    rates = {"echo": run_closed_loop(ports.echo, new).per_s}
-    rates["new"] = run_closed_loop(ports.receiver, new).per_s
-    rates["again"] = run_closed_loop(ports.receiver, new).per_s
-    rates["straightforward"] = run_closed_loop(ports.straightforward, new).per_s
-    console.print("requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()))
+def _round(ports: Targets, requests: StripeRequests, count: int, run: Run) -> dict[str, float]:
+    """Requests a second of each; ``machine``'s are other events than ``new``'s, since both share Redis."""
+    new = requests.make(count)
+    rates = {
+        "echo": run_closed_loop(ports.echo, new).per_s,
+        "new": run_closed_loop(ports.receiver, new).per_s,
+        "again": run_closed_loop(ports.receiver, new).per_s,
+        "straightforward": run_closed_loop(ports.straightforward, new).per_s,
+        "machine": run_closed_loop(ports.machine, requests.make(count)).per_s,
+    }
+    run.console.print("requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()))
     return rates
 
 
-def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, console: Console) -> float:
+def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, run: Run) -> float:
     """p99 of the receiver ÷ p99 of the echo, at one rate, from when each request was due."""
-    count = int(rate_per_s * OPEN_LOOP_S)
+    count = int(rate_per_s * run.length(OPEN_LOOP_S, OPEN_LOOP_S_SHORT))
 
     def at_rate(host: str, port: int, made: Sequence[bytes]) -> Awaitable[Load]:
         return open_loop(host, port, made, rate_per_s)
 
     echo = _all_taken(_run(at_rate, ports.echo, requests.make(count))).latency(0.99)
     receiver = _all_taken(_run(at_rate, ports.receiver, requests.make(count))).latency(0.99)
-    console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
+    run.console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
     return receiver / echo
 
 
@@ -131,19 +140,23 @@ def _all_taken(load: Load, answers: frozenset[int] = TAKEN) -> Load:
 
 
 @contextlib.contextmanager
-def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]]:
-    """Kafka, Redis, and the three servers on them; ``env`` goes to the receiver."""
+def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
+    """Kafka, Redis, and the servers on them that are compared."""
     secret = "whsec_" + secrets.token_hex(16)
     with brokers(folder) as (bootstrap, redis_at):
-        receiver, echo, straightforward = free_ports(3)
+        receiver, machine, echo, straightforward = free_ports(4)
+        workers = str(os.cpu_count())
         baseline = (sys.executable, "-m", "load.baselines")
         plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis_at, "--secret", secret)
         with (
-            running(receiver_server(folder, bootstrap, redis_at, secret, receiver, **env)),
+            running(receiver_server(folder / "one", bootstrap, redis_at, secret, receiver)),
+            running(
+                receiver_server(folder / "all", bootstrap, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)
+            ),
             running(_server(folder, "echo", echo, (*baseline, "echo"))),
             running(_server(folder, "straightforward", straightforward, plain)),
         ):
-            yield Targets(receiver, echo, straightforward), StripeRequests(secret, time.time)
+            yield Targets(receiver, machine, echo, straightforward), StripeRequests(secret, time.time)
 
 
 @contextlib.contextmanager
