@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 
@@ -20,3 +21,37 @@ def create_once(path: Path, text: str, mode: int = 0o600) -> None:
     with contextlib.suppress(FileExistsError):
         os.link(fresh, path)
     fresh.unlink()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a file in one step: no reader sees half of it. A loss of power may lose it."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)
+
+
+def write_durably(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replaces a file in one step; on return it outlasts a loss of power.
+
+    :raises OSError: nothing was changed
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes what was created or removed in a folder outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -106,7 +106,7 @@ def children(
         ),
         _service("ingest", "stack.services.receiver", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
         _service("ops", "stack.services.listener", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
-        *([_beside("maintenance", "stack.maintenance", layout, env)] if maintained else []),
+        *([_beside("maintenance", "stack.rounds", layout, env)] if maintained else []),
         *([_beside("alerts", "stack.alerting", layout, env)] if alerting else []),
     ]
 

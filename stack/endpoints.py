@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from core.files import write_whole
+
 FILE = "endpoints.json"
 
 
@@ -39,10 +41,3 @@ def read_endpoints(data_dir: Path) -> Endpoints | None:
 
 def remove_endpoints(data_dir: Path) -> None:
     (data_dir / FILE).unlink(missing_ok=True)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes beside ``path`` and renames, which is atomic."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, "utf-8")
-    fresh.replace(path)

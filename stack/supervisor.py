@@ -18,10 +18,11 @@ from enum import StrEnum
 
 from core.backoff import doubled_s
 from core.event import Mode
+from core.files import write_whole
 from core.layout import Layout
 from stack import leftovers
 from stack.children import SERVERS, Ports, endpoints
-from stack.endpoints import remove_endpoints, write_endpoints, write_whole
+from stack.endpoints import remove_endpoints, write_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.server import Running, Server
 

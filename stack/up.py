@@ -33,9 +33,9 @@ from stack.children import children, choose_ports
 from stack.endpoints import Endpoints, read_endpoints, remove_endpoints
 from stack.errors import ServerNotUp, StackNotUp
 from stack.first_files import make_anchor_key, make_merchants, make_secrets
-from stack.maintenance import tasks
 from stack.private import own
 from stack.processors import processes
+from stack.rounds import scheduled
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import make_topics, topics
@@ -79,7 +79,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
             children(
                 *(layout, ports, config, modes, processors),
                 durability=durability,
-                maintained=bool(tasks(settings)),
+                maintained=bool(scheduled(settings)),
                 alerting=settings.alerts.every_s > 0,
             ),
             lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), replication),

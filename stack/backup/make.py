@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,13 +16,15 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from core.clock import Clock, from_rfc3339, to_rfc3339
+from core.clock import Clock, SystemClock, from_rfc3339, to_rfc3339
+from core.errors import PayhookError
+from core.files import write_whole
 from journal.errors import JournalBroken, problem_of
 from journal.files import sync
 from journal.lake import has_table
 from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
-from ledger.maintain.lock import sole_maintenance
+from ledger.maintain.lock import MaintenanceRunning, sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
 from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
 from stack.backup.errors import BackupImpossible, NoBackup
@@ -36,8 +39,9 @@ from stack.backup.manifest import (
     read_manifest,
 )
 from stack.backup.sources import JOURNAL, SourceTable, files, place_of, tables
-from stack.endpoints import write_whole
 from stack.settings import Settings
+
+log = logging.getLogger("backup")
 
 LOCK = ".lock"
 
@@ -70,6 +74,24 @@ class BackupReport:
     def as_json(self) -> str:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return json.dumps({"ok": self.ok, **fields}, indent=1, default=_plain) + "\n"
+
+
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: true if a good backup was made. What became of it is also in the run folder."""
+    clock = SystemClock()
+    try:
+        report = back_up(settings, Path(settings.backup.folder), settings.backup.keep, clock)
+    except MaintenanceRunning as other:
+        log.info("%s", other)
+        return False
+    except PayhookError as problem:
+        log.error("%s", problem)
+        record_failure(settings, clock, str(problem))
+        return False
+    for found in report.problems:
+        log.error("backup %s isn't good: %s", report.name, found)
+    log.info("backup %s: %d files, %d bytes, %.1f s", report.name, report.files, report.bytes, report.seconds)
+    return report.ok
 
 
 def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> BackupReport:
