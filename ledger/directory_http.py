@@ -14,12 +14,12 @@ from pathlib import Path
 import httpx
 import orjson
 
+from core.backoff import retry_after_s
 from core.clock import Clock, Deadline
 from core.decision import ErrorKind
-from core.downstream import calling
 from core.errors import PayhookError, SettingError
-from core.retry_after import retry_after_s
 from core.routing import of_tenant
+from core.work import calling
 from ledger.directory import Merchant, MerchantClosed, MerchantUnknown
 from ledger.settings import LedgerSettings
 

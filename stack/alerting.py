@@ -26,7 +26,7 @@ from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from ingest.metrics import SECONDS_BUCKETS
-from stack.processors import metrics_urls, status_files
+from stack.children import metrics_urls, status_files
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("alerts")

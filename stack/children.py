@@ -1,4 +1,4 @@
-"""The processes of an embedded stack: what each is run with, and when it answers."""
+"""The processes of a stack: which there are, where each reports, what each is run with, and when it answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from core.durability import Durability
 from core.event import Mode
 from core.layout import Layout
 from core.routing import stream_of
+from processor.streams import taking
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, free_row
-from stack.processors import processes
 from stack.redis import redis_server, redis_url
 from stack.server import Server
-from stack.settings import Settings
+from stack.settings import Settings, streams_of
 
 ASK_TIMEOUT_S = 2.0
 PROCESSOR_START_S = 180.0
@@ -32,6 +32,51 @@ REFUSED = "refused"
 """The state of a stream that decides nothing until a person does."""
 
 SERVERS = ("kafka", "redis")
+
+
+def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
+    """The processor's processes in a mode by name, and the streams that each runs.
+
+    One process, ``processor`` (``processor-test``); or, apart, one a stream: ``processor-ledger``.
+    """
+    names = [stream.name for stream in taking(streams_of(settings), mode)]
+    if not settings.processor.streams_apart:
+        return {stream_of("processor", mode): names}
+    return {f"processor-{stream_of(name, mode)}": [name] for name in names}
+
+
+def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
+    """The loopback port of each process's metrics: the one that is set and those after it. None where none is set."""
+    processor = settings.processor
+    first = processor.metrics_port if mode == "live" else processor.test_metrics_port
+    return {name: first + number for number, name in enumerate(processes(settings, mode)) if first}
+
+
+def metrics_urls(settings: Settings) -> dict[str, str]:
+    """The metrics page of each process by its name, where a port is set for it here, or its URL is."""
+    first, workers = settings.ingest.metrics_port, settings.ingest.workers
+    names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
+    ports = {name: first + number for number, name in enumerate(names) if first}
+    for mode in settings.ingest.modes:
+        ports |= metrics_ports(settings, mode)
+    if settings.alerts.metrics_port:
+        ports["alerts"] = settings.alerts.metrics_port
+    here = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+    return here | settings.console.metrics_urls
+
+
+def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:
+    """The port of the process that runs the chosen streams, or all of them."""
+    ports = metrics_ports(settings, mode)
+    running = (name for name, streams in processes(settings, mode).items() if not chosen or set(chosen) & set(streams))
+    return next((ports[name] for name in running if name in ports), None)
+
+
+def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
+    """Each stream's status file in a mode, by its name there (``ledger-test``)."""
+    layout = settings.layout
+    names = [stream_of(stream.name, mode) for stream in taking(streams_of(settings), mode)]
+    return {name: layout.stream(name).status for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +134,7 @@ def children(
     """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
     opposite one.
 
-    :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
+    :param processors: `processes` of each mode; None: one process with the shipped streams
     :param durability: what is asked of the one broker's topics
     :param maintained: with the process that maintains the lake and backs it up by schedule
     :param alerting: with the one that looks after all others and tells people

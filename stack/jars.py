@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.place import LakeUrl, Place
 from stack import paths
 from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing
-from stack.java import find_java
+from stack.machine import find_java
 
 RESOLVER_MEMORY = "512m"
 END_TIMEOUT_S = 30.0

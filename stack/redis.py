@@ -15,7 +15,7 @@ import redis
 
 from core.files import create_once, write_durably
 from stack.errors import SocketFolderUnsafe
-from stack.redis_binary import find_redis
+from stack.machine import find_redis
 from stack.server import Server
 
 ASK_TIMEOUT_S = 1.0

@@ -1,8 +1,8 @@
 """Maintains, scans and backs up the lake of a data folder by schedule: ``python -m stack.rounds``.
 
-It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a round that is killed leaves
-every table whole. ``python -m stack.rounds maintenance`` (``card-scan``, ``backup``) is one round, for a schedule of
-one's own.
+It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
+round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``card-scan``, ``backup``) is one
+round, for a schedule of one's own.
 """
 
 from __future__ import annotations

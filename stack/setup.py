@@ -26,8 +26,7 @@ from pathlib import Path
 from core.errors import PayhookError
 from stack import jars, paths
 from stack.errors import RedisMissing, SetupFailed
-from stack.java import find_java
-from stack.redis_binary import find_redis
+from stack.machine import find_java, find_redis
 
 VENV = paths.CHECKOUT / ".venv"
 STAMP = VENV / "payhook-setup.json"

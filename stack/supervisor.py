@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from core.backoff import doubled_s
 from core.event import Mode
-from core.files import write_whole
 from core.layout import Layout
-from stack import leftovers
 from stack.children import SERVERS, Ports, endpoints
-from stack.endpoints import remove_endpoints, write_endpoints
+from stack.endpoints import end_leftovers, record, remove_endpoints, write_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.server import Running, Server
 
@@ -193,16 +190,10 @@ class Supervisor:
         if current == self._written:
             return
         self._written = current
-        _record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
+        record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
         if self.answered_once:
             published = {name: pid for name, pid in pids.items() if name.split("-")[0] in PUBLISHED}
             write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
-
-
-def _record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Who runs: the supervisor first, then its children."""
-    record = {"up": up, "states": states, "processes": [leftovers.identity(pid) for pid in pids]}
-    write_whole(layout.supervisor, json.dumps(record, indent=1) + "\n")
 
 
 @contextlib.contextmanager
@@ -217,9 +208,9 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyUp(layout.root) from None
-        leftovers.end_leftovers(layout)
+        end_leftovers(layout)
         remove_endpoints(layout.root)
-        _record(layout, False, {}, [os.getpid()])
+        record(layout, False, {}, [os.getpid()])
         try:
             yield
         finally:

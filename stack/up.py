@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -24,17 +23,22 @@ import psutil
 from core.errors import PayhookError
 from core.layout import Layout
 from core.log import configure_logging
-from core.storage import part_with_keys
+from core.settings import part_with_keys
 from ingest.context import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
-from stack import leftovers
-from stack.children import children, choose_ports
-from stack.endpoints import Endpoints, read_endpoints, remove_endpoints
+from stack.children import children, choose_ports, processes
+from stack.data_folder import make_anchor_key, make_merchants, make_secrets, own
+from stack.endpoints import (
+    Endpoints,
+    check_restored,
+    end_leftovers,
+    read_endpoints,
+    recorded_states,
+    recorded_supervisor,
+    remove_endpoints,
+)
 from stack.errors import ServerNotUp, StackNotUp
-from stack.first_files import make_anchor_key, make_merchants, make_secrets
-from stack.private import own
-from stack.processors import processes
 from stack.rounds import scheduled
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
@@ -60,7 +64,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     layout = settings.layout
     own(settings)
     with sole_supervisor(layout):
-        leftovers.check_restored(layout)
+        check_restored(layout)
         # Brokers and the receiver have no use for the lake's keys.
         part_with_keys(settings.storage, layout.secrets)
         adapters = build_adapters(settings.providers)
@@ -123,7 +127,7 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
     :raises ServerNotUp: it isn't up within `UP_S_MAX`
     """
     layout = settings.layout
-    there = leftovers.recorded_supervisor(layout)
+    there = recorded_supervisor(layout)
     if there is not None:
         return _await_endpoints(layout, there.is_running, on_change)
     # A supervisor that was killed left its own behind: they would be taken for the next one's.
@@ -141,15 +145,15 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
 def go_down(data_dir: Path) -> bool:
     """Stops the stack in order; returns, when nothing of it is left, whether anything ran."""
     layout = Layout(data_dir)
-    supervisor = leftovers.recorded_supervisor(layout)
+    supervisor = recorded_supervisor(layout)
     if supervisor is None:
-        return leftovers.end_leftovers(layout)
+        return end_leftovers(layout)
     supervisor.send_signal(signal.SIGCONT)
     supervisor.terminate()
     _, alive = psutil.wait_procs([supervisor], timeout=DOWN_S_MAX)
     if alive:
         supervisor.kill()
-    leftovers.end_leftovers(layout)
+    end_leftovers(layout)
     return True
 
 
@@ -177,7 +181,7 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
     log = layout.logs / "supervisor.log"
     while time.monotonic() < until:
         alive = lives()
-        states = _states(layout)
+        states = recorded_states(layout)
         for name, state in states.items():
             if seen.get(name) != state:
                 on_change(name, State(state))
@@ -194,14 +198,6 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
 def _problem(log: Path) -> Path:
     """What the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
-
-
-def _states(layout: Layout) -> dict[str, str]:
-    try:
-        read: dict[str, str] = json.loads(layout.supervisor.read_text("utf-8"))["states"]
-    except (OSError, ValueError, KeyError):
-        return {}
-    return read
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from core.arrow import datasets as ds
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
-from core.kept_text import kept_text
 from core.place import Place
+from core.visible import kept_text
 from dlq.done_alone import DAY
 from dlq.hands import same_person
 from journal.append import COMMIT_S_MAX
@@ -76,7 +76,7 @@ class AnotherPersonRedacts(PayhookError):
 class Order:
     """Whose body is to go, who says so, and why.
 
-    :raises ValueError: who or why can't be kept as it is (`core.kept_text`)
+    :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
     """
 
     event_key: str

@@ -30,7 +30,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
-from stack.first_files import make_anchor_key, make_merchants
+from stack.data_folder import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running

@@ -29,8 +29,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
-from core.jvm import jars_conf
 from core.routing import topics_of
+from core.spark import jars_conf
 from journal.dataset import dataset_of
 from journal.reader import JournalReader
 from load.bench.figures import Run

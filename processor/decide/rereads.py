@@ -13,8 +13,7 @@ from typing import Protocol, cast
 
 from core.decision import Decision
 from core.errors import Unparseable
-from core.event import Dedupe, Event, Headers, Mode, from_record, to_headers
-from core.header_schema import quote_text
+from core.event import Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
 from processor.decide.intake import Item
 from processor.decide.own_error import attempt, failure_of
 from processor.decide.verdict import POISON_CLASS, die, park

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from core.decision import ErrorKind
-from core.downstream import limited_by
 from core.errors import PayhookError
-from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
+from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.passing import disproves, holds_back

@@ -21,8 +21,7 @@ from journal.lake import open_table
 from journal.state import commit_info
 from journal.storage import Storage
 from journal.stores import file_system, open_storage
-from stack.backup.errors import BackupImpossible
-from stack.backup.manifest import CopiedFile
+from stack.backup.manifest import BackupImpossible, CopiedFile
 
 CHUNK_BYTES = 1 << 20
 PIN_TRIES = 3

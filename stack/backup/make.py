@@ -27,18 +27,23 @@ from journal.reader import JournalReader
 from ledger.maintain.lock import MaintenanceRunning, sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
 from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
-from stack.backup.errors import BackupImpossible, NoBackup
 from stack.backup.manifest import (
+    JOURNAL,
     MANIFEST,
     REJECTED,
+    BackupImpossible,
     CopiedJournal,
     CopiedTable,
     Manifest,
+    NoBackup,
+    SourceTable,
     complete,
+    files,
     names,
+    place_of,
     read_manifest,
+    tables,
 )
-from stack.backup.sources import JOURNAL, SourceTable, files, place_of, tables
 from stack.settings import Settings
 
 log = logging.getLogger("backup")

@@ -2,18 +2,23 @@
 
 Everything is put together in a folder beside the lake, by hashes, and checked there. Only then is anything moved; the
 moves are written down first, so that a restore that is interrupted can go on where it was.
+
+Tables that hold all that the backup's hold, and more, stay the present ones: what people did and what was redacted
+after the backup isn't undone by a restore; nor is what the receiver answered.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
@@ -21,10 +26,12 @@ from core.errors import PayhookError
 from core.layout import Layout
 from core.place import Place
 from core.routing import MODES, stream_of
+from dlq.acts_chain import ChainWalk
 from journal.bodies import BodyStore
+from journal.dataset import dataset_of
 from journal.errors import problem_of
 from journal.files import sync
-from journal.lake import has_table
+from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.rocksdb_store import is_held
 from journal.state import JournalState
@@ -34,10 +41,22 @@ from ledger.maintain.redact import EventOpen, check_closed, purge
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
 from stack.backup.copying import Target, copy_data, new_file, pin
-from stack.backup.errors import NewerRows, RestoreRefused
-from stack.backup.kept import CONTINUES
-from stack.backup.manifest import Manifest, chosen, read_manifest
-from stack.backup.sources import BODIES, JOURNAL, REDACTIONS, SourceTable, files, place_of, tables
+from stack.backup.manifest import (
+    ACTS,
+    BODIES,
+    JOURNAL,
+    RECEIPTS,
+    REDACTIONS,
+    Manifest,
+    NewerRows,
+    RestoreRefused,
+    SourceTable,
+    chosen,
+    files,
+    place_of,
+    read_manifest,
+    tables,
+)
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 
@@ -308,3 +327,37 @@ def _set_aside(
         streams[path]: None if state is None else max(0, state.next_seq - 1 - restored.get(path, 0))
         for path, state in present.items()
     }
+
+
+Continues = Callable[[Path, Path | None], bool]
+"""Whether a present table is whole and begins with the backup's, if there is one."""
+
+
+def _redactions(present: Path, copied: Path | None) -> bool:
+    before = Redactions(copied).all() if copied is not None else []
+    return Redactions(present).all()[: len(before)] == before
+
+
+def _acts(present: Path, copied: Path | None) -> bool:
+    rows, before = _rows(present), _rows(copied) if copied is not None else []
+    return rows[: len(before)] == before and not any(ChainWalk().offenders(rows))
+
+
+def _receipts(present: Path, copied: Path | None) -> bool:
+    """They aren't chained: the same table, at no earlier version, each of whose rows can be read."""
+    table = open_table(str(present))
+    for _ in dataset_of(table).to_batches():
+        pass
+    return copied is None or _follows(table, open_table(str(copied)))
+
+
+CONTINUES: Mapping[str, Continues] = {REDACTIONS: _redactions, ACTS: _acts, RECEIPTS: _receipts}
+"""By kind of table; every other kind is the backup's after a restore."""
+
+
+def _follows(table: DeltaTable, before: DeltaTable) -> bool:
+    return table.metadata().id == before.metadata().id and table.version() >= before.version()
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return dataset_of(open_table(str(path))).to_table().sort_by("number").to_pylist()  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.storage import variables
+from core.settings import variables
 from tests.object_store.server import ObjectStore, object_store_server
 
 

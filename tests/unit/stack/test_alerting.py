@@ -11,7 +11,7 @@ import pytest
 from core.errors import SettingError
 from stack import alerting
 from stack.alerting import check, places, turn
-from stack.processors import metrics_urls
+from stack.children import metrics_urls
 from stack.settings import load_settings
 
 CONFIG = """
