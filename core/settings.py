@@ -20,6 +20,11 @@ from core.errors import SettingError
 CREDENTIALS = "object-store"
 """The file's name in the folder of secrets."""
 
+STORE_TIMEOUT_S = 15.0
+"""For one request to an object store. After a few tries the stream pauses."""
+
+STORE_CONNECT_TIMEOUT_S = 3.0
+
 KEY_ID, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
@@ -67,9 +72,6 @@ class TopicsSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     events_partitions: int = Field(4, ge=1, le=512, description="partitions of payments.events; 48 outside one machine")
-    control_partitions: int = Field(
-        1, ge=1, le=1, description="partitions of payments.control: one, commands have one order"
-    )
     receipts_partitions: int = Field(1, ge=1, le=512, description="partitions of payments.receipts")
     dlq_partitions: int = Field(4, ge=1, le=512, description="partitions of dlq.ledger: those of payments.events")
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
@@ -104,8 +106,6 @@ class StorageSettings(BaseModel):
         description="a file with the access key's id and its secret, a line each; empty: `object-store` in the data "
         "folder's secrets where it is there, else `AWS_…` variables or the machine's own role",
     )
-    timeout_s: float = Field(15.0, gt=0, le=300, description="for one request to the store; seconds")
-    connect_timeout_s: float = Field(3.0, gt=0, le=60, description="for a connection to the store; seconds")
 
     @model_validator(mode="after")
     def _is_one(self) -> StorageSettings:
@@ -142,8 +142,8 @@ def variables(settings: StorageSettings) -> Mapping[str, str]:
         "AWS_REGION": settings.region,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not settings.path_style).lower(),
         "AWS_ALLOW_HTTP": str(settings.allow_http).lower(),
-        "AWS_TIMEOUT": f"{settings.timeout_s:g}s",
-        "AWS_CONNECT_TIMEOUT": f"{settings.connect_timeout_s:g}s",
+        "AWS_TIMEOUT": f"{STORE_TIMEOUT_S:g}s",
+        "AWS_CONNECT_TIMEOUT": f"{STORE_CONNECT_TIMEOUT_S:g}s",
         # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
         "AWS_CONDITIONAL_PUT": "etag",
     }

@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_reached_is_said_in_time_and_nothing_is_claimed(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
 ) -> None:
     with relay:
-        folder = reach(object_store, monkeypatch, relay.endpoint, connect_timeout_s=5.0, timeout_s=5.0)
+        folder = reach(object_store, monkeypatch, relay.endpoint, timeout_s=5.0)
         storage = open_storage(folder)
         relay.cut()
         for act in (

@@ -41,7 +41,7 @@ def relay(object_store: ObjectStore) -> Iterator[Relay]:
 @pytest.fixture
 def folder(object_store: ObjectStore, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty folder, reached by way of ``relay``."""
-    return reach(object_store, monkeypatch, relay.endpoint, timeout_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+    return reach(object_store, monkeypatch, relay.endpoint, timeout_s=TIMEOUT_S)
 
 
 @pytest.fixture
