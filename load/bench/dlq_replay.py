@@ -20,7 +20,7 @@ from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.latency import Decided, first_decisions, percentile
-from load.steady import SteadyLoad
+from load.wire import SteadyLoad
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 

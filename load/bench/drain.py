@@ -24,7 +24,7 @@ from ingest.publisher import producer_settings
 from journal.reader import JournalReader
 from load.bench.figures import Done, Run, nothing_shown
 from load.bench.plain import drain_plainly
-from load.client import NotInTime
+from load.client import NotInTime, RunningStack
 from load.webhooks import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
@@ -162,7 +162,7 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
             if time.monotonic() > until:
                 raise NotInTime(f"{backlog} events decided", DRAIN_S_MAX)
             time.sleep(POLL_S)
-            said = _status(layout)
+            said = RunningStack(data_dir).processor_status()
             forecast = forecast or said.get("catch_up", {}).get("forecast")
             seq = said.get("seq", 0)
     commits = commit_times(Path(layout.ledger().journal))
@@ -187,11 +187,3 @@ def commit_times(journal: Path) -> list[tuple[int, datetime]]:
             if "payhook.batch_seq" in said:
                 times.append((int(said["payhook.seq"]), datetime.fromtimestamp(entry.stat().st_mtime, UTC)))
     return times
-
-
-def _status(layout: Layout) -> dict[str, Any]:
-    try:
-        read: dict[str, Any] = json.loads(layout.ledger().status.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import random
 import time
 import uuid
@@ -13,7 +11,6 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import psutil
-import uvloop
 
 from core.clock import SystemClock
 from core.routing import topics_of
@@ -24,7 +21,7 @@ from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
 from load.latency import percentile, seconds_to_decide
 from load.traffic import Traffic
-from load.wire import Load, open_loop
+from load.wire import Load, open_loop, undisturbed
 from load.wire_requests import MixedRequests, StripeRequests
 
 DECIDED_WAIT_S = 120.0
@@ -222,19 +219,8 @@ class Window:
     def _send(self, rate_per_s: float) -> Load:
         address = urlsplit(str(self.stack.endpoints["ingest"]))
         assert address.hostname is not None and address.port is not None
-        host, port = address.hostname, address.port
         requests = self.requests(self.stack, int(rate_per_s * self.seconds))
-
-        async def go() -> Load:
-            return await open_loop(host, port, requests, rate_per_s)
-
-        gc.collect()
-        gc.disable()
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                load = runner.run(go())
-        finally:
-            gc.enable()
+        load = undisturbed(open_loop(address.hostname, address.port, requests, rate_per_s))
         if set(load.statuses) != {200}:
             raise RuntimeError(f"answers by status: {dict(load.statuses)}")
         return load

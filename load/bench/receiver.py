@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import secrets
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import redis
-import uvloop
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
 from core.settings import TopicsSettings
 from load.bench.figures import Run
-from load.wire import Load, closed_loop, open_loop
+from load.wire import Load, closed_loop, open_loop, undisturbed
 from load.wire_requests import StripeRequests
 from stack.children import answers_ok
 from stack.kafka import kafka_server
@@ -100,26 +98,12 @@ def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, run: Run
     """p99 of the receiver ÷ p99 of the echo, at one rate, from when each request was due."""
     count = int(rate_per_s * run.length(OPEN_LOOP_S, OPEN_LOOP_S_SHORT))
 
-    def at_rate(host: str, port: int, made: Sequence[bytes]) -> Awaitable[Load]:
-        return open_loop(host, port, made, rate_per_s)
+    def p99(port: int) -> float:
+        return _all_taken(undisturbed(open_loop(LOOPBACK, port, requests.make(count), rate_per_s))).latency(0.99)
 
-    echo = _all_taken(_run(at_rate, ports.echo, requests.make(count))).latency(0.99)
-    receiver = _all_taken(_run(at_rate, ports.receiver, requests.make(count))).latency(0.99)
+    echo, receiver = p99(ports.echo), p99(ports.receiver)
     run.console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
     return receiver / echo
-
-
-def _run(load: Callable[[str, int, Sequence[bytes]], Awaitable[Load]], port: int, requests: Sequence[bytes]) -> Load:
-    async def go() -> Load:
-        return await load(LOOPBACK, port, requests)
-
-    gc.collect()
-    gc.disable()
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(go())
-    finally:
-        gc.enable()
 
 
 def run_closed_loop(port: int, requests: Sequence[bytes], answers: frozenset[int] = TAKEN) -> Load:
@@ -127,7 +111,7 @@ def run_closed_loop(port: int, requests: Sequence[bytes], answers: frozenset[int
 
     :raises NotAllTaken: an answer wasn't one of ``answers``
     """
-    return _all_taken(_run(closed_loop, port, requests), answers)
+    return _all_taken(undisturbed(closed_loop(LOOPBACK, port, requests)), answers)
 
 
 def _all_taken(load: Load, answers: frozenset[int] = TAKEN) -> Load:
@@ -146,7 +130,7 @@ def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
     with brokers(folder) as (bootstrap, redis_at):
         receiver, machine, echo, straightforward = free_ports(4)
         workers = str(os.cpu_count())
-        baseline = (sys.executable, "-m", "load.baselines")
+        baseline = (sys.executable, "-m", "load.bench.baselines")
         plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis_at, "--secret", secret)
         with (
             running(receiver_server(folder / "one", bootstrap, redis_at, secret, receiver)),
