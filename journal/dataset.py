@@ -7,7 +7,7 @@ from deltalake.table import FilePruningPredicateType
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from core.arrow import datasets as ds
-from core.place import is_url
+from core.location import is_url
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.place import Place, make_folder
+from core.location import Location, make_folder
 from journal.stores import open_storage
 
 WRITERS = 4
@@ -33,7 +33,7 @@ class Race:
         return not self.twice and not self.nobody
 
 
-def race(lake: Place, writers: int = WRITERS, names: int = NAMES) -> Race:
+def race(lake: Location, writers: int = WRITERS, names: int = NAMES) -> Race:
     """Lets writers put different files under the same names at the same moments; nothing of it stays.
 
     :raises OSError: the place can't be reached, or refuses
@@ -48,7 +48,7 @@ def race(lake: Place, writers: int = WRITERS, names: int = NAMES) -> Race:
     return told
 
 
-def _put_all(folder: Place, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
+def _put_all(folder: Location, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
     storage, won = open_storage(folder), set()
     try:
         for name in range(names):
@@ -64,7 +64,7 @@ def _put_all(folder: Place, writer: int, names: int, together: threading.Barrier
     return frozenset(won)
 
 
-def _told(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
+def _told(folder: Location, won: Sequence[frozenset[int]], names: int) -> Race:
     storage, twice, nobody = open_storage(folder), 0, 0
     for name in range(names):
         having = [writer for writer, its in enumerate(won) if name in its]
@@ -73,7 +73,7 @@ def _told(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
     return Race(tuple(map(len, won)), twice, nobody)
 
 
-def _remove(folder: Place, names: int) -> None:
+def _remove(folder: Location, names: int) -> None:
     storage = open_storage(folder)
     for name in range(names):
         storage.delete(str(name))

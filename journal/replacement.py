@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.append import COMMIT_S_MAX, AppTransaction
 from journal.demands import demands_of
 from journal.entries import place
@@ -51,7 +51,7 @@ class ReplacementUnknown(PayhookError):
 
 
 def replace_all(
-    path: Place | str,
+    path: Location | str,
     staged: Sequence[Path],
     transaction: AppTransaction,
     told: dict[str, str],
@@ -87,7 +87,7 @@ def replace_all(
 
 
 def _put(
-    path: Place | str,
+    path: Location | str,
     storage: Storage,
     adds: list[dict[str, Any]],
     transaction: AppTransaction,

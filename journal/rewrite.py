@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.append import COMMIT_S_MAX
 from journal.demands import TableUnfit, demands_of
 from journal.entries import last_checkpoint, place
@@ -73,7 +73,7 @@ class DataFile:
 class Snapshot:
     """A table's files at a version. A file without statistics isn't among ``files``: it is left as it is."""
 
-    path: Place
+    path: Location
     version: int
     schema_json: str
     append_only: bool
@@ -87,7 +87,7 @@ class Snapshot:
         return sum(one.size for one in self.files)
 
 
-def snapshot(path: Place, ordered_by: str | None = None) -> Snapshot:
+def snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
     """
     :param ordered_by: a column of whole numbers whose range in each file is wanted
     :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
-from core.place import Place
+from core.location import Location
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from ledger.redactions import Redactions
@@ -37,7 +37,7 @@ class BodyFate:
         return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
 
 
-def fates(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[BodyFate]:
+def fates(bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyFate]:
     """Of every body that rows refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
-from core.place import Place, place_of
+from core.location import Location, location_of
 from journal.append import Appender
 from journal.dataset import dataset_of
 from journal.lake import create_table, has_table
@@ -158,7 +158,7 @@ class Reconciliation:
 class Reconciliations:
     """The two tables of one ledger, made when they are first written to. What pages and commands read."""
 
-    def __init__(self, differences: Place, runs: Place) -> None:
+    def __init__(self, differences: Location, runs: Location) -> None:
         self._differences = str(differences)
         self._runs = str(runs)
 
@@ -247,7 +247,7 @@ def _create(path: str, schema: pa.Schema) -> None:
     if has_table(path):
         return
     try:
-        create_table(path, schema, place_of(path).name, _CONFIGURATION)
+        create_table(path, schema, location_of(path).name, _CONFIGURATION)
     except DeltaError:
         if not has_table(path):
             raise

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place, make_folder
+from core.location import Location, make_folder
 from journal.append import Appender, AppTransaction
 from journal.chain import GENESIS, extend
 from journal.dataset import dataset_of
@@ -80,7 +80,7 @@ class Redaction:
 class Redactions:
     """The table at ``path``, which is made with the first act."""
 
-    path: Place
+    path: Location
 
     def all(self) -> list[Redaction]:
         """Every act, oldest first.
@@ -135,7 +135,7 @@ def _redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
 
 
-def _make(path: Place) -> None:
+def _make(path: Location) -> None:
     if DeltaTable.is_deltatable(str(path)):
         return
     make_folder(str(path))

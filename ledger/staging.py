@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.place import Place
+from core.location import Location
 
 MAINTAIN, REBUILD = "_maintain", "_rebuild"
 """In a table's folder, one for each kind of work; a name with this beginning is no part of a table."""
 
 
 @contextlib.contextmanager
-def staging(table: Place, name: str) -> Iterator[Path]:
+def staging(table: Location, name: str) -> Iterator[Path]:
     """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
 
     For a table on a disk it is in the table's own folder, so that a rename takes a file out of it. What a run that was
@@ -33,7 +33,7 @@ def staging(table: Place, name: str) -> Iterator[Path]:
         clear(table, name)
 
 
-def clear(table: Place, name: str) -> None:
+def clear(table: Location, name: str) -> None:
     """Removes what a run that was killed left in a table's folder."""
     if isinstance(table, Path):
         shutil.rmtree(table / name, ignore_errors=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from core.place import Place, place_of
+from core.location import Location, location_of
 from journal.dataset import dataset_of
 
 POLL_S = 0.2
@@ -42,8 +42,8 @@ class RunningStack:
         return read
 
     @property
-    def journal(self) -> Place:
-        return place_of(self.endpoints["journal"])
+    def journal(self) -> Location:
+        return location_of(self.endpoints["journal"])
 
     def secrets(self, provider: str) -> list[str]:
         """Newest first."""

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from core.errors import PayhookError
 
-UP_S_MAX = 180.0
+UP_S_MAX = 330.0
+"""`payhook up` gives up by itself before."""
+
 DOWN_S_MAX = 60.0
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from core.event import Mode
-from core.place import Place
+from core.location import Location
 from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
 from processor.decide.head_of_line import HeadLimits
@@ -33,9 +33,9 @@ class Places(Protocol):
     @property
     def stream(self) -> str: ...
     @property
-    def journal(self) -> Place: ...
+    def journal(self) -> Location: ...
     @property
-    def bodies(self) -> Place: ...
+    def bodies(self) -> Location: ...
     @property
     def index(self) -> Path: ...
     @property
@@ -44,7 +44,7 @@ class Places(Protocol):
     def status(self) -> Path: ...
     @property
     def trying(self) -> Path: ...
-    def derived(self, table: str) -> Place: ...
+    def derived(self, table: str) -> Location: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Reads:
     """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
 
     stream: str
-    journal: Place
+    journal: Location
     feed: Feed
     receivers: Receivers
     since: FirstNamed = field(default_factory=FirstNamed)

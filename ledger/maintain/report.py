@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from core.clock import to_rfc3339
-from core.place import Place
+from core.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class TableReport:
 
     stream: str
     table: str
-    path: Place
+    path: Location
     files_before: int
     files_after: int
     bytes_before: int

@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.reader import JournalReader
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
@@ -63,8 +63,8 @@ class Period:
 class Books:
     """Where the ledger is, and where what was found is kept."""
 
-    journal: Place
-    postings: Place
+    journal: Location
+    postings: Location
     found: Reconciliations
 
 
@@ -201,7 +201,7 @@ def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned)
         _table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
 
 
-def _table(session: SparkSession, path: Place, version: int) -> DataFrame:
+def _table(session: SparkSession, path: Location, version: int) -> DataFrame:
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from core.place import Place
+from core.location import Location
 from ledger.redactions import Redactions
 from ledger.verify.evidence import Evidence
 from ledger.verify.invariant import Finding
@@ -20,8 +20,8 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 class BodiesWhole:
     """``bodies_days``: how long they are kept (`ledger.bodies_days`); 0: for ever."""
 
-    bodies: Place
-    redactions: Place
+    bodies: Location
+    redactions: Location
     bodies_days: int
     name: str = "bodies_whole"
     sentence: str = (

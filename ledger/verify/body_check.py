@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
-from core.place import Place
+from core.location import Location
 from ledger.handler_version import handler_version
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
@@ -26,7 +26,7 @@ class BodyFacts:
     Rows and bodies are sorted together by Spark: its scratch folder needs room for as much as the bodies take.
     """
 
-    bodies: Place
+    bodies: Location
     providers: ProvidersSettings
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_there: bool = False

@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Mode
-from core.place import Place
+from core.location import Location
 from core.routing import mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.chain import GENESIS
@@ -132,7 +132,7 @@ class Evidence:
     refund_awaits_s_max: float
     tables: Tables
     base: Base
-    acts: Place | None = None
+    acts: Location | None = None
     sources: Mapping[str, DataFrame] = field(default_factory=dict)
     """The journals that the stream reads, by their stream's name, as `journal_view`."""
 

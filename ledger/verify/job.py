@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from core.routing import base_of, dlq_topic, is_sparse, mode_of, source_of, stream_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
@@ -150,16 +150,16 @@ class Lake:
     """Where one stream's journal and what is derived from it are."""
 
     stream: str
-    journal: Place
-    bodies: Place
-    postings: Place
+    journal: Location
+    bodies: Location
+    postings: Location
     index: Path
-    receipts: Place
+    receipts: Location
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
-    redactions: Place | None = None
+    redactions: Location | None = None
     """Where it is written down who had bodies removed; None: beside the bodies."""
-    acts: Place | None = None
+    acts: Location | None = None
     """The record of what people did; of all streams."""
 
     @property
@@ -168,7 +168,7 @@ class Lake:
         return base_of(self.stream) == LEDGER
 
     @classmethod
-    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
+    def under(cls, data_dir: Path, stream: str = "ledger", lake: Location | None = None) -> Lake:
         """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
         lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
         kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
@@ -195,7 +195,7 @@ def run(
     dead_letters: str = "",
     options: Options | None = None,
     watch: Watch | None = None,
-    lake: Place | None = None,
+    lake: Location | None = None,
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 
@@ -399,7 +399,7 @@ def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[
     return sources, ends
 
 
-def _rows(session: SparkSession, path: Place, version: int) -> DataFrame:
+def _rows(session: SparkSession, path: Location, version: int) -> DataFrame:
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
 

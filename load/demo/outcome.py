@@ -35,16 +35,20 @@ class Outcome:
         return all(good for *_, good in self.lines)
 
     def says(self, what: str, expected: object, got: object) -> None:
-        self.lines.append((what, str(expected), str(got), expected == got))
+        self.lines.append((what, _words(expected), _words(got), expected == got))
 
     def holds(self, what: str, expected: str, got: str, good: bool) -> None:
         self.lines.append((what, expected, got, good))
 
     def table(self) -> Table:
-        table = Table("what happened", "expected", "came out", "", title="payhook demo")
+        table = Table("what happened", "expected", "came out", "")
         for what, expected, got, good in self.lines:
             table.add_row(what, expected, got, "[green]ok[/]" if good else "[red]no[/]")
         return table
+
+
+def _words(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def judge(
@@ -64,7 +68,7 @@ def judge(
     _answers(outcome, cast, answers)
     _effects(outcome, cast, by_key)
     _troubles(outcome, cast, by_key)
-    outcome.holds("processor killed with kill -9", "back by itself", f"{restarts} restart(s)", restarts >= 1)
+    outcome.holds("processor after kill -9", "back by itself", f"{restarts} restart(s)", restarts >= 1)
     _latencies(outcome, stack, cast, quiet)
     outcome.holds("payhook verify", "clean", verified[1], verified[0])
     return outcome
@@ -72,21 +76,19 @@ def judge(
 
 def _answers(outcome: Outcome, cast: Cast, answers: Sequence[Answer]) -> None:
     accepted = sum(1 for answer in answers if answer.status == 200)
-    outcome.says(f"webhooks answered 200, of {len(answers)}", cast.deliveries, accepted)
+    outcome.says(f"answered 200, of {len(answers)} webhooks", cast.deliveries, accepted)
     replayed = sum(1 for answer in answers if answer.replayed)
-    outcome.holds("  of these, known to Redis already", "> 0", str(replayed), replayed > 0)
+    outcome.holds("  known to Redis already", "> 0", str(replayed), replayed > 0)
 
 
 def _effects(outcome: Outcome, cast: Cast, by_key: dict[str, list[dict[str, Any]]]) -> None:
     effects = Counter(key for key, rows in by_key.items() for row in rows if row["decision"] == "applied")
-    outcome.says(
-        "payments and refunds that took effect", len(cast.money_events), len(effects.keys() & cast.money_events)
-    )
-    outcome.says("  took effect twice", 0, sum(1 for count in effects.values() if count > 1))
-    outcome.says("  took effect, unexpected", 0, len(effects.keys() - cast.money_events))
+    outcome.says("payments and refunds applied", len(cast.money_events), len(effects.keys() & cast.money_events))
+    outcome.says("  applied twice", 0, sum(1 for count in effects.values() if count > 1))
+    outcome.says("  applied, unexpected", 0, len(effects.keys() - cast.money_events))
     caught = sum(1 for rows in by_key.values() for row in rows if row["decision"] == "duplicate")
     outcome.holds(
-        "second copies that only the journal caught",
+        "copies only the journal caught",
         f"≥ {len(set(_keys(cast.after_redis_loss)))}",
         str(caught),
         caught >= len(set(_keys(cast.after_redis_loss))),
@@ -97,20 +99,18 @@ def _troubles(outcome: Outcome, cast: Cast, by_key: dict[str, list[dict[str, Any
     outcome.says("same id, other content", ["applied", "dead"], _decisions(by_key, cast.first_content))
     poison = [row["decision"] for rows in by_key.values() for row in rows if row["error_class"] == "Poison"]
     outcome.says("signed, but unreadable", ["dead"], poison)
-    outcome.says("a type that nobody handles", ["ignored"], _decisions(by_key, cast.unknown_type))
+    outcome.says("a type without a handler", ["ignored"], _decisions(by_key, cast.unknown_type))
     head = _decisions(by_key, cast.waiting[0])
     retried = head.count("retry")
     outcome.holds(
-        "a merchant nobody knew yet",
+        "a merchant that wasn't known yet",
         "retried, then applied",
-        f"{retried} retries, {head[-1]}",
+        f"{retried} × retry, {head[-1]}",
         retried >= 1 and head[-1] == "applied",
     )
-    outcome.says("  its followers waited, then went in order", "yes", _in_order(by_key, cast.waiting))
-    outcome.says(
-        "a closed merchant: dead, replayed", ["dead", "replayed", "applied"], _decisions(by_key, cast.closed[0])
-    )
-    outcome.says("  its followers waited, then went in order", "yes", _in_order(by_key, cast.closed))
+    outcome.says("  its followers in order behind it", "yes", _in_order(by_key, cast.waiting))
+    outcome.says("a closed merchant", ["dead", "replayed", "applied"], _decisions(by_key, cast.closed[0]))
+    outcome.says("  its followers in order behind it", "yes", _in_order(by_key, cast.closed))
 
 
 def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[datetime, datetime]) -> None:
@@ -122,7 +122,7 @@ def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[d
     ]
     p50, p99 = percentile(seconds, 0.5) or 0.0, percentile(seconds, 0.99) or 0.0
     within = 0 < p99 < SLO_P99_S
-    outcome.holds(f"receive → commit, P50 of {len(seconds)}", f"about {P50_S_GOAL:g} s at most", f"{p50:.2f} s", within)
+    outcome.holds(f"receive → commit, P50 of {len(seconds)}", f"about {P50_S_GOAL:g} s", f"{p50:.2f} s", within)
     outcome.holds("receive → commit, P99", f"< {P99_S_GOAL:g} s; SLO {SLO_P99_S:g} s", f"{p99:.2f} s", within)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.clock import to_rfc3339
-from core.place import Place
+from core.location import Location
 from core.routing import is_sparse, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
@@ -22,7 +22,7 @@ class JournalLog:
     Belongs to one thread.
     """
 
-    def __init__(self, kafka: KafkaLog, stream: str, journal: Place) -> None:
+    def __init__(self, kafka: KafkaLog, stream: str, journal: Location) -> None:
         """
         :param stream: the one that reads
         :param journal: the source's

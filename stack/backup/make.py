@@ -40,8 +40,8 @@ from stack.backup.manifest import (
     complete,
     files,
     names,
-    place_of,
     read_manifest,
+    table_location,
     tables,
 )
 from stack.settings import Settings
@@ -185,7 +185,7 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         # After a backup that wasn't good no file is linked to: the damage may be in one that both share.
         if newest is not None and not _is_rejected(folder / names(folder)[-1]):
             target.earlier, target.known = newest[0], newest[1].files
-        wanted = [one for one in tables(settings) if has_table(str(place_of(settings.layout.lake, one.path)))]
+        wanted = [one for one in tables(settings) if has_table(str(table_location(settings.layout.lake, one.path)))]
         if not any(one.kind == JOURNAL for one in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
         try:
@@ -226,7 +226,7 @@ def _removed_if_it_fails(backup: Path) -> Iterator[None]:
 
 
 def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
-    source = place_of(settings.layout.lake, table.path)
+    source = table_location(settings.layout.lake, table.path)
     return pin(source, f"{LAKE}/{table.path}", target, with_state=table.kind == JOURNAL)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from core.routing import MODES, stream_of
 from stack.settings import Settings, streams_of
 
@@ -154,7 +154,7 @@ def files(settings: Settings) -> dict[str, Path]:
     }
 
 
-def place_of(lake: Place, table: str) -> Place:
+def table_location(lake: Location, table: str) -> Location:
     """Where a table is, by its path in the lake."""
     for part in table.split("/"):
         lake = lake / part

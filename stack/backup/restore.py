@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError
 from core.clock import Clock
 from core.errors import PayhookError
 from core.layout import Layout
-from core.place import Place
+from core.location import Location
 from core.routing import MODES, stream_of
 from dlq.acts_chain import ChainWalk
 from journal.bodies import BodyStore
@@ -53,8 +53,8 @@ from stack.backup.manifest import (
     SourceTable,
     chosen,
     files,
-    place_of,
     read_manifest,
+    table_location,
     tables,
 )
 from stack.settings import Settings
@@ -254,7 +254,7 @@ class _Restore:
 
     def _keep(self, table: SourceTable) -> None:
         """Takes the present table in the place of the backup's, if it goes on from that."""
-        present, copied = place_of(self._layout.lake, table.path), self._lake / table.path
+        present, copied = table_location(self._layout.lake, table.path), self._lake / table.path
         assert isinstance(present, Path)
         try:
             goes_on = has_table(str(present)) and CONTINUES[table.kind](present, copied if copied.exists() else None)
@@ -306,11 +306,12 @@ def _check_unused(settings: Settings) -> None:
 
 def _present(settings: Settings) -> dict[str, JournalState | None]:
     """The states of the journals that are there, by their path; None of one that can't be read."""
-    journals = {one.path: place_of(settings.layout.lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
-    return {path: _state(place) for path, place in journals.items() if has_table(str(place))}
+    lake = settings.layout.lake
+    journals = {one.path: table_location(lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
+    return {path: _state(journal) for path, journal in journals.items() if has_table(str(journal))}
 
 
-def _state(journal: Place) -> JournalState | None:
+def _state(journal: Location) -> JournalState | None:
     try:
         return JournalReader(str(journal)).state()
     except UNREADABLE:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
 
-from core.place import LakeUrl, make_folder, place_of
+from core.location import LakeUrl, location_of, make_folder
 from journal.disk import DiskStorage
 from journal.objects import ObjectStorage
 from journal.storage import Storage, StoreFailed
@@ -32,7 +32,7 @@ def storage(place: str) -> Storage:
 
 
 def test_a_place_has_the_storage_of_its_kind(storage: Storage, place: str) -> None:
-    assert isinstance(storage, ObjectStorage if isinstance(place_of(place), LakeUrl) else DiskStorage)
+    assert isinstance(storage, ObjectStorage if isinstance(location_of(place), LakeUrl) else DiskStorage)
 
 
 def test_what_is_put_is_read_again(storage: Storage) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from core.errors import SettingError
 from core.layout import Layout
-from core.place import LakeUrl
+from core.location import LakeUrl
 from core.settings import CREDENTIALS, StorageSettings, equip, part_with_keys
 from core.spark import jars_conf
 from stack import jars
