@@ -1,10 +1,12 @@
-"""Small files that are there whole or not at all."""
+"""Small files that are there whole or not at all, and files that are locks."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -55,3 +57,23 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Holds a lock file for the length of a ``with``; False where another process holds it.
+
+    The system takes it back from a process that dies.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        is_ours = False
+    else:
+        is_ours = True
+    try:
+        yield is_ours
+    finally:
+        os.close(descriptor)

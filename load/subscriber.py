@@ -7,7 +7,6 @@ what it counted. `payhook notify new-secret` makes the file.
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from core.clock import Clock, SystemClock
 from providers.port import Request, SignatureInvalid
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from stack.server import stopped_by_signal
 
 BODY_BYTES_MAX = 1_048_576
 KNOWN_MAX = 1_000_000
@@ -173,12 +173,10 @@ def main(secrets: Path, port: int) -> None:
         with told:
             print(what, of, flush=True)
 
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with Subscriber(secrets.read_text("utf-8").split(), SystemClock(), port, on_request=tell) as subscriber:
+    known = secrets.read_text("utf-8").split()
+    with stopped_by_signal() as stop, Subscriber(known, SystemClock(), port, on_request=tell) as subscriber:
         print(subscriber.url, flush=True)
-        ended.wait()
+        stop.wait()
     print(subscriber.counts)
 
 

@@ -1,25 +1,23 @@
-"""Looks after a data folder's stack and tells people: ``python -m stack.alerting``, beside the processor.
+"""Watches a data folder's stack and sends alerts: ``python -m stack.alerting``, beside the processor.
 
-A process of its own, so that it tells of a processor, a receiver or a management listener that is down.
+A process of its own, so that it can report a processor, a receiver or a management listener that is down.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import httpx
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
 from core.errors import PayhookError, SettingError
+from core.files import try_lock
 from core.log import configure_logging
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
@@ -27,6 +25,7 @@ from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from ingest.metrics import SECONDS_BUCKETS
 from stack.children import metrics_urls, status_files
+from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("alerts")
@@ -65,17 +64,18 @@ def turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
 
     False when it was stopped before. A process that dies gives its lock back.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
-        waits = False
-        while not _locked(held):
-            if not waits:
-                log.info("another process looks already; this one waits for it to end")
-            waits = True
-            if stop.wait(TURN_S):
-                yield False
+    waits = False
+    while True:
+        with try_lock(lock) as is_ours:
+            if is_ours:
+                yield True
                 return
-        yield True
+        if not waits:
+            log.info("another process looks already; this one waits for it to end")
+        waits = True
+        if stop.wait(TURN_S):
+            yield False
+            return
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
@@ -100,14 +100,6 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             watching.close()
 
 
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def main() -> int:
     configure_logging()
     try:
@@ -116,16 +108,14 @@ def main() -> int:
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    if settings.alerts.every_s:
+    with stopped_by_signal() as stop:
+        if not settings.alerts.every_s:
+            log.info("alerts.every_s is 0: nothing is looked at")
+            stop.wait()
+            return 0
         with turn(settings.layout.alerts_lock, stop) as is_ours:
             if is_ours:
                 watch(settings, stop)
-    else:
-        log.info("alerts.every_s is 0: nothing is looked at")
-        stop.wait()
     return 0
 
 

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def children(
     :param alerting: with the one that looks after all others and tells people
     """
     env = _environment(layout, ports, config, durability)
+    python = partial(_python, layout, env)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
@@ -149,18 +151,15 @@ def children(
             for mode in modes
             for name, streams in wanted[mode].items()
         ),
-        _service("ingest", "stack.services.receiver", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
-        _service("ops", "stack.services.listener", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
-        *([_beside("maintenance", "stack.rounds", layout, env)] if maintained else []),
-        *([_beside("alerts", "stack.alerting", layout, env)] if alerting else []),
+        python(
+            "ingest",
+            "stack.services.receiver",
+            answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ingest}/readyz"),
+        ),
+        python("ops", "stack.services.listener", answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz")),
+        *([python("maintenance", "stack.rounds", answers=lambda: True, beside=True)] if maintained else []),
+        *([python("alerts", "stack.alerting", answers=lambda: True, beside=True)] if alerting else []),
     ]
-
-
-def _beside(name: str, module: str, layout: Layout, env: Mapping[str, str]) -> Server:
-    """It answers as soon as it runs."""
-    command = (sys.executable, "-m", module)
-    log = layout.logs / f"{name}.log"
-    return Server(name=name, command=command, log=log, env=env, answers=lambda: True, beside=True)
 
 
 def _shipped(mode: Mode) -> dict[str, list[str]]:
@@ -176,14 +175,9 @@ def answers_ok(url: str) -> bool:
         return False
 
 
-def _service(name: str, module: str, ready_url: str, layout: Layout, env: Mapping[str, str]) -> Server:
-    return Server(
-        name=name,
-        command=(sys.executable, "-m", module),
-        log=layout.logs / f"{name}.log",
-        env=env,
-        answers=lambda: answers_ok(ready_url),
-    )
+def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **more: Any) -> Server:
+    """A process of this interpreter's; ``more`` as `Server` has it."""
+    return Server(name=name, command=(sys.executable, "-m", *module), log=layout.logs / f"{name}.log", env=env, **more)
 
 
 def _processor(
@@ -198,11 +192,11 @@ def _processor(
         for status in statuses:
             status.unlink(missing_ok=True)
 
-    return Server(
-        name=name,
-        command=(sys.executable, "-m", "stack.services.processor", "--mode", mode, *chosen),
-        log=layout.logs / f"{name}.log",
-        env=env,
+    return _python(
+        layout,
+        env,
+        name,
+        *("stack.services.processor", "--mode", mode, *chosen),
         prepare=forget,
         answers=lambda: _answer(statuses),
         start_s=PROCESSOR_START_S,

@@ -11,7 +11,6 @@ import importlib
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from pathlib import Path
 from core.clock import SystemClock, from_rfc3339
 from core.errors import PayhookError
 from core.log import configure_logging
+from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("rounds")
@@ -129,15 +129,13 @@ def run_once(name: str) -> bool:
 
 def main() -> int:
     configure_logging()
-    settings, stop = load_settings(), threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    rounds = scheduled(settings)
-    if rounds:
-        stay(rounds, stop)
-    else:
-        log.info("ledger.maintain.every_s is 0 and backup.folder is empty: nothing is done by itself")
-        stop.wait()
+    rounds = scheduled(load_settings())
+    with stopped_by_signal() as stop:
+        if rounds:
+            stay(rounds, stop)
+        else:
+            log.info("ledger.maintain.every_s is 0 and backup.folder is empty: nothing is done by itself")
+            stop.wait()
     return 0
 
 

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from stack.errors import ServerNotUp
 
@@ -118,6 +120,22 @@ def running(server: Server) -> Iterator[Running]:
         yield started
     finally:
         started.stop()
+
+
+@contextlib.contextmanager
+def stopped_by_signal() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, instead of ending this process wherever it is."""
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _with_checkout() -> str:

@@ -7,7 +7,6 @@ the children die with that thread.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import time
@@ -17,6 +16,7 @@ from enum import StrEnum
 
 from core.backoff import doubled_s
 from core.event import Mode
+from core.files import try_lock
 from core.layout import Layout
 from stack.children import SERVERS, Ports, endpoints
 from stack.endpoints import end_leftovers, record, remove_endpoints, write_endpoints
@@ -202,12 +202,9 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
 
     :raises AlreadyUp: another one holds it
     """
-    layout.run.mkdir(parents=True, exist_ok=True)
-    with layout.supervisor_lock.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyUp(layout.root) from None
+    with try_lock(layout.supervisor_lock) as is_ours:
+        if not is_ours:
+            raise AlreadyUp(layout.root)
         end_leftovers(layout)
         remove_endpoints(layout.root)
         record(layout, False, {}, [os.getpid()])

@@ -12,11 +12,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -40,6 +38,7 @@ from stack.endpoints import (
 )
 from stack.errors import ServerNotUp, StackNotUp
 from stack.rounds import scheduled
+from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import make_topics, topics
@@ -109,12 +108,12 @@ def stay_up(
 
     :raises ServerNotUp: a process doesn't come up
     """
-    told = False
-    with _told_to_stop() as stop, supervised(settings, config, on_change) as supervisor:
+    is_up = False
+    with stopped_by_signal() as stop, supervised(settings, config, on_change) as supervisor:
         while not stop.wait(STEP_S):
             supervisor.step()
-            if supervisor.answered_once and not told:
-                told = True
+            if supervisor.answered_once and not is_up:
+                is_up = True
                 on_up()
 
 
@@ -198,22 +197,6 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
 def _problem(log: Path) -> Path:
     """What the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, instead of ending the process wherever it is."""
-    stop = threading.Event()
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main() -> int:

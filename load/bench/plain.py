@@ -15,11 +15,9 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +35,7 @@ from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.latency import percentile, seconds_to_decide
 from stack.jars import spark_jars
-from stack.server import Server, running
+from stack.server import Server, running, stopped_by_signal
 
 DRAIN_S_MAX = 600.0
 START_S_MAX = 120.0
@@ -245,19 +243,14 @@ def batches_s(progress: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _live(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
-    stop = threading.Event()
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, told)
-    query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
-    while query.lastProgress is None and query.isActive and not stop.wait(0.1):
-        pass
-    (folder / "ready").touch()
-    while query.isActive and not stop.wait(0.1):
-        pass
-    os._exit(0 if query.isActive else 1)
+    with stopped_by_signal() as stop:
+        query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
+        while query.lastProgress is None and query.isActive and not stop.wait(0.1):
+            pass
+        (folder / "ready").touch()
+        while query.isActive and not stop.wait(0.1):
+            pass
+        os._exit(0 if query.isActive else 1)
 
 
 def main() -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, SystemClock, from_rfc3339, to_rfc3339
 from core.errors import PayhookError
-from core.files import write_whole
+from core.files import try_lock, write_whole
 from journal.errors import JournalBroken, problem_of
 from journal.files import sync
 from journal.lake import has_table
@@ -315,14 +313,10 @@ def _sole(folder: Path) -> Iterator[None]:
     """One backup into a folder at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with try_lock(folder / LOCK) as is_ours:
+        if not is_ours:
+            raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done")
         yield
-    except BlockingIOError:
-        raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done") from None
-    finally:
-        os.close(descriptor)
 
 
 def _scratch(settings: Settings) -> Path:
