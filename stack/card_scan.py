@@ -30,6 +30,7 @@ from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event, Mode
 from core.files import write_whole
 from core.routing import MODES, stream_of
+from core.status_file import read_said
 from ingest import pan, pan_body, pan_escapes, pan_paths
 from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
@@ -93,11 +94,11 @@ class Scanned:
     @classmethod
     def read(cls, path: Path, clock: Clock) -> Scanned:
         """The last scan's; an empty one where there is none that can be read."""
+        kept = read_said(path) or {}
         try:
-            kept = json.loads(path.read_text("utf-8"))
             found = tuple(Found(**{**one, "places": tuple(one["places"])}) for one in kept["found"])
             return cls(clock.now(), str(kept["masker"]), dict(kept["files"]), found)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return cls(clock.now(), "")
 
     def write(self, path: Path) -> None:

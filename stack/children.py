@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from core.durability import Durability
 from core.event import Mode
 from core.layout import Layout
 from core.routing import stream_of
+from core.status_file import read_said
 from processor.streams import taking
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
@@ -207,18 +207,9 @@ def _processor(
 def _answer(statuses: Sequence[Path]) -> bool:
     """Whether every stream has said where it stands, and one at least is ready, or waits for a person's decision: a
     broken one holds no other back."""
-    said = [says(status) for status in statuses]
+    said = [read_said(status) for status in statuses]
     stands = [one is not None and (bool(one.get("ready")) or one.get("state") == REFUSED) for one in said]
     return all(one is not None for one in said) and any(stands)
-
-
-def says(status: Path) -> dict[str, Any] | None:
-    """What a stream last said of itself; None where there is nothing to read."""
-    try:
-        said: dict[str, Any] = json.loads(status.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return said
 
 
 def _environment(layout: Layout, ports: Ports, config: Path | None, durability: Durability) -> dict[str, str]:

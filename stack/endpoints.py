@@ -20,6 +20,7 @@ import psutil
 
 from core.files import write_whole
 from core.layout import Layout
+from core.status_file import read_said
 from stack.errors import RestoreUnfinished
 
 FILE = "endpoints.json"
@@ -110,12 +111,8 @@ def recorded_supervisor(layout: Layout) -> psutil.Process | None:
     return _alive(processes[0]) if processes else None
 
 
-def _recorded(layout: Layout) -> dict[str, Any]:
-    try:
-        read: dict[str, Any] = json.loads(layout.supervisor.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read
+def _recorded(layout: Layout) -> Mapping[str, Any]:
+    return read_said(layout.supervisor) or {}
 
 
 def _alive(recorded: Identity) -> psutil.Process | None:

@@ -14,6 +14,7 @@ from core.clock import SystemClock
 from core.files import write_whole
 from core.layout import LEDGER
 from core.routing import MODES, stream_of, topics_of
+from core.status_file import read_said
 from journal.demands import TableError
 from ledger.maintain import (
     Job,
@@ -121,10 +122,10 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
 
 def _forget_findings(path: Path, bodies: Collection[str]) -> None:
     """Takes bodies that were redacted, by their hashes, out of the card scan's report."""
+    kept = read_said(path) or {}
     try:
-        kept = json.loads(path.read_text("utf-8"))
         left = [one for one in kept["found"] if one["body_sha256"] not in bodies]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return
     if len(left) < len(kept["found"]):
         write_whole(path, json.dumps({**kept, "found": left}, indent=1) + "\n")

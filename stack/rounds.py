@@ -8,7 +8,6 @@ round, for a schedule of one's own.
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import subprocess
@@ -20,9 +19,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from core.clock import SystemClock, from_rfc3339
+from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
+from core.status_file import moment_of, read_said
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
@@ -77,9 +77,8 @@ def scheduled(settings: Settings) -> list[Round]:
 
 def wait_s(due: Round, now: datetime) -> float:
     """Seconds until the next round: so long after the last one, whatever was restarted since."""
-    try:
-        ended_at = from_rfc3339(json.loads(due.report.read_text("utf-8"))["ended_at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    ended_at = moment_of(read_said(due.report), "ended_at")
+    if ended_at is None:
         return min(due.first_s, due.every_s)
     return max(min(FIRST_S, due.every_s), due.every_s - (now - ended_at).total_seconds())
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from core.clock import Clock, SystemClock, from_rfc3339, to_rfc3339
+from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.files import try_lock, write_whole
+from core.status_file import moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.files import sync
 from journal.lake import has_table
@@ -160,19 +161,12 @@ def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
 
 def last_good(settings: Settings) -> datetime | None:
     """When the newest backup that was good was begun; None where none was."""
-    return _moment(settings, "good_at")
+    return moment_of(read_said(settings.layout.backed_up), "good_at")
 
 
 def _since(settings: Settings) -> datetime | None:
     """When the first try was made, while none was good."""
-    return _moment(settings, "since")
-
-
-def _moment(settings: Settings, name: str) -> datetime | None:
-    try:
-        return from_rfc3339(json.loads(settings.layout.backed_up.read_text("utf-8"))[name])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    return moment_of(read_said(settings.layout.backed_up), "since")
 
 
 def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Manifest]:
