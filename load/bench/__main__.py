@@ -36,8 +36,14 @@ from load.bench.e2e import (
 from load.bench.figures import GOALS, Group, Run
 from load.bench.index import INDEX_SECONDS, INDEX_SECONDS_SHORT, measure_index
 from load.bench.ledger import LEDGER_SECONDS, LEDGER_SECONDS_SHORT, measure_ledger
-from load.bench.receiver import RECEIVER_SECONDS, RECEIVER_SECONDS_SHORT, measure_receiver
-from load.bench.redis_memory import REDIS_SECONDS, REDIS_SECONDS_SHORT, measure_redis
+from load.bench.receiver import (
+    RECEIVER_SECONDS,
+    RECEIVER_SECONDS_SHORT,
+    REDIS_SECONDS,
+    REDIS_SECONDS_SHORT,
+    measure_receiver,
+    measure_redis,
+)
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
 from load.bench.start import START_SECONDS, START_SECONDS_SHORT, measure_start
 from stack.paths import DEFAULT_DATA_DIR

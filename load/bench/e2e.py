@@ -20,9 +20,8 @@ from load.bench.plain import measure_ratio_to_plain
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
 from load.latency import percentile, seconds_to_decide
-from load.traffic import Traffic
+from load.traffic import MixedRequests, StripeRequests, Traffic
 from load.wire import Load, open_loop, undisturbed
-from load.wire_requests import MixedRequests, StripeRequests
 
 DECIDED_WAIT_S = 120.0
 RATE_PER_S = 120.0

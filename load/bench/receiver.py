@@ -2,6 +2,8 @@
 
 One machine, one client (`load.wire`), 64 connections, 1.1 KB Stripe events with valid signatures. Rounds take turns, so
 that what else the machine does falls on all of them.
+
+And what a confirmed key costs in Redis (`measure_redis`).
 """
 
 from __future__ import annotations
@@ -17,18 +19,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pybreaker
 import redis
+from redis.asyncio import Redis
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
 from core.settings import TopicsSettings
-from load.bench.figures import Run
+from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
+from ingest.gate import RedisGate
+from ingest.redis_claims import RedisClaims
+from load.bench.figures import Done, Run
+from load.traffic import StripeRequests
 from load.wire import Load, closed_loop, open_loop, undisturbed
-from load.wire_requests import StripeRequests
 from stack.children import answers_ok
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import Server, running
 from stack.topics import make_topics, topics
 
@@ -42,6 +49,13 @@ too."""
 OPEN_LOOP_S, OPEN_LOOP_S_SHORT = 8.0, 3.0
 TAKEN = frozenset({200})
 RECEIVER_SECONDS, RECEIVER_SECONDS_SHORT = 210.0, 60.0
+
+KEYS, KEYS_SHORT = 1_000_000, 100_000
+KEYS_A_STEP = 2_000
+LEASE_S = 30.0
+CONFIRMED_S = 8 * 86_400.0
+PATIENCE_S = 30.0
+REDIS_SECONDS, REDIS_SECONDS_SHORT = 60.0, 10.0
 
 
 class NotAllTaken(RuntimeError):
@@ -193,3 +207,33 @@ def _server(folder: Path, name: str, port: int, command: tuple[str, ...]) -> Ser
         return False
 
     return Server(name, (*command, "--port", str(port)), folder / f"{name}.log", answers)
+
+
+def measure_redis(run: Run) -> dict[str, float]:
+    """``used_memory`` that a million keys add, claimed and confirmed as the receiver does it."""
+    keys, folder = run.count(KEYS, KEYS_SHORT), run.folder / "redis"
+    with running(redis_server(folder, run.folder / "redis.log")), run.progress(f"{keys:,} keys", keys) as done:
+        return {"redis.bytes_per_key": asyncio.run(_bytes_per_key(redis_url(folder, ADMIN), keys, done))}
+
+
+async def _bytes_per_key(url: str, keys: int, done: Done) -> float:
+    async with Redis.from_url(url) as redis:
+        gate = RedisGate(pybreaker.CircuitBreaker(), PATIENCE_S)
+        claims = RedisClaims(redis, gate, LEASE_S, CONFIRMED_S)
+        await _take(claims, ["first"])
+        before = int((await redis.info("memory"))["used_memory"])
+        for start in range(0, keys, KEYS_A_STEP):
+            numbers = range(start, min(start + KEYS_A_STEP, keys))
+            await _take(claims, [f"stripe:evt_{number:024d}:charge.succeeded" for number in numbers])
+            done(numbers.stop)
+        grown = int((await redis.info("memory"))["used_memory"]) - before
+        held = int(await redis.dbsize()) - 1
+    assert held == keys, f"{held} keys are there, {keys} were confirmed"
+    return grown / keys
+
+
+async def _take(claims: RedisClaims, names: list[str]) -> None:
+    keys = [ClaimKey.of(name, "ab" * 32) for name in names]
+    owner = b"o" * OWNER_BYTES
+    assert set(await claims.claim(keys, owner)) == {ClaimState.CLAIMED}
+    await claims.confirm(keys, owner)

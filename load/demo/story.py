@@ -17,8 +17,7 @@ from rich.console import Console
 from core.clock import SystemClock
 from core.layout import Layout
 from load.client import NotInTime, RunningStack, wait_for
-from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, make_cast
-from load.demo.outcome import judge
+from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, judge, make_cast
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
 from load.traffic import Traffic, Webhook

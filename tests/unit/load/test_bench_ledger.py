@@ -9,8 +9,7 @@ from journal.reader import JournalReader
 from ledger.postings import flat
 from ledger.queries import balances, totals
 from load.bench.figures import GOALS, Run
-from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, make_postings, measure_queries
-from load.bench.ledger_size import made
+from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, made, make_postings, measure_queries
 
 
 def test_the_postings_that_are_made_are_in_balance(tmp_path: Path):
