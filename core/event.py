@@ -280,8 +280,8 @@ def upcast(texts: Mapping[str, str], steps: Sequence[Step] = STEPS, newest: Vers
     version = _schema_version(texts[VERSION_HEADER])
     lifted = dict(texts)
     if version[0] > newest[0]:
-        told, known = version_text(version), version_text(newest)
-        raise Unparseable(f"header schema {told} is newer than {known}: upgrade the processor first")
+        found, known = version_text(version), version_text(newest)
+        raise Unparseable(f"header schema {found} is newer than {known}: upgrade the processor first")
     if version >= newest:
         return lifted
     due = [step for step in steps if step.version >= version]

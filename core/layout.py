@@ -52,7 +52,7 @@ class StreamLayout:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's own, made anew at every start."""
+        """Spark's own, made again at every start."""
         return self.root / "checkpoints" / self.stream
 
     @property
@@ -179,7 +179,7 @@ class Layout:
 
     @property
     def alerts(self) -> Path:
-        """What alerts remember: what fires, and who is still to be told."""
+        """What alerts remember: what fires, and which notices are still to be sent."""
         return self.run / "alerts.json"
 
     @property

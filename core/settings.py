@@ -52,7 +52,7 @@ class KafkaSettings(BaseModel):
 
     @property
     def embedded_durability(self) -> Durability:
-        """What `payhook up` asks of its own broker: it is all there is, unless somebody wants more."""
+        """What `payhook up` asks of its own broker: it is all there is, unless the setting says otherwise."""
         return self.durability if "durability" in self.model_fields_set else "single"
 
 
@@ -138,7 +138,7 @@ def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping
 
 def variables(settings: StorageSettings) -> Mapping[str, str]:
     """The store's address, and how it is asked."""
-    told = {
+    found = {
         "AWS_REGION": settings.region,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not settings.path_style).lower(),
         "AWS_ALLOW_HTTP": str(settings.allow_http).lower(),
@@ -147,7 +147,7 @@ def variables(settings: StorageSettings) -> Mapping[str, str]:
         # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
         "AWS_CONDITIONAL_PUT": "etag",
     }
-    return told | ({"AWS_ENDPOINT_URL": settings.endpoint} if settings.endpoint else {})
+    return found | ({"AWS_ENDPOINT_URL": settings.endpoint} if settings.endpoint else {})
 
 
 def _credentials(settings: StorageSettings, secrets: Path) -> dict[str, str]:

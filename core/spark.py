@@ -85,7 +85,7 @@ def _store_conf(env: Mapping[str, str]) -> dict[str, str]:
 
     A store that doesn't answer fails a query within a minute, not within Hadoop's half an hour.
     """
-    told = {
+    conf = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": env.get("AWS_ENDPOINT_URL", ""),
         "fs.s3a.endpoint.region": env.get("AWS_REGION", ""),
@@ -94,4 +94,4 @@ def _store_conf(env: Mapping[str, str]) -> dict[str, str]:
         "fs.s3a.attempts.maximum": "3",
         "fs.s3a.retry.limit": "3",
     }
-    return {f"spark.hadoop.{name}": value for name, value in told.items() if value}
+    return {f"spark.hadoop.{name}": value for name, value in conf.items() if value}

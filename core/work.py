@@ -71,7 +71,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nobody handles this type yet; it can be reprocessed when someone does."""
+    """No handler knows this type yet; it can be reprocessed when one does."""
 
     reason: str
 
@@ -115,7 +115,7 @@ class Calls(Protocol):
 
 
 class Unlimited:
-    """For where nobody limits: tests, and commands that a person runs."""
+    """Without limits: tests, and commands that a person runs."""
 
     @contextlib.contextmanager
     def calling(self, downstream: str) -> Iterator[None]:  # noqa: ARG002 - it may always be called
@@ -185,7 +185,7 @@ class Receivers:
 class Handler(Protocol):
     """A work stream's one function. It runs on an executor, serially within an entity.
 
-    One that calls nobody, remembers nothing and answers by its event alone may say so with an attribute
+    One that makes no calls, remembers nothing and answers by its event alone may say so with an attribute
     ``pure = True``: it is then run where records are read, also on events that turn out to be copies, and in no order.
     """
 

@@ -31,17 +31,17 @@ SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
 
-def payhook(*words: str, timeout_s: float = 600.0, told: str = "") -> subprocess.CompletedProcess[str]:
+def payhook(*words: str, timeout_s: float = 600.0, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the `payhook` command in this interpreter's environment, with the settings of the samples.
 
-    ``told``: its standard input.
+    ``stdin``: its standard input.
     """
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
         env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)},
         capture_output=True,
         text=True,
-        input=told,
+        input=stdin,
         timeout=timeout_s,
         check=False,
     )

@@ -80,9 +80,9 @@ def _commit_times(journal: Location) -> dict[int, datetime]:
         if not entry.name.endswith(".json"):
             continue
         lines = storage.read(f"{LOG}/{entry.name}").splitlines()
-        told: dict[str, str] = next(
+        info: dict[str, str] = next(
             (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
         )
-        if (batch_seq := told.get("payhook.batch_seq")) is not None:
+        if (batch_seq := info.get("payhook.batch_seq")) is not None:
             times.setdefault(int(batch_seq), entry.at)
     return times

@@ -1,4 +1,4 @@
-"""A subscriber of our own, for the demo and for tests: verifies each request, takes each id once, and counts.
+"""A subscriber for trying notifications out and for tests: verifies each request, takes each id once, and counts.
 
 ``python -m load.subscriber --secrets FILE [--port N]`` prints its URL, a line for each request, and at the end (Ctrl-C)
 what it counted. `payhook notify new-secret` makes the file.
@@ -167,10 +167,10 @@ def _handler_of(subscriber: Subscriber) -> type[BaseHTTPRequestHandler]:
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Loopback port; 0: a free one.")
 def main(secrets: Path, port: int) -> None:
     """Receive payhook's notifications on a loopback port until Ctrl-C."""
-    told = threading.Lock()
+    printing = threading.Lock()
 
     def tell(what: str, of: str) -> None:
-        with told:
+        with printing:
             print(what, of, flush=True)
 
     known = secrets.read_text("utf-8").split()

@@ -55,7 +55,9 @@ def check(settings: Settings) -> None:
     """
     if settings.alerts.redis_s_max not in SECONDS_BUCKETS:
         edges = ", ".join(f"{edge:g}" for edge in SECONDS_BUCKETS)
-        raise SettingError("alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't told apart; {edges} are")
+        raise SettingError(
+            "alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't an edge of the histogram; {edges} are"
+        )
 
 
 @contextlib.contextmanager
@@ -88,7 +90,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
         looking = Looking(places(settings), client, clock)
         watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
         if not alerts.receivers:
-            log.info("nobody is told: alerts.receivers names no one; `payhook alerts` shows what is firing")
+            log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
         try:
             while True:
                 began_s = clock.monotonic()

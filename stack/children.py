@@ -95,7 +95,7 @@ class Ports:
 
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
-    """Ports that somebody configured, and free ones for the rest; ``processors``: processes in each mode."""
+    """Ports that are configured, and free ones for the rest; ``processors``: processes in each mode."""
     free = iter(free_ports(5))
     return Ports(
         kafka=next(free),
@@ -231,6 +231,6 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
 
 
 def _configured(section: object, name: str) -> int | None:
-    """A port only if somebody set it; the default is for a stack of one's own servers."""
+    """A port only where it is set; the default is for servers of one's own."""
     given: set[str] = getattr(section, "model_fields_set", set())
     return int(getattr(section, name)) or None if name in given else None

@@ -79,7 +79,7 @@ def recorded_states(layout: Layout) -> dict[str, str]:
 
 
 def _identity(pid: int) -> Identity:
-    """Who has this pid now; a start of 0 if nobody has."""
+    """Which process has this pid now; a start of 0 if none has."""
     try:
         return {"pid": pid, "started": psutil.Process(pid).create_time()}
     except psutil.NoSuchProcess:

@@ -68,7 +68,7 @@ def redis_url(folder: Path, user: str = PAYHOOK) -> str:
 
 
 def admin_url(folder: Path, url: str) -> str:
-    """The same server's URL for somebody who may do more than payhook; ``folder`` as `redis_server` had it."""
+    """The same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
     return _url(folder, Path(unquote(urlparse(url).path)), ADMIN)
 
 
@@ -81,7 +81,7 @@ def _prepare(folder: Path, socket: Path) -> None:
     :raises SocketFolderUnsafe: another user may get at the socket
     """
     socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # In the folder for temporary files anybody could have put a link.
+    # In the folder for temporary files any user could have put a link.
     there = socket.parent.stat(follow_symlinks=socket.parent == folder.absolute())
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
         raise SocketFolderUnsafe(socket.parent)

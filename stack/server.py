@@ -26,11 +26,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """How one server is run and how it is told that it answers.
+    """How one server is run, and how to find out whether it answers.
 
     ``prepare`` makes its folder and files and may be called again; ``clean`` takes away what is not to be left once it
     is stopped; ``answers`` asks it once, without waiting long. ``stop_s`` is how long it may take to end after SIGTERM
-    before it is killed. ``beside``: nobody waits for it, so it waits until the others answer, for some seconds.
+    before it is killed. ``beside``: it starts once the others answer, or after some seconds.
     """
 
     name: str

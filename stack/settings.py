@@ -182,8 +182,8 @@ def _named(wrong: ValidationError) -> SettingError:
     first = wrong.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     variable = PREFIX + "__".join(path).upper()
-    told = "no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    return SettingError(f"{'.'.join(path)} ({variable})", told)
+    problem = "no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    return SettingError(f"{'.'.join(path)} ({variable})", problem)
 
 
 _PAGE_HEAD = """\

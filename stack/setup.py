@@ -106,13 +106,13 @@ def archive_classes() -> None:
         return
     _say("archiving the classes that Spark loads, for shorter starts …")
     log = paths.STATE / "class-archive.log"
-    with log.open("wb") as told:
+    with log.open("wb") as sink:
         made = subprocess.run(
             [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
             cwd=paths.CHECKOUT,
             env=_clean_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=told,
+            stdout=sink,
             stderr=subprocess.STDOUT,
             check=False,
         )

@@ -29,10 +29,10 @@ STEP_S = 0.1
 BACKOFF_S_MIN = 0.2
 BACKOFF_S_MAX = 10.0
 STEADY_S = 30.0
-"""A process that lived this long begins its backoff anew."""
+"""A process that lived this long starts its backoff again."""
 
 BESIDE_S = 30.0
-"""So long what nobody waits for leaves the processors to what somebody does; then it starts, whoever doesn't answer."""
+"""For so long the rounds and the alerts leave the machine to the others; then they start in any case."""
 
 FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
@@ -121,7 +121,7 @@ class Supervisor:
         """
         for child in self._children:
             self._look_at(child)
-        self._tell()
+        self._write()
 
     def stop(self) -> None:
         """Stops all, the last started first; returns when nothing is left."""
@@ -182,7 +182,7 @@ class Supervisor:
         child.state = state
         self._on_change(child.name, state)
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered."""
         pids = {child.name: child.running.pid for child in self._children if child.running is not None}
         states = {child.name: child.state.value for child in self._children}

@@ -28,7 +28,7 @@ CONTROL_PARTITIONS = 1
 
 MILLISECONDS_A_DAY = 86_400_000
 SEGMENT_MS_MAX = MILLISECONDS_A_DAY
-"""Kafka removes whole segments, and begins a new one after a week unless told: a quiet topic would keep bodies for that
+"""Kafka removes whole segments, and by default begins a new one after a week: a quiet topic would keep bodies for that
 much longer than its retention says."""
 
 

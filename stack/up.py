@@ -50,12 +50,12 @@ POLL_S = 0.1
 OnChange = Callable[[str, State], None]
 
 
-def nobody_looks(_name: str, _state: State) -> None:
-    """The progress that nobody asked for."""
+def not_shown(_name: str, _state: State) -> None:
+    """Progress that isn't shown."""
 
 
 @contextlib.contextmanager
-def supervised(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Iterator[Supervisor]:
+def supervised(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Iterator[Supervisor]:
     """The stack for the length of a ``with``: its body must call ``step`` over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
@@ -102,7 +102,7 @@ def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> 
 
 
 def stay_up(
-    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = nobody_looks
+    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = not_shown
 ) -> None:
     """Runs the stack until SIGTERM or SIGINT; ``on_up`` is called once everything has answered.
 
@@ -117,7 +117,7 @@ def stay_up(
                 on_up()
 
 
-def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Endpoints:
+def go_up(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Endpoints:
     """Starts the stack in a process of its own and returns once everything answers.
 
     Calling it on a folder whose stack is up changes nothing.

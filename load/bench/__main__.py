@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def _stolen_seconds() -> float:
-    """CPU time, over all cores, that other machines on this one's host took from it; 0 where it isn't told."""
+    """CPU time, over all cores, that other machines on this one's host took from it; 0 where the system doesn't say."""
     return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 

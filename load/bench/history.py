@@ -124,9 +124,9 @@ def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> Non
         last = since + count - 1
         table = _hashed(rows_table(since, last + 1, WHOLE_TOPIC, postings_to_json(BOOKING)))
         chain = extend(chain, commit_digest(table["row_hash"].to_pylist()))
-        told = commit(lake.stream, last, {WHOLE_TOPIC: {0: last}}, {WHOLE_TOPIC: {0: 0}}, chain)
-        told["payhook.batch_seq"] = str(since)
-        journal.append(table, AppTransaction(f"payhook-{lake.stream}", last), told)
+        info = commit(lake.stream, last, {WHOLE_TOPIC: {0: last}}, {WHOLE_TOPIC: {0: 0}}, chain)
+        info["payhook.batch_seq"] = str(since)
+        journal.append(table, AppTransaction(f"payhook-{lake.stream}", last), info)
         postings.append(_lines(table), AppTransaction(MARK_APP_ID, last))
         done(last)
         since = last + 1

@@ -1,4 +1,4 @@
-"""How punctual retries are: events of a merchant that nobody knows are tried again until they die."""
+"""How punctual retries are: events of an unknown merchant are tried again until they die."""
 
 from __future__ import annotations
 
