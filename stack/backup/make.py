@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import try_lock, write_whole
+from core.files import try_lock, write_durably, write_whole
 from core.status_file import moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.files import sync
@@ -25,7 +25,7 @@ from journal.position import JournalOlder, Position, follows
 from journal.reader import JournalReader
 from ledger.maintain.lock import MaintenanceRunning, sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
-from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
+from stack.backup.copying import Pinned, Target, copy_data, pin
 from stack.backup.manifest import (
     JOURNAL,
     MANIFEST,
@@ -203,7 +203,8 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         },
     )
     target.sync()
-    _write_manifest(target.folder, manifest)
+    write_durably(target.folder / MANIFEST, manifest.to_json())
+    sync(folder)
     return target, manifest
 
 
@@ -231,15 +232,6 @@ def _copy_files(settings: Settings, target: Target) -> None:
         if source.is_file():
             with source.open("rb") as file:
                 target.take(path, file)
-
-
-def _write_manifest(backup: Path, manifest: Manifest) -> None:
-    fresh = backup / f"{MANIFEST}.new"
-    with new_file(fresh) as file:
-        file.write(manifest.to_json().encode())
-    fresh.rename(backup / MANIFEST)
-    sync(backup)
-    sync(backup.parent)
 
 
 def _newest(folder: Path) -> tuple[Path, Manifest] | None:

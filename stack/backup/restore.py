@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.files import write_durably
 from core.layout import Layout
 from core.location import Location
 from core.routing import MODES, stream_of
@@ -141,149 +142,147 @@ def finish(layout: Layout) -> bool:
     return True
 
 
+@dataclass(slots=True)
 class _Restore:
     """One restore, before anything is moved."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        backup: Path,
-        manifest: Manifest,
-        present: dict[str, JournalState | None],
-        clock: Clock,
-        reason: str,
-    ) -> None:
-        self._settings = settings
-        self._layout = settings.layout
-        self._backup = backup
-        self._manifest = manifest
-        self._present = present
-        self._clock = clock
-        self._reason = reason
-        self._tables = tables(settings)
-        self._target = Target(self._layout.restoring, private=False)
-        self._lake = self._layout.restoring / LAKE
-        self._kept: list[str] = []
-        self._redacted_again = 0
-        self._redact: list[str] = []
+    settings: Settings
+    backup: Path
+    manifest: Manifest
+    present: dict[str, JournalState | None]
+    clock: Clock
+    reason: str
+    kept: list[str] = field(default_factory=list)
+    redacted_again: int = 0
+    redact: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> Layout:
+        return self.settings.layout
+
+    @property
+    def lake(self) -> Path:
+        """The lake that is put together."""
+        return self.layout.restoring / LAKE
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        return tables(self.settings)
 
     def run(self, began_s: float) -> Restored:
         self._copy()
         for mode in MODES:
             self._keep_and_redact(stream_of(REDACTIONS, mode))
-        for table in self._tables:
+        for table in self.tables:
             if table.kind in CONTINUES and table.kind != REDACTIONS:
                 self._keep(table)
-        now = self._clock.now()
+        now = self.clock.now()
         self._renew(now)
-        replaced = self._layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
+        replaced = self.layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
         given = self._files()
-        root = self._layout.root
+        root = self.layout.root
         moves = [[str(one.relative_to(root)) for one in move] for move in self._moves(replaced)]
-        fresh = self._layout.restore_moves.with_suffix(".new")
-        with new_file(fresh) as file:
-            file.write(json.dumps(moves).encode())
-        fresh.rename(self._layout.restore_moves)
-        sync(self._layout.restoring)
-        finish(self._layout)
+        write_durably(self.layout.restore_moves, json.dumps(moves))
+        finish(self.layout)
         return Restored(
-            name=self._backup.name,
-            made_at=self._manifest.began_at,
-            journals={one.stream: one.seq for one in self._manifest.journals.values()},
-            set_aside=_set_aside(self._settings, self._manifest, self._present),
-            kept=tuple(sorted(self._kept)),
-            redacted_again=self._redacted_again,
-            redact=tuple(sorted(self._redact)),
+            name=self.backup.name,
+            made_at=self.manifest.began_at,
+            journals={one.stream: one.seq for one in self.manifest.journals.values()},
+            set_aside=_set_aside(self.settings, self.manifest, self.present),
+            kept=tuple(sorted(self.kept)),
+            redacted_again=self.redacted_again,
+            redact=tuple(sorted(self.redact)),
             files=tuple(given),
             replaced=replaced,
-            seconds=round(self._clock.monotonic() - began_s, 3),
+            seconds=round(self.clock.monotonic() - began_s, 3),
         )
 
     def _copy(self) -> None:
         """The backup's tables, each file by its hash; and all of it as a processor would read it."""
-        shutil.rmtree(self._layout.restoring, ignore_errors=True)
-        free = shutil.disk_usage(self._layout.root).free
-        if free < self._manifest.bytes:
-            raise RestoreRefused(f"it takes {self._manifest.bytes:,} bytes, and {free:,} are free beside the lake")
-        self._layout.restoring.mkdir()
-        for path, expected in self._manifest.files.items():
+        shutil.rmtree(self.layout.restoring, ignore_errors=True)
+        free = shutil.disk_usage(self.layout.root).free
+        if free < self.manifest.bytes:
+            raise RestoreRefused(f"it takes {self.manifest.bytes:,} bytes, and {free:,} are free beside the lake")
+        self.layout.restoring.mkdir()
+        target = Target(self.layout.restoring, private=False)
+        for path, expected in self.manifest.files.items():
             if not path.startswith(f"{LAKE}/"):
                 continue
-            with (self._backup / path).open("rb", buffering=0) as source:
-                if self._target.take(path, source) != expected:
-                    raise RestoreRefused(f"{self._backup / path} isn't what was backed up: its hash differs")
-        found = next(table_problems(self._lake, self._manifest, self._tables, self._layout.run), None)
+            with (self.backup / path).open("rb", buffering=0) as source:
+                if target.take(path, source) != expected:
+                    raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
+        found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if found is not None:
-            raise RestoreRefused(f"backup {self._backup.name} isn't good: {found}")
+            raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
 
     def _renew(self, now: datetime) -> None:
         """A new lineage of each journal."""
-        for one in self._tables:
-            if one.kind == JOURNAL and one.path in self._manifest.journals:
-                writer = JournalWriter.create_or_open(str(self._lake / one.path), one.stream)
-                replaced = self._present.get(one.path)
-                writer.renew_lineage(now, self._reason, replaced=replaced)
+        for one in self.tables:
+            if one.kind == JOURNAL and one.path in self.manifest.journals:
+                writer = JournalWriter.create_or_open(str(self.lake / one.path), one.stream)
+                replaced = self.present.get(one.path)
+                writer.renew_lineage(now, self.reason, replaced=replaced)
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
-        table = next(one for one in self._tables if one.path == path)
-        before = len(Redactions(self._lake / path).all())
+        table = next(one for one in self.tables if one.path == path)
+        before = len(Redactions(self.lake / path).all())
         self._keep(table)
-        for act, done in Redactions(self._lake / path).orders():
+        for act, done in Redactions(self.lake / path).orders():
             if done is not None and done.number > before:
                 self._redact_again(act)
 
     def _redact_again(self, act: Redaction) -> None:
-        journal = self._lake / JOURNAL / act.stream
-        found = next((one.path for one in self._tables if (one.kind, one.stream) == (BODIES, act.stream)), "")
-        bodies = self._lake / found
+        journal = self.lake / JOURNAL / act.stream
+        found = next((one.path for one in self.tables if (one.kind, one.stream) == (BODIES, act.stream)), "")
+        bodies = self.lake / found
         if not found or not has_table(str(bodies)) or not self._holds(bodies, act.body_sha256):
             # Its record comes after the backup's last row: it is decided again, if Kafka still has it.
-            self._redact.append(act.event_key)
+            self.redact.append(act.event_key)
             return
         try:
             check_closed(journal, act.event_key, [act.body_sha256])
         except EventOpen:
-            self._redact.append(act.event_key)
+            self.redact.append(act.event_key)
             return
-        purge(bodies, [act.body_sha256], self._clock)
-        self._redacted_again += 1
+        purge(bodies, [act.body_sha256], self.clock)
+        self.redacted_again += 1
 
     def _holds(self, bodies: Path, sha256: str) -> bool:
         return bool(BodyStore(str(bodies), may_create=False).held([sha256]))
 
     def _keep(self, table: SourceTable) -> None:
         """Takes the present table in the place of the backup's, if it goes on from that."""
-        present, copied = table_location(self._layout.lake, table.path), self._lake / table.path
+        present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
         assert isinstance(present, Path)
         try:
             goes_on = has_table(str(present)) and CONTINUES[table.kind](present, copied if copied.exists() else None)
             if goes_on:
-                fresh = Target(self._layout.restoring / "kept", private=False)
+                fresh = Target(self.layout.restoring / "kept", private=False)
                 copy_data(pin(present, table.path, fresh, with_state=False), fresh)
         except UNREADABLE:
             return
         if goes_on:
             shutil.rmtree(copied, ignore_errors=True)
             copied.parent.mkdir(parents=True, exist_ok=True)
-            (self._layout.restoring / "kept" / table.path).rename(copied)
-            self._kept.append(table.path)
+            (self.layout.restoring / "kept" / table.path).rename(copied)
+            self.kept.append(table.path)
 
     def _files(self) -> list[str]:
         """What people edit stays as it is; where it is gone, it is the backup's."""
         given = []
-        for path, target in files(self._settings).items():
-            if path in self._manifest.files and not target.exists():
+        for path, target in files(self.settings).items():
+            if path in self.manifest.files and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with new_file(target) as file:
-                    file.write((self._backup / path).read_bytes())
+                    file.write((self.backup / path).read_bytes())
                 given.append(path)
         return given
 
     def _moves(self, replaced: Path) -> Iterator[tuple[Path, Path]]:
         """The present lake and what was derived from it go aside; the restored one takes its place."""
-        layout = self._layout
-        streams = {one.stream for one in self._tables if one.kind == JOURNAL}
+        layout = self.layout
+        streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints", layout.root / "selections"),
             *(layout.stream(stream).board for stream in sorted(streams)),
@@ -292,7 +291,7 @@ class _Restore:
         for one in [*derived, layout.root / LAKE]:
             if one.exists():
                 yield one, replaced / one.relative_to(layout.root)
-        yield self._lake, layout.root / LAKE
+        yield self.lake, layout.root / LAKE
 
 
 def _check_unused(settings: Settings) -> None:
