@@ -17,10 +17,10 @@ from cli.tables import row
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import write_durably
 from notify.disabled import DisabledSubscribers
 from notify.errors import FileUnusable
 from notify.facts import trial_json
+from notify.files import write_new
 from notify.handler import disabled_folder
 from notify.secret_files import secret_file
 from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
@@ -96,7 +96,7 @@ def new_secret_command(place: Place, name: str) -> None:
         problem = f"{len(known)} secrets are live; take out the last lines, which nobody should need any more"
         raise FileUnusable(name, path, problem)
     secret = new_secret()
-    write_durably(path, "".join(f"{line}\n" for line in (secret, *known)))
+    write_new(path, "".join(f"{line}\n" for line in (secret, *known)))
     click.echo(secret)
 
 

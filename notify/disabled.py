@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.files import sync_folder, write_durably
 from notify.errors import NotDisabled
-from notify.files import problem_of
+from notify.files import problem_of, sync_folder, write_new
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class DisabledSubscribers:
             return known
         path = self._path(name)
         try:
-            write_durably(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
+            write_new(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
         except OSError as unwritable:
             raise NotDisabled(name, path, problem_of(unwritable)) from unwritable
         return Disabled(at, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -41,3 +42,30 @@ def problem_of(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return str(error)
+
+
+def write_new(path: Path, text: str, mode: int = 0o600) -> None:
+    """Writes a file whole or not at all, durably, over one that is there.
+
+    :raises OSError: nothing was changed
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes what was created or removed in a folder outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

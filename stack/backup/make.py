@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import try_lock, write_durably, write_whole
+from core.files import try_lock, write_whole
 from core.status_file import moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.files import sync
@@ -203,7 +203,7 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         },
     )
     target.sync()
-    write_durably(target.folder / MANIFEST, manifest.to_json())
+    write_whole(target.folder / MANIFEST, manifest.to_json())
     sync(folder)
     return target, manifest
 

@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
 from core.errors import PayhookError
-from core.files import write_durably
+from core.files import write_whole
 from core.layout import Layout
 from core.location import Location
 from core.routing import MODES, stream_of
@@ -182,7 +182,7 @@ class _Restore:
         given = self._files()
         root = self.layout.root
         moves = [[str(one.relative_to(root)) for one in move] for move in self._moves(replaced)]
-        write_durably(self.layout.restore_moves, json.dumps(moves))
+        write_whole(self.layout.restore_moves, json.dumps(moves))
         finish(self.layout)
         return Restored(
             name=self.backup.name,
