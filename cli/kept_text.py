@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from core.kept_text import kept_text
+from core.visible import kept_text
 
 
 class KeptText(click.ParamType[str]):

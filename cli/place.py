@@ -16,9 +16,9 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import LEDGER, Layout, StreamLayout
 from core.routing import stream_of
+from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
-from stack.private import limit_rights
 from stack.settings import Settings, load_settings, streams_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])

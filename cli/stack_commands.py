@@ -20,6 +20,7 @@ from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import row
 from core.clock import SystemClock
 from core.routing import stream_of
+from core.status_file import read_said
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
 
@@ -77,12 +78,12 @@ def up(place: Place, detach: bool) -> None:
 
 def _exit_if_refused(place: Place) -> None:
     """Exit 3 where a stream decides nothing until a person does; the stack runs, and webhooks are taken."""
-    from stack.children import REFUSED, says
+    from stack.children import REFUSED
     from stack.settings import streams_of
 
     layout, modes = place.layout, place.settings.ingest.modes
     streams = [stream_of(name, mode) for mode in modes for name in streams_of(place.settings)]
-    said = {stream: says(layout.stream(stream).status) or {} for stream in streams}
+    said = {stream: read_said(layout.stream(stream).status) or {} for stream in streams}
     refused = {stream: str(one.get("why")) for stream, one in said.items() if one.get("state") == REFUSED}
     for stream, why in refused.items():
         click.echo(f"{stream} decides nothing: {why}", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from core.event import Mode
-from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command_fields import HASH_PATTERN
 from dlq.commands import SEQ_MAX, TARGETS_MAX, Target
 from dlq.orders import Given, Order, Wanted

@@ -2,7 +2,7 @@
 
 Arrow looks for pandas when it makes its first scalar, which `pyarrow.dataset` does as it is imported, and imports it
 where it is installed: a second of CPU time and tens of megabytes of every process. Spark's driver wants it installed,
-and imports it itself. Nothing of ours uses it: so Arrow is told that there is none, and never looks again.
+and imports it itself. Nothing of ours uses it: Arrow finds none at its import, and never looks again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 
 
 class _NoPandas(MetaPathFinder):
-    """Says so before anybody looks."""
+    """Says that there is no pandas."""
 
     def find_spec(self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
         if fullname == "pandas":

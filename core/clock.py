@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves when told to: what tests pass in."""
+    """A clock that is moved by hand: what tests pass in."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

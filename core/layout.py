@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.event import Mode
-from core.place import LakeUrl, Place
+from core.location import LakeUrl, Location
 from core.routing import base_of, mode_of, stream_of
 
 LEDGER = "ledger"
@@ -20,20 +20,20 @@ class StreamLayout:
     """
 
     root: Path
-    lake: Place
+    lake: Location
     stream: str
 
     @property
-    def journal(self) -> Place:
+    def journal(self) -> Location:
         return self.lake / "journal" / self.stream
 
     @property
-    def bodies(self) -> Place:
+    def bodies(self) -> Location:
         base = base_of(self.stream)
         return self.derived("bodies" if base == LEDGER else f"bodies-{base}")
 
     @property
-    def postings(self) -> Place:
+    def postings(self) -> Location:
         return self.derived("postings")
 
     @property
@@ -52,7 +52,7 @@ class StreamLayout:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's own, made anew at every start."""
+        """Spark's own, made again at every start."""
         return self.root / "checkpoints" / self.stream
 
     @property
@@ -65,7 +65,7 @@ class StreamLayout:
         """What the processor tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
-    def derived(self, table: str) -> Place:
+    def derived(self, table: str) -> Location:
         """A table of the lake beside the journals, in the stream's mode."""
         return self.lake / stream_of(table, self._mode)
 
@@ -84,7 +84,7 @@ class Layout:
     lake_url: str = ""
 
     @property
-    def lake(self) -> Place:
+    def lake(self) -> Location:
         """The folder of all tables, which several machines may share."""
         return LakeUrl(self.lake_url) if self.lake_url else self.root / "lake"
 
@@ -135,7 +135,7 @@ class Layout:
         return self.root / "console" / "sessions.sqlite"
 
     @property
-    def acts(self) -> Place:
+    def acts(self) -> Location:
         """The record of what people did: of live and test traffic alike."""
         return self.lake / "acts"
 
@@ -179,7 +179,7 @@ class Layout:
 
     @property
     def alerts(self) -> Path:
-        """What alerts remember: what fires, and who is still to be told."""
+        """What alerts remember: what fires, and which notices are still to be sent."""
         return self.run / "alerts.json"
 
     @property

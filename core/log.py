@@ -29,7 +29,7 @@ class JsonFormatter(logging.Formatter):
 
 
 TALKATIVE = ("httpx", "py4j")
-"""Libraries that log each call. httpx does it with the URL, and where people are told, a URL can be a secret."""
+"""Libraries that log each call. httpx does it with the URL, and the URL of an alert's receiver can be a secret."""
 
 
 def configure_logging(level: str = "INFO") -> None:

@@ -15,7 +15,7 @@ TENANT_MARK = "~"
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
 PARTITIONER = "murmur2_random"
-"""librdkafka's name of Java's own: an entity's events are on one partition whoever publishes them."""
+"""librdkafka's name of Java's own: an entity's events are on one partition, whichever client publishes them."""
 
 JOURNAL_TOPIC = "journal."
 """Begins the name under which a stream reads another's journal: there, offsets are seqs, with gaps between them."""
@@ -89,7 +89,7 @@ def is_sparse(topic: str) -> bool:
 
 
 def of_tenant(tenant: str | None, key: str) -> str:
-    """A key as it is told apart between tenants: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
+    """A key with its tenant: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
     return key if tenant is None else f"{tenant}{TENANT_MARK}{key}"
 
 

@@ -1,10 +1,14 @@
-"""Texts of strangers as people may look at them: nothing moves a cursor, turns a line around or hides itself."""
+"""Texts of strangers as people may look at them: nothing moves a cursor, turns a line around or hides itself.
+
+And what a person says that is kept for good: who ordered something, and why.
+"""
 
 from __future__ import annotations
 
 import re
 
 CHARS_MAX = 2_000
+KEPT_CHARS_MAX = 500
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
@@ -16,16 +20,32 @@ _UNSEEN_IN_LINE = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
 
 
 def visible(text: str, chars_max: int = CHARS_MAX) -> str:
-    """``text`` in one line: what can't be seen is told by its number (``⟨U+202E⟩``), a text that is too long is cut."""
-    return _told(text, _UNSEEN_IN_LINE, chars_max)
+    """``text`` in one line: what can't be seen is given by its number (``⟨U+202E⟩``), a long text is cut."""
+    return _shown(text, _UNSEEN_IN_LINE, chars_max)
 
 
 def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
     """The same; lines stay lines and tabs tabs."""
-    return _told(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
+    return _shown(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
 
 
-def _told(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
+def is_kept_text(text: str) -> bool:
+    """Whether records and terminals can hold it: no line ends, nothing that steers a terminal, of some length."""
+    return 0 < len(text) <= KEPT_CHARS_MAX and text.isprintable()
+
+
+def kept_text(text: str) -> str:
+    """The text without the blanks around it.
+
+    :raises ValueError: nothing is left, it is too long, or it holds what can't be printed
+    """
+    stripped = text.strip()
+    if not is_kept_text(stripped):
+        raise ValueError(f"one line of 1 to {KEPT_CHARS_MAX} printable characters is wanted")
+    return stripped
+
+
+def _shown(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
     kept = unseen.sub(_number, text[:chars_max])
     left = len(text) - chars_max
     return f"{kept}… ({left:,} more characters)" if left > 0 else kept

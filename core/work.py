@@ -1,9 +1,12 @@
-"""What a handler is given and what it may answer: the seam between the engine and a work stream."""
+"""What a handler is given, what it may answer, and how it asks before it calls a downstream: the seam between the
+engine and a work stream."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -14,6 +17,8 @@ from core.errors import PayhookError
 from core.money import Money
 
 Side: TypeAlias = Literal["debit", "credit"]
+
+DOWNSTREAM_CHARS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nobody handles this type yet; it can be reprocessed when someone does."""
+    """No handler knows this type yet; it can be reprocessed when one does."""
 
     reason: str
 
@@ -97,6 +102,52 @@ class DownstreamHeld(PayhookError):
 
     def __reduce__(self) -> tuple[type[DownstreamHeld], tuple[str, float, str]]:
         return DownstreamHeld, (self.downstream, self.retry_after_s, self.reason)
+
+
+class Calls(Protocol):
+    """The calls that are left in this batch, and what became of those that were made."""
+
+    def calling(self, downstream: str) -> contextlib.AbstractContextManager[None]:
+        """Takes one call; what is raised within counts as the downstream's failure, its duration as its latency.
+
+        :raises DownstreamHeld: no call is left
+        """
+
+
+class Unlimited:
+    """Without limits: tests, and commands that a person runs."""
+
+    @contextlib.contextmanager
+    def calling(self, downstream: str) -> Iterator[None]:  # noqa: ARG002 - it may always be called
+        yield
+
+
+_UNLIMITED = Unlimited()
+_calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
+
+
+def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
+    """Around every request that a handler sends out: ``with calling("merchants"): client.get(…)``.
+
+    Only what says that the downstream is ill belongs inside: a refusal that it gives in good health is raised after it.
+
+    :raises DownstreamHeld: it isn't to be called now; let it pass through
+    :raises ValueError: the name is none; it goes into rows, metrics and the status
+    """
+    is_text = isinstance(downstream, str) and 0 < len(downstream) <= DOWNSTREAM_CHARS_MAX
+    if not is_text or not downstream.isprintable():
+        raise ValueError(f"a downstream's name is printable text of 1 to {DOWNSTREAM_CHARS_MAX} characters")
+    return (_calls.get() or _UNLIMITED).calling(downstream)
+
+
+@contextlib.contextmanager
+def limited_by(calls: Calls) -> Iterator[None]:
+    """Within, `calling` asks ``calls``. A thread sees its own: pass it on."""
+    before = _calls.set(calls)
+    try:
+        yield
+    finally:
+        _calls.reset(before)
 
 
 class MissingPredecessor(PayhookError):
@@ -134,7 +185,7 @@ class Receivers:
 class Handler(Protocol):
     """A work stream's one function. It runs on an executor, serially within an entity.
 
-    One that calls nobody, remembers nothing and answers by its event alone may say so with an attribute
+    One that makes no calls, remembers nothing and answers by its event alone may say so with an attribute
     ``pure = True``: it is then run where records are read, also on events that turn out to be copies, and in no order.
     """
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
-from core.place import Place, make_folder
+from core.location import Location, make_folder
 from dlq.acts_chain import ACTS_SCHEMA, Act, Outcome, RecordedAct, chained, recorded
 from journal.append import Appender
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
@@ -71,7 +71,7 @@ class Head:
 class Acts:
     """The table at ``path``, made with its first row. Blocks; threads may share it, and processes the table."""
 
-    def __init__(self, path: Place) -> None:
+    def __init__(self, path: Location) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._open: tuple[Appender, Head] | None = None
@@ -161,7 +161,7 @@ def _last(table: DeltaTable) -> int:
     return table.transaction_version(APP_ID) or 0
 
 
-def _make(path: Place) -> None:
+def _make(path: Location) -> None:
     if DeltaTable.is_deltatable(str(path)):
         return
     make_folder(str(path))

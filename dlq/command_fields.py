@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from core.clock import from_rfc3339
 from core.errors import PayhookError
-from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import HASH_CHARS, Target
 
 SEQ_MAX = 2**63 - 1

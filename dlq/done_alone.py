@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from core.place import Place
+from core.location import Location
 from dlq.hands import same_person
 from dlq.limits import Kind, Volume
 from journal.reader import dataset_of
@@ -71,7 +71,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
                 yield _Done(same_person(row.actor), row.decided_at, kind, volume)
 
 
-def given_since(journal: Place, control_topic: str, since: datetime) -> list[JournalRow]:
+def given_since(journal: Location, control_topic: str, since: datetime) -> list[JournalRow]:
     """The rows of commands that a journal decided at a moment or later; none of a journal that hasn't begun."""
     path = str(journal)
     if not DeltaTable.is_deltatable(path):

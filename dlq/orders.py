@@ -14,7 +14,7 @@ from core.clock import Clock
 from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
-from core.place import Place
+from core.location import Location
 from dlq.commands import ACTIONS, Command, Producer, Sent, Target, send
 from dlq.refusals import restored
 from journal.reader import dataset_of, lineage_of
@@ -76,7 +76,7 @@ class JournalView(Protocol):
 class DeltaView:
     """The journal as it is now, on Delta. One that nobody has begun yet holds nothing."""
 
-    def __init__(self, journal: Place, control_topic: str) -> None:
+    def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
         self._control_topic = control_topic
 

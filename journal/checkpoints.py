@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from core.place import is_url, place_of
+from core.location import is_url, location_of
 from journal.lake import open_table
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def main() -> int:
             make(path)
         except Exception as failed:
             code = 1
-            sys.stderr.write(f"{place_of(path)}: {' '.join(str(failed).split())}\n")
+            sys.stderr.write(f"{location_of(path)}: {' '.join(str(failed).split())}\n")
     return code
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from core.place import is_url, make_folder
+from core.location import is_url, make_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

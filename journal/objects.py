@@ -1,7 +1,7 @@
 """Tables on an S3-compatible object store.
 
 Address and credentials are those that delta-rs, Spark and every other reader of the table in this process goes by: the
-environment's ``AWS_…`` variables (`core.storage` fills them in).
+environment's ``AWS_…`` variables (`core.settings` fills them in).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from core.arrow import datasets as ds
 from core.decision import Decision
-from core.place import Place, is_url
+from core.location import Location, is_url
 from journal.errors import JournalBroken
 from journal.histories import FIRST, History
 from journal.lake import has_table, open_table
@@ -47,7 +47,7 @@ def lineage_of(path: str) -> str:
     return JournalReader(path).state().lineage if has_table(path) else ""
 
 
-def rows_where(path: Place | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
+def rows_where(path: Location | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
     """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal."""
     if not has_table(str(path)):
         return []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.place import Place
+from core.location import Location
 from journal.append import TableUnfit, demands_of, file_statistics
 from journal.lake import open_table
 from journal.log import (
@@ -58,7 +58,7 @@ class DataFile:
 class Snapshot:
     """A table's files at a version. A file without statistics isn't among ``files``: it is left as it is."""
 
-    path: Place
+    path: Location
     version: int
     schema_json: str
     append_only: bool
@@ -72,7 +72,7 @@ class Snapshot:
         return sum(one.size for one in self.files)
 
 
-def snapshot(path: Place, ordered_by: str | None = None) -> Snapshot:
+def snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
     """
     :param ordered_by: a column of whole numbers whose range in each file is wanted
     :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain
@@ -183,7 +183,7 @@ class Rewriter:
 
 
 def replace_all(
-    path: Place | str,
+    path: Location | str,
     staged: Sequence[Path],
     transaction: AppTransaction,
     about: Mapping[str, str],

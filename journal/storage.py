@@ -21,7 +21,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 
 from core.clock import from_micros
 from core.errors import PayhookError
-from core.place import Place, is_url, make_folder
+from core.location import Location, is_url, make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def sync(place: Path) -> None:
         os.close(descriptor)
 
 
-def open_storage(place: Place | str) -> Storage:
+def open_storage(place: Location | str) -> Storage:
     """The files of the table at a place."""
     text = str(place)
     if not is_url(text):
@@ -183,7 +183,7 @@ def open_storage(place: Place | str) -> Storage:
     return ObjectStorage(text)
 
 
-def file_system(place: Place | str) -> FileSystem:
+def file_system(place: Location | str) -> FileSystem:
     """The same files for Arrow, which reads parts of them."""
     text = str(place)
     if is_url(text):
@@ -213,7 +213,7 @@ class Race:
         return not self.twice and not self.nobody
 
 
-def race(lake: Place, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> Race:
+def race(lake: Location, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> Race:
     """Lets writers put different files under the same names at the same moments; nothing of it stays.
 
     :raises OSError: the place can't be reached, or refuses
@@ -228,7 +228,7 @@ def race(lake: Place, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> R
     return found
 
 
-def _put_all(folder: Place, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
+def _put_all(folder: Location, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
     storage, won = open_storage(folder), set()
     try:
         for name in range(names):
@@ -244,7 +244,7 @@ def _put_all(folder: Place, writer: int, names: int, together: threading.Barrier
     return frozenset(won)
 
 
-def _race_of(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
+def _race_of(folder: Location, won: Sequence[frozenset[int]], names: int) -> Race:
     storage, twice, nobody = open_storage(folder), 0, 0
     for name in range(names):
         having = [writer for writer, its in enumerate(won) if name in its]
@@ -253,7 +253,7 @@ def _race_of(folder: Place, won: Sequence[frozenset[int]], names: int) -> Race:
     return Race(tuple(map(len, won)), twice, nobody)
 
 
-def _remove(folder: Place, names: int) -> None:
+def _remove(folder: Location, names: int) -> None:
     storage = open_storage(folder)
     storage.delete([str(name) for name in range(names)])
     if isinstance(folder, Path):

@@ -18,12 +18,12 @@ from typing import Protocol
 import httpx
 import orjson
 
+from core.backoff import retry_after_s
 from core.clock import Clock, Deadline
 from core.decision import ErrorKind
-from core.downstream import calling
 from core.errors import PayhookError, SettingError
-from core.retry_after import retry_after_s
 from core.routing import of_tenant
+from core.work import calling
 
 ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""

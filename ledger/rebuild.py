@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.histories import Position
 from journal.log import AppTransaction
 from journal.reader import JournalReader
@@ -54,8 +54,8 @@ class Rebuilt:
 
 
 def run(
-    journal: Place,
-    postings: Place,
+    journal: Location,
+    postings: Location,
     jars: Sequence[Path],
     work_dir: Path,
     settings: MaintainSettings | None = None,
@@ -72,7 +72,7 @@ def run(
         session.stop()
 
 
-def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock) -> Rebuilt:
+def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:
     """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
 
     May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
@@ -100,7 +100,7 @@ def rebuild(session: SparkSession, journal: Place, postings: Place, clock: Clock
     return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)
 
 
-def _booked(session: SparkSession, journal: Place, version: int) -> DataFrame:
+def _booked(session: SparkSession, journal: Location, version: int) -> DataFrame:
     rows = read_table(session, journal, version)
     booking = fn.col("postings").isNotNull() & fn.col("decision").isin(*(one.value for one in BOOKING_DECISIONS))
     return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTINGS_TYPE))

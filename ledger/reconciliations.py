@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from core.place import Place, place_of
+from core.location import Location, location_of
 from journal.append import Appender
 from journal.lake import ensure_table
 from journal.reader import dataset_of
@@ -157,7 +157,7 @@ class Reconciliation:
 class Reconciliations:
     """The two tables of one ledger, made when they are first written to. What pages and commands read."""
 
-    def __init__(self, differences: Place, runs: Place) -> None:
+    def __init__(self, differences: Location, runs: Location) -> None:
         self._differences = str(differences)
         self._runs = str(runs)
 
@@ -168,7 +168,7 @@ class Reconciliations:
     def make(self) -> None:
         """Makes what isn't there yet."""
         for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
-            ensure_table(path, schema, place_of(path).name, _CONFIGURATION)
+            ensure_table(path, schema, location_of(path).name, _CONFIGURATION)
 
     def append(self, staged: Sequence[Path]) -> None:
         """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.

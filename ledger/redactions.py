@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.append import Appender
 from journal.bodies import BodyStore
 from journal.lake import ensure_table
@@ -81,7 +81,7 @@ class Redaction:
 class Redactions:
     """The table at ``path``, which is made with the first act."""
 
-    path: Place
+    path: Location
 
     def all(self) -> list[Redaction]:
         """Every act, oldest first.
@@ -158,7 +158,7 @@ class BodyStatus:
         return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
 
 
-def body_statuses(bodies: Place, redactions: Place, rows: Sequence[JournalRow]) -> list[BodyStatus]:
+def body_statuses(bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyStatus]:
     """Of every body that rows refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read

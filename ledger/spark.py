@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from core.place import Place
+from core.location import Location
 from core.spark import open_spark
 
 SMALL_ROWS_MAX = 200_000
@@ -52,7 +52,7 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
     }
 
 
-def read_table(session: SparkSession, path: Place | str, version: int) -> DataFrame:
+def read_table(session: SparkSession, path: Location | str, version: int) -> DataFrame:
     """A Delta table at one version."""
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
@@ -62,7 +62,7 @@ MAINTAIN, REBUILD = "_maintain", "_rebuild"
 
 
 @contextlib.contextmanager
-def staging(table: Place, name: str) -> Iterator[Path]:
+def staging(table: Location, name: str) -> Iterator[Path]:
     """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
 
     For a table on a disk it is in the table's own folder, so that a rename takes a file out of it. What a run that was
@@ -80,7 +80,7 @@ def staging(table: Place, name: str) -> Iterator[Path]:
         clear(table, name)
 
 
-def clear(table: Place, name: str) -> None:
+def clear(table: Location, name: str) -> None:
     """Removes what a run that was killed left in a table's folder."""
     if isinstance(table, Path):
         shutil.rmtree(table / name, ignore_errors=True)

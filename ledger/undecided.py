@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from core.place import Place
+from core.location import Location
 from journal.errors import JournalBroken
 from journal.lake import has_table, open_table
 from journal.reader import dataset_of
@@ -26,7 +26,7 @@ class Answered:
     content_sha256: str | None
 
 
-def undecided(receipts: Place, journal: Place, since: datetime, waiting: Collection[str]) -> list[Answered]:
+def undecided(receipts: Location, journal: Location, since: datetime, waiting: Collection[str]) -> list[Answered]:
     """Receipts since a moment without a row in the journal, by time. ``waiting``: keys that Kafka still holds.
 
     Only receipts that were collected: a lower bound.

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
-from core.place import Place, place_of
+from core.location import Location, location_of
+from core.status_file import read_said
 from journal.reader import dataset_of
 
 POLL_S = 0.2
@@ -42,8 +43,8 @@ class RunningStack:
         return read
 
     @property
-    def journal(self) -> Place:
-        return place_of(self.endpoints["journal"])
+    def journal(self) -> Location:
+        return location_of(self.endpoints["journal"])
 
     def secrets(self, provider: str) -> list[str]:
         """Newest first."""
@@ -69,11 +70,7 @@ class RunningStack:
 
     def stream_status(self, stream: str) -> dict[str, Any]:
         """A work stream's status file; empty while it isn't there."""
-        try:
-            read: dict[str, Any] = json.loads((self.data_dir / "run" / f"processor-{stream}.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return read
+        return dict(read_said(self.data_dir / "run" / f"processor-{stream}.json") or {})
 
     def wait_until_decided(self, event_keys: Iterable[str], seconds: float) -> list[dict[str, Any]]:
         """Waits until every key has a row; returns all rows of the events topic.

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from core.errors import PayhookError
 
-UP_S_MAX = 180.0
+UP_S_MAX = 330.0
+"""`payhook up` gives up by itself before."""
+
 DOWN_S_MAX = 60.0
 
 
@@ -29,17 +31,17 @@ SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
 
-def payhook(*words: str, timeout_s: float = 600.0, told: str = "") -> subprocess.CompletedProcess[str]:
+def payhook(*words: str, timeout_s: float = 600.0, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the `payhook` command in this interpreter's environment, with the settings of the samples.
 
-    ``told``: its standard input.
+    ``stdin``: its standard input.
     """
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
         env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)},
         capture_output=True,
         text=True,
-        input=told,
+        input=stdin,
         timeout=timeout_s,
         check=False,
     )

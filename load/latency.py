@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from core.place import Place
+from core.location import Location
 from journal.log import LOG
 from journal.reader import dataset_of
 from journal.storage import open_storage
@@ -35,7 +35,7 @@ class Decided:
         return (self.committed_at - self.received_at).total_seconds()
 
 
-def first_decisions(journal: Place, topic: str, after_seq: int = 0) -> list[Decided]:
+def first_decisions(journal: Location, topic: str, after_seq: int = 0) -> list[Decided]:
     """First decisions of a topic's events with seq above ``after_seq``.
 
     When a commit was there its log's file tells: to the microsecond on a disk, to the second on an object store.
@@ -49,7 +49,7 @@ def first_decisions(journal: Place, topic: str, after_seq: int = 0) -> list[Deci
     ]
 
 
-def seconds_to_decide(journal: Place, topic: str, after_seq: int = 0) -> list[float]:
+def seconds_to_decide(journal: Location, topic: str, after_seq: int = 0) -> list[float]:
     """Of the same events the seconds alone: quick enough to be asked for beside the load that it measures."""
     rows = _first_rows(journal, topic, after_seq, TIMED_COLUMNS).combine_chunks()
     committed = _commit_times(journal)
@@ -59,7 +59,7 @@ def seconds_to_decide(journal: Place, topic: str, after_seq: int = 0) -> list[fl
     return [each / 1e6 for each in micros.drop_null().to_pylist()]
 
 
-def _first_rows(journal: Place, topic: str, after_seq: int, columns: list[str]) -> pa.Table:
+def _first_rows(journal: Location, topic: str, after_seq: int, columns: list[str]) -> pa.Table:
     wanted = (pc.field("seq") > after_seq) & pc.field("first") & (pc.field("topic") == topic)
     return dataset_of(DeltaTable(str(journal))).to_table(columns=columns, filter=wanted)
 
@@ -72,7 +72,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
-def _commit_times(journal: Place) -> dict[int, datetime]:
+def _commit_times(journal: Location) -> dict[int, datetime]:
     """By batch, from the log's files: deltalake's history gives commits wrong numbers where others are being added."""
     times: dict[int, datetime] = {}
     storage = open_storage(journal)
@@ -80,9 +80,9 @@ def _commit_times(journal: Place) -> dict[int, datetime]:
         if not entry.name.endswith(".json"):
             continue
         lines = storage.read(f"{LOG}/{entry.name}").splitlines()
-        told: dict[str, str] = next(
+        info: dict[str, str] = next(
             (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
         )
-        if (batch_seq := told.get("payhook.batch_seq")) is not None:
+        if (batch_seq := info.get("payhook.batch_seq")) is not None:
             times.setdefault(int(batch_seq), entry.at)
     return times

@@ -1,4 +1,4 @@
-"""A subscriber of our own, for the demo and for tests: verifies each request, takes each id once, and counts.
+"""A subscriber for trying notifications out and for tests: verifies each request, takes each id once, and counts.
 
 ``python -m load.subscriber --secrets FILE [--port N]`` prints its URL, a line for each request, and at the end (Ctrl-C)
 what it counted. `payhook notify new-secret` makes the file.
@@ -7,7 +7,6 @@ what it counted. `payhook notify new-secret` makes the file.
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from core.clock import Clock, SystemClock
 from providers.port import Request, SignatureInvalid
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from stack.server import stopped_by_signal
 
 BODY_BYTES_MAX = 1_048_576
 KNOWN_MAX = 1_000_000
@@ -167,18 +167,16 @@ def _handler_of(subscriber: Subscriber) -> type[BaseHTTPRequestHandler]:
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Loopback port; 0: a free one.")
 def main(secrets: Path, port: int) -> None:
     """Receive payhook's notifications on a loopback port until Ctrl-C."""
-    told = threading.Lock()
+    printing = threading.Lock()
 
     def tell(what: str, of: str) -> None:
-        with told:
+        with printing:
             print(what, of, flush=True)
 
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with Subscriber(secrets.read_text("utf-8").split(), SystemClock(), port, on_request=tell) as subscriber:
+    known = secrets.read_text("utf-8").split()
+    with stopped_by_signal() as stop, Subscriber(known, SystemClock(), port, on_request=tell) as subscriber:
         print(subscriber.url, flush=True)
-        ended.wait()
+        stop.wait()
     print(subscriber.counts)
 
 

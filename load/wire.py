@@ -6,15 +6,23 @@ Requests are whole texts made beforehand; of an answer only its status and its l
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
+from urllib.parse import urlsplit
+
+import uvloop
 
 CONNECTIONS = 64
 GIVE_UP_S = 60.0
+ROUND_S = 5.0
+"""Of steady load: one open loop after the other, so that it ends that soon."""
 
 
 @dataclass(slots=True)
@@ -156,3 +164,61 @@ async def _load(host: str, port: int, requests: Sequence[bytes], connections: in
         for connection in opened:
             connection.close()
     return loader.load
+
+
+def undisturbed(load: Coroutine[None, None, Load]) -> Load:
+    """Runs a load on a fast event loop of its own, while the garbage collector rests."""
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(load)
+    finally:
+        gc.enable()
+
+
+class SteadyLoad:
+    """Traffic at one rate for as long as something else takes, sent in a thread of its own.
+
+    ``sent`` and ``statuses`` are of finished rounds, so of all once it stopped.
+    ``make``: so many requests, each asked for when it is due.
+    """
+
+    def __init__(self, address: str, rate_per_s: float, make: Callable[[int], Sequence[bytes]]) -> None:
+        place = urlsplit(address)
+        assert place.hostname is not None and place.port is not None
+        self._host, self._port = place.hostname, place.port
+        self._rate_per_s = rate_per_s
+        self._make = make
+        self._stop = threading.Event()
+        self._failed: Exception | None = None
+        self.statuses: Counter[int] = Counter()
+
+    @property
+    def sent(self) -> int:
+        return sum(self.statuses.values())
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        """
+        :raises ConnectionError: the receiver closed a connection
+        """
+        thread = threading.Thread(target=self._run, name="live traffic", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                while not self._stop.is_set():
+                    requests = self._make(int(self._rate_per_s * ROUND_S))
+                    load = runner.run(open_loop(self._host, self._port, requests, self._rate_per_s))
+                    self.statuses += load.statuses
+        except (OSError, TimeoutError) as failed:
+            self._failed = failed

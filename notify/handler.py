@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
-from core.downstream import calling
 from core.errors import SettingError
-from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem
+from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
 from notify.disabled import Disabled, DisabledSubscribers
 from notify.errors import GONE, SubscriberGone

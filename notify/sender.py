@@ -7,12 +7,12 @@ from pathlib import Path
 
 import httpx
 
+from core.backoff import retry_after_s
 from core.card_numbers import shown
 from core.clock import Clock
-from core.downstream import calling
 from core.errors import SettingError
-from core.retry_after import retry_after_s
 from core.secret_lines import SecretsWrong, secret_lines
+from core.work import calling
 from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, replicas_min
-from core.place import Place
+from core.location import Location
 from core.routing import topics_of
 from core.settings import KafkaSettings
 from core.topics import check_topics
@@ -352,11 +352,11 @@ def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     return Republisher(partial(Producer, republish_settings(shared.bootstrap)), topic) if topic else None
 
 
-def _rows_of(journal: Place, seqs: Sequence[int]) -> dict[int, JournalRow]:
+def _rows_of(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:
     reader = JournalReader(str(journal))
     last_seq = reader.last_seq
     return {row.seq: row for row in reader.rows_of([seq for seq in sorted(seqs) if 0 < seq <= last_seq])}
 
 
-def _applied_upto(journal: Place, after: Mapping[str, int]) -> Mapping[str, int]:
+def _applied_upto(journal: Location, after: Mapping[str, int]) -> Mapping[str, int]:
     return JournalReader(str(journal)).applied_upto(after)

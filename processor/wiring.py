@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from core.errors import SettingError
 from core.event import Mode
 from core.layout import StreamLayout
-from core.place import Place
+from core.location import Location
 from core.routing import journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
 from processor.decide.head_of_line import HeadLimits
@@ -51,7 +51,7 @@ class Reads:
     """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
 
     stream: str
-    journal: Place
+    journal: Location
     feed: Feed
     receivers: Receivers
     since: FirstNamed = field(default_factory=FirstNamed)

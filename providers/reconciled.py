@@ -16,8 +16,7 @@ from typing import TypeVar
 from core import strict_json
 from core.card_numbers import shown
 from core.errors import Unparseable
-from core.event import OWN_TYPES, Dedupe, Event, Headers, Mode, to_headers
-from core.header_schema import quote_text
+from core.event import OWN_TYPES, Dedupe, Event, Headers, Mode, quote_text, to_headers
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from core.routing import of_tenant
 from providers.fields import an_object, content_hash, optional_text, text, versioned_content

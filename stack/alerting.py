@@ -1,32 +1,31 @@
-"""Looks after a data folder's stack and tells people: ``python -m stack.alerting``, beside the processor.
+"""Watches a data folder's stack and sends alerts: ``python -m stack.alerting``, beside the processor.
 
-A process of its own, so that it tells of a processor, a receiver or a management listener that is down.
+A process of its own, so that it can report a processor, a receiver or a management listener that is down.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import httpx
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
 from core.errors import PayhookError, SettingError
+from core.files import try_lock
 from core.log import configure_logging
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from ingest.metrics import SECONDS_BUCKETS
-from stack.processors import metrics_urls, status_files
+from stack.children import metrics_urls, status_files
+from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("alerts")
@@ -56,7 +55,9 @@ def check(settings: Settings) -> None:
     """
     if settings.alerts.redis_s_max not in SECONDS_BUCKETS:
         edges = ", ".join(f"{edge:g}" for edge in SECONDS_BUCKETS)
-        raise SettingError("alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't told apart; {edges} are")
+        raise SettingError(
+            "alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't an edge of the histogram; {edges} are"
+        )
 
 
 @contextlib.contextmanager
@@ -65,17 +66,18 @@ def turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
 
     False when it was stopped before. A process that dies gives its lock back.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
-        waits = False
-        while not _locked(held):
-            if not waits:
-                log.info("another process looks already; this one waits for it to end")
-            waits = True
-            if stop.wait(TURN_S):
-                yield False
+    waits = False
+    while True:
+        with try_lock(lock) as is_ours:
+            if is_ours:
+                yield True
                 return
-        yield True
+        if not waits:
+            log.info("another process looks already; this one waits for it to end")
+        waits = True
+        if stop.wait(TURN_S):
+            yield False
+            return
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
@@ -88,7 +90,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
         looking = Looking(places(settings), client, clock)
         watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
         if not alerts.receivers:
-            log.info("nobody is told: alerts.receivers names no one; `payhook alerts` shows what is firing")
+            log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
         try:
             while True:
                 began_s = clock.monotonic()
@@ -100,14 +102,6 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             watching.close()
 
 
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def main() -> int:
     configure_logging()
     try:
@@ -116,16 +110,14 @@ def main() -> int:
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    if settings.alerts.every_s:
+    with stopped_by_signal() as stop:
+        if not settings.alerts.every_s:
+            log.info("alerts.every_s is 0: nothing is looked at")
+            stop.wait()
+            return 0
         with turn(settings.layout.alerts_lock, stop) as is_ours:
             if is_ours:
                 watch(settings, stop)
-    else:
-        log.info("alerts.every_s is 0: nothing is looked at")
-        stop.wait()
     return 0
 
 

@@ -12,7 +12,7 @@ import inspect
 import json
 import logging
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,9 +25,12 @@ from deltalake.exceptions import DeltaError
 
 from core import card_numbers, strict_json
 from core.card_numbers import without_card_numbers
-from core.clock import Clock, to_rfc3339
+from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event, Mode
+from core.files import write_whole
+from core.routing import MODES, stream_of
+from core.status_file import read_said
 from ingest import pan, pan_body, pan_escapes, pan_paths
 from ingest.pan import CardMasker
 from ingest.pan_key import MaskingKey
@@ -37,7 +40,9 @@ from journal.lake import has_table, open_table
 from journal.reader import dataset_of
 from ledger.maintain import StreamTables
 from providers.port import Adapter
-from stack.endpoints import write_whole
+from providers.registry import build_adapters
+from stack.maintenance import stream_tables
+from stack.settings import Settings, streams_of
 
 log = logging.getLogger("card-scan")
 
@@ -89,11 +94,11 @@ class Scanned:
     @classmethod
     def read(cls, path: Path, clock: Clock) -> Scanned:
         """The last scan's; an empty one where there is none that can be read."""
+        kept = read_said(path) or {}
         try:
-            kept = json.loads(path.read_text("utf-8"))
             found = tuple(Found(**{**one, "places": tuple(one["places"])}) for one in kept["found"])
             return cls(clock.now(), str(kept["masker"]), dict(kept["files"]), found)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return cls(clock.now(), "")
 
     def write(self, path: Path) -> None:
@@ -101,15 +106,38 @@ class Scanned:
         write_whole(path, json.dumps(fields, indent=1) + "\n")
 
 
-def forget(path: Path, bodies: Collection[str]) -> None:
-    """Takes bodies that were redacted out of what was found; ``bodies`` are hashes."""
-    try:
-        kept = json.loads(path.read_text("utf-8"))
-        left = [one for one in kept["found"] if one["body_sha256"] not in bodies]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if len(left) < len(kept["found"]):
-        write_whole(path, json.dumps({**kept, "found": left}, indent=1) + "\n")
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: true if everything that is old enough was read."""
+    if not settings.ingest.pan.enabled:
+        log.info("ingest.pan.enabled is false: nothing is masked, and nothing is looked for")
+        return True
+    scanned = run_once(settings, SystemClock())
+    log.info("%d bodies read, %d kept ones hold card data", scanned.bodies, len(scanned.found))
+    if not scanned.whole:
+        log.error("%s", scanned.problem)
+    return scanned.whole
+
+
+def run_once(settings: Settings, clock: Clock) -> Scanned:
+    """Reads the bodies that no scan has read; what it came to is also in the run folder."""
+    report = settings.layout.card_scan
+    scan = CardScan(settings.ingest.pan, build_adapters(settings.providers), clock)
+    received = {
+        stream_of(name, mode)
+        for name, one in streams_of(settings).items()
+        if one.source_stream is None
+        for mode in MODES
+    }
+    tables = [one for one in stream_tables(settings) if one.stream in received]
+    scanned = scan.run(tables, Scanned.read(report, clock))
+    report.parent.mkdir(parents=True, exist_ok=True)
+    scanned.write(report)
+    for one in scanned.found:
+        log.error(
+            "%s of %s holds card data at %s: `payhook ledger redact` removes the body, and see docs/card-numbers.md",
+            *(one.event_key, one.stream, ", ".join(one.places)),
+        )
+    return scanned
 
 
 class CardScan:

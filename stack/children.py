@@ -1,13 +1,13 @@
-"""The processes of an embedded stack: what each is run with, and when it answers."""
+"""The processes of a stack: which there are, where each reports, what each is run with, and when it answers."""
 
 from __future__ import annotations
 
-import json
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from core.durability import Durability
 from core.event import Mode
 from core.layout import Layout
 from core.routing import stream_of
+from core.status_file import read_said
+from processor.streams import taking
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, free_row
-from stack.processors import processes
 from stack.redis import redis_server, redis_url
 from stack.server import Server
-from stack.settings import Settings
+from stack.settings import Settings, streams_of
 
 ASK_TIMEOUT_S = 2.0
 PROCESSOR_START_S = 180.0
@@ -32,6 +33,51 @@ REFUSED = "refused"
 """The state of a stream that decides nothing until a person does."""
 
 SERVERS = ("kafka", "redis")
+
+
+def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
+    """The processor's processes in a mode by name, and the streams that each runs.
+
+    One process, ``processor`` (``processor-test``); or, apart, one a stream: ``processor-ledger``.
+    """
+    names = [stream.name for stream in taking(streams_of(settings), mode)]
+    if not settings.processor.streams_apart:
+        return {stream_of("processor", mode): names}
+    return {f"processor-{stream_of(name, mode)}": [name] for name in names}
+
+
+def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
+    """The loopback port of each process's metrics: the one that is set and those after it. None where none is set."""
+    processor = settings.processor
+    first = processor.metrics_port if mode == "live" else processor.test_metrics_port
+    return {name: first + number for number, name in enumerate(processes(settings, mode)) if first}
+
+
+def metrics_urls(settings: Settings) -> dict[str, str]:
+    """The metrics page of each process by its name, where a port is set for it here, or its URL is."""
+    first, workers = settings.ingest.metrics_port, settings.ingest.workers
+    names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
+    ports = {name: first + number for number, name in enumerate(names) if first}
+    for mode in settings.ingest.modes:
+        ports |= metrics_ports(settings, mode)
+    if settings.alerts.metrics_port:
+        ports["alerts"] = settings.alerts.metrics_port
+    here = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+    return here | settings.console.metrics_urls
+
+
+def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:
+    """The port of the process that runs the chosen streams, or all of them."""
+    ports = metrics_ports(settings, mode)
+    running = (name for name, streams in processes(settings, mode).items() if not chosen or set(chosen) & set(streams))
+    return next((ports[name] for name in running if name in ports), None)
+
+
+def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
+    """Each stream's status file in a mode, by its name there (``ledger-test``)."""
+    layout = settings.layout
+    names = [stream_of(stream.name, mode) for stream in taking(streams_of(settings), mode)]
+    return {name: layout.stream(name).status for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +95,7 @@ class Ports:
 
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
-    """Ports that somebody configured, and free ones for the rest; ``processors``: processes in each mode."""
+    """Ports that are configured, and free ones for the rest; ``processors``: processes in each mode."""
     free = iter(free_ports(5))
     return Ports(
         kafka=next(free),
@@ -89,12 +135,13 @@ def children(
     """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
     opposite one.
 
-    :param processors: `stack.processors.processes` of each mode; None: one process with the shipped streams
+    :param processors: `processes` of each mode; None: one process with the shipped streams
     :param durability: what is asked of the one broker's topics
     :param maintained: with the process that maintains the lake and backs it up by schedule
     :param alerting: with the one that looks after all others and tells people
     """
     env = _environment(layout, ports, config, durability)
+    python = partial(_python, layout, env)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     return [
         kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
@@ -104,18 +151,15 @@ def children(
             for mode in modes
             for name, streams in wanted[mode].items()
         ),
-        _service("ingest", "stack.services.receiver", f"http://{LOOPBACK}:{ports.ingest}/readyz", layout, env),
-        _service("ops", "stack.services.listener", f"http://{LOOPBACK}:{ports.ops}/healthz", layout, env),
-        *([_beside("maintenance", "stack.maintenance", layout, env)] if maintained else []),
-        *([_beside("alerts", "stack.alerting", layout, env)] if alerting else []),
+        python(
+            "ingest",
+            "stack.services.receiver",
+            answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ingest}/readyz"),
+        ),
+        python("ops", "stack.services.listener", answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz")),
+        *([python("maintenance", "stack.rounds", answers=lambda: True, beside=True)] if maintained else []),
+        *([python("alerts", "stack.alerting", answers=lambda: True, beside=True)] if alerting else []),
     ]
-
-
-def _beside(name: str, module: str, layout: Layout, env: Mapping[str, str]) -> Server:
-    """It answers as soon as it runs."""
-    command = (sys.executable, "-m", module)
-    log = layout.logs / f"{name}.log"
-    return Server(name=name, command=command, log=log, env=env, answers=lambda: True, beside=True)
 
 
 def _shipped(mode: Mode) -> dict[str, list[str]]:
@@ -131,14 +175,9 @@ def answers_ok(url: str) -> bool:
         return False
 
 
-def _service(name: str, module: str, ready_url: str, layout: Layout, env: Mapping[str, str]) -> Server:
-    return Server(
-        name=name,
-        command=(sys.executable, "-m", module),
-        log=layout.logs / f"{name}.log",
-        env=env,
-        answers=lambda: answers_ok(ready_url),
-    )
+def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **more: Any) -> Server:
+    """A process of this interpreter's; ``more`` as `Server` has it."""
+    return Server(name=name, command=(sys.executable, "-m", *module), log=layout.logs / f"{name}.log", env=env, **more)
 
 
 def _processor(
@@ -153,11 +192,11 @@ def _processor(
         for status in statuses:
             status.unlink(missing_ok=True)
 
-    return Server(
-        name=name,
-        command=(sys.executable, "-m", "stack.services.processor", "--mode", mode, *chosen),
-        log=layout.logs / f"{name}.log",
-        env=env,
+    return _python(
+        layout,
+        env,
+        name,
+        *("stack.services.processor", "--mode", mode, *chosen),
         prepare=forget,
         answers=lambda: _answer(statuses),
         start_s=PROCESSOR_START_S,
@@ -168,18 +207,9 @@ def _processor(
 def _answer(statuses: Sequence[Path]) -> bool:
     """Whether every stream has said where it stands, and one at least is ready, or waits for a person's decision: a
     broken one holds no other back."""
-    said = [says(status) for status in statuses]
+    said = [read_said(status) for status in statuses]
     stands = [one is not None and (bool(one.get("ready")) or one.get("state") == REFUSED) for one in said]
     return all(one is not None for one in said) and any(stands)
-
-
-def says(status: Path) -> dict[str, Any] | None:
-    """What a stream last said of itself; None where there is nothing to read."""
-    try:
-        said: dict[str, Any] = json.loads(status.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return said
 
 
 def _environment(layout: Layout, ports: Ports, config: Path | None, durability: Durability) -> dict[str, str]:
@@ -201,6 +231,6 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
 
 
 def _configured(section: object, name: str) -> int | None:
-    """A port only if somebody set it; the default is for a stack of one's own servers."""
+    """A port only where it is set; the default is for servers of one's own."""
     given: set[str] = getattr(section, "model_fields_set", set())
     return int(getattr(section, name)) or None if name in given else None

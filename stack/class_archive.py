@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from core.jvm import ARCHIVE
+from core.spark import ARCHIVE
 from processor.spark import open_session
 from stack import paths
 from stack.jars import spark_jars

@@ -1,13 +1,31 @@
-"""``endpoints.json``: where a running stack answers, for people, tests and tools."""
+"""What runs on a data folder, as its files say.
+
+``endpoints.json``: where a running stack answers, for people, tests and tools. ``run/supervisor.json``: which processes
+there are, so that what a killed supervisor left is ended, and only that. A pid alone may belong to another process by
+now; a pid together with its start time can't.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypedDict
+
+import psutil
+
+from core.files import write_whole
+from core.layout import Layout
+from core.status_file import read_said
+from stack.errors import RestoreUnfinished
 
 FILE = "endpoints.json"
+END_WAIT_S = 10.0
+SAME_START_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +59,66 @@ def remove_endpoints(data_dir: Path) -> None:
     (data_dir / FILE).unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes beside ``path`` and renames, which is atomic."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, "utf-8")
-    fresh.replace(path)
+class Identity(TypedDict):
+    """One process: its pid and when it started, in seconds since 1970."""
+
+    pid: int
+    started: float
+
+
+def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
+    """Writes who runs: the supervisor first, then its children."""
+    said = {"up": up, "states": states, "processes": [_identity(pid) for pid in pids]}
+    write_whole(layout.supervisor, json.dumps(said, indent=1) + "\n")
+
+
+def recorded_states(layout: Layout) -> dict[str, str]:
+    """Each process's state by its name; nothing where no supervisor wrote it."""
+    states: dict[str, str] = _recorded(layout).get("states", {})
+    return states
+
+
+def _identity(pid: int) -> Identity:
+    """Which process has this pid now; a start of 0 if none has."""
+    try:
+        return {"pid": pid, "started": psutil.Process(pid).create_time()}
+    except psutil.NoSuchProcess:
+        return {"pid": pid, "started": 0.0}
+
+
+def end_leftovers(layout: Layout) -> bool:
+    """Kills the recorded children that still run, each with its whole session; says whether there were any."""
+    left = [process for process in map(_alive, _recorded(layout).get("processes", [])[1:]) if process is not None]
+    for process in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    psutil.wait_procs(left, timeout=END_WAIT_S)
+    layout.supervisor.unlink(missing_ok=True)
+    return bool(left)
+
+
+def check_restored(layout: Layout) -> None:
+    """
+    :raises RestoreUnfinished: a restore was interrupted while it moved tables: a journal that is missing isn't new
+    """
+    if layout.restore_moves.exists():
+        raise RestoreUnfinished(layout.root)
+
+
+def recorded_supervisor(layout: Layout) -> psutil.Process | None:
+    """The supervisor that wrote the data folder's record, if it still lives."""
+    processes = _recorded(layout).get("processes", [])
+    return _alive(processes[0]) if processes else None
+
+
+def _recorded(layout: Layout) -> Mapping[str, Any]:
+    return read_said(layout.supervisor) or {}
+
+
+def _alive(recorded: Identity) -> psutil.Process | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(recorded["pid"])
+        is_it = abs(process.create_time() - recorded["started"]) < SAME_START_S
+        if is_it and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from core.errors import PayhookError
-from core.place import LakeUrl, Place
+from core.location import LakeUrl, Location
 from stack import paths
 from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing
-from stack.java import find_java
+from stack.machine import find_java
 
 RESOLVER_MEMORY = "512m"
 END_TIMEOUT_S = 30.0
@@ -66,7 +66,7 @@ def read_lock(lock: Path) -> list[Jar]:
     return jars
 
 
-def spark_jars(lake: Place | None = None) -> list[Path]:
+def spark_jars(lake: Location | None = None) -> list[Path]:
     """What Spark is given beside its own jars, to read a lake that is there.
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from core.durability import RECORD_BYTES_MAX
 from stack.errors import ServerNotUp
 from stack.jars import kafka_jars
-from stack.java import find_java
+from stack.machine import find_java
 from stack.ports import LOOPBACK, is_listening
 from stack.server import Server
 

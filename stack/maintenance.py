@@ -1,134 +1,161 @@
-"""Maintains, scans and backs up the lake of a data folder by schedule: ``python -m stack.maintenance``.
-
-It runs beside the processor. Each round is a process of its own (`stack.maintenance_round`, `stack.card_scan_round`,
-`stack.backup_round`): what it took of memory is the system's again, and one that is ended, at whatever moment, leaves
-every table whole.
-"""
+"""One maintenance of a data folder's lake: all its tables, what the receiver answered, and bodies that are redacted."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection
 from pathlib import Path
 
-from core.clock import SystemClock, from_rfc3339
-from core.log import configure_logging
-from stack.settings import Settings, load_settings
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from core.clock import SystemClock
+from core.files import write_whole
+from core.layout import LEDGER
+from core.routing import MODES, stream_of, topics_of
+from core.status_file import read_said
+from journal.kafka_log import KafkaLog, KafkaSilent
+from journal.log import TableError
+from ledger.maintain import (
+    Job,
+    LakeTable,
+    MaintenanceRunning,
+    Report,
+    Session,
+    StreamTables,
+    maintain,
+    other_tables,
+    sole_maintenance,
+)
+from ledger.maintain.redact import EventUnknown, Order, Redacted, redact
+from ledger.maintain.tables import Kind
+from ledger.receipts import ReceiptsTable, collect
+from ledger.redactions import Redactions
+from ledger.spark import open_read_session
+from stack.jars import spark_jars
+from stack.settings import Settings, streams_of
 
 log = logging.getLogger("maintenance")
 
-FIRST_S = 60.0
-"""After its start a stack catches up; a round that is overdue waits for so long."""
+BESIDE_STREAMS: tuple[Kind, ...] = ("receipts", "redactions", "reconciliation", "reconciliation-runs")
+"""Tables of a mode, named as their folders are."""
 
-BACKUP_AGAIN_S = 900.0
-"""After a backup that couldn't be made: the disk may be back, or maintenance done."""
-
-CARD_SCAN_S = 24 * 3_600.0
-"""From one scan for card numbers to the next."""
-
-END_S = 10.0
+LAID_OUT_FOR_ROWS = 10_000_000
+"""A session for many rows compiles its queries and splits its shuffles."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is run by schedule: a module, the report that its last round left, and seconds from one round to the next.
-
-    ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
-    """
-
-    name: str
-    module: str
-    report: Path
-    every_s: float
-    first_s: float
-    again_s: float
-
-
-def tasks(settings: Settings) -> list[Task]:
-    """What is scheduled by these settings."""
-    found, maintain = [], settings.ledger.maintain
-    if maintain.every_s:
-        every_s, report = maintain.every_s, settings.layout.maintained
-        found.append(Task("a round", "stack.maintenance_round", report, every_s, every_s, every_s))
-        if settings.ingest.pan.enabled:
-            report = settings.layout.card_scan
-            found.append(Task("a card scan", "stack.card_scan_round", report, CARD_SCAN_S, FIRST_S, CARD_SCAN_S))
-    if settings.backup.folder:
-        every_s, report = settings.backup.every_h * 3_600, settings.layout.backed_up
-        again_s = min(every_s, BACKUP_AGAIN_S)
-        found.append(Task("a backup", "stack.backup_round", report, every_s, FIRST_S, again_s))
+def stream_tables(settings: Settings) -> list[StreamTables]:
+    """Every configured work stream's tables, of live traffic and of test traffic."""
+    layout, streams = settings.layout, streams_of(settings)
+    found = []
+    for mode in MODES:
+        for name, stream in streams.items():
+            places = layout.stream(stream_of(name, mode))
+            reading = [stream_of(other, mode) for other, one in streams.items() if one.source_stream == name]
+            found.append(
+                StreamTables(
+                    stream=places.stream,
+                    journal=places.journal,
+                    bodies=places.bodies,
+                    postings=places.postings if "postings" in stream.derived else None,
+                    readers=tuple(layout.stream(other).journal for other in reading),
+                    redactions=places.derived("redactions"),
+                )
+            )
     return found
 
 
-def wait_s(last_report: Path, every_s: float, now: datetime, first_s: float | None = None) -> float:
-    """Seconds until the next round: so long after the last one, whatever was restarted since, or after now."""
+def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
+    """What was answered, removed, compared and ordered, of live traffic and of test traffic."""
+    layout = settings.layout
+    ledgers = [layout.ledger(mode) for mode in MODES]
+    found = [other_tables([("acts", layout.acts)])]
+    found += [other_tables((kind, places.derived(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
+    return [table for tables in found for table in tables]
+
+
+def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
+    """One round over everything, in this process; its report is also kept in the run folder.
+
+    :raises MaintenanceRunning: another process is at it
+    """
+    clock, layout = SystemClock(), settings.layout
+    with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
+        job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
+        report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
+        if not dry_run:
+            write_whole(layout.maintained, report.as_json() + "\n")
+    return report
+
+
+def collect_receipts(settings: Settings) -> int:
+    """Takes what the receiver answered since the last round into its table; returns how many receipts.
+
+    :raises KafkaSilent: Kafka doesn't answer; they stay there
+    """
+    layout, rows = settings.layout, 0
+    for mode in settings.ingest.modes:
+        table = ReceiptsTable(str(layout.ledger(mode).derived("receipts")))
+        with contextlib.closing(KafkaLog(settings.kafka.bootstrap_servers)) as kafka:
+            rows += collect(kafka, topics_of(mode).receipts, table).rows
+    return rows
+
+
+def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
+    """Removes the body of one event of a stream for good.
+
+    :raises MaintenanceRunning: maintenance is at it; run it again
+    :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
+    """
+    clock, alone = SystemClock(), streams_of(settings)[LEDGER].dlq.alone
+    (tables,) = (one for one in stream_tables(settings) if one.stream == stream)
+    assert tables.redactions is not None
+    if not DeltaTable.is_deltatable(str(tables.journal)):
+        raise EventUnknown(order.event_key)
+    with sole_maintenance(settings.layout.run, clock.now()):
+        redacted = redact(tables, Redactions(tables.redactions), order, clock, alone.redactions_max)
+    _forget_findings(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
+    return redacted
+
+
+def _forget_findings(path: Path, bodies: Collection[str]) -> None:
+    """Takes bodies that were redacted, by their hashes, out of the card scan's report."""
+    kept = read_said(path) or {}
     try:
-        ended_at = from_rfc3339(json.loads(last_report.read_text("utf-8"))["ended_at"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return every_s if first_s is None else min(first_s, every_s)
-    return max(min(FIRST_S, every_s), every_s - (now - ended_at).total_seconds())
+        left = [one for one in kept["found"] if one["body_sha256"] not in bodies]
+    except (KeyError, TypeError):
+        return
+    if len(left) < len(kept["found"]):
+        write_whole(path, json.dumps({**kept, "found": left}, indent=1) + "\n")
 
 
-def stay(scheduled: Sequence[Task], stop: threading.Event) -> None:
-    """Round after round, one at a time, until ``stop`` is set, which ends the one that is under way."""
-    due = dict.fromkeys(scheduled, 0.0)
-    for task in scheduled:
-        due[task] = time.monotonic() + wait_s(task.report, task.every_s, SystemClock().now(), task.first_s)
-    while not stop.wait(max(0.0, min(due.values()) - time.monotonic())):
-        task = min(due, key=lambda one: due[one])
-        began_s = time.monotonic()
-        code = _round(task, stop)
-        if code is not None:
-            log.log(logging.INFO if code == 0 else logging.WARNING, "%s ended with %d", task.name, code)
-        if code == 0:
-            due[task] = time.monotonic() + wait_s(task.report, task.every_s, SystemClock().now(), task.first_s)
-        else:
-            due[task] = began_s + task.again_s
+def _open(settings: Settings) -> SparkSession:
+    chosen = settings.ledger.maintain
+    jars = spark_jars(settings.layout.lake)
+    return open_read_session(
+        "payhook maintain", chosen.master, chosen.driver_memory, jars, settings.data_dir, LAID_OUT_FOR_ROWS
+    )
 
 
-def _round(task: Task, stop: threading.Event) -> int | None:
-    """The exit code of one round; None if it was ended."""
-    command = [sys.executable, "-m", task.module]
-    die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
-    with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            if stop.wait(0.2):
-                _end(process)
-                return None
-        return process.returncode
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: true if all tables are as they should be, or another process is at it."""
+    _collect(settings)
     try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        report = run_once(settings)
+    except MaintenanceRunning as other:
+        log.info("%s", other)
+        return True
+    for table in report.tables:
+        did = f"{table.files_before} files to {table.files_after}, {table.freed_files} left the disk"
+        log.info("%s: %s%s", table.of, did, f"; {table.problem}" if table.problem else "")
+    return report.ok
 
 
-def main() -> int:
-    configure_logging()
-    settings = load_settings()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    scheduled = tasks(settings)
-    if scheduled:
-        stay(scheduled, stop)
-    else:
-        log.info("ledger.maintain.every_s is 0 and backup.folder is empty: nothing is done by itself")
-        stop.wait()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _collect(settings: Settings) -> None:
+    """Receipts that can't be had now wait on their topic; the lake is maintained all the same."""
+    try:
+        log.info("%d receipts", collect_receipts(settings))
+    except (KafkaSilent, TableError, OSError) as failed:
+        log.error("%s", failed)

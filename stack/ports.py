@@ -10,10 +10,10 @@ ROW_TIMEOUT_S = 0.1
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that nobody listens on now.
+    """``count`` different ports that are free now.
 
-    All are held while they are looked for, so that they differ. Somebody may still take one before it
-    is used: whoever starts a server on one must notice that it doesn't come up.
+    All are held while they are looked for, so that they differ. Another process may still take one before it
+    is used: a server that is started on one may not come up.
     """
     held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
@@ -26,7 +26,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_row(count: int) -> int:
-    """The first of ``count`` ports in a row that nobody listens on now.
+    """The first of ``count`` ports in a row that are free now.
 
     :raises OSError: there is no such row
     """

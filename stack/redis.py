@@ -13,10 +13,9 @@ from urllib.parse import quote, unquote, urlparse
 
 import redis
 
-from core.files import create_once
-from notify.files import write_new
+from core.files import create_once, write_whole
 from stack.errors import SocketFolderUnsafe
-from stack.redis_binary import find_redis
+from stack.machine import find_redis
 from stack.server import Server
 
 ASK_TIMEOUT_S = 1.0
@@ -69,7 +68,7 @@ def redis_url(folder: Path, user: str = PAYHOOK) -> str:
 
 
 def admin_url(folder: Path, url: str) -> str:
-    """The same server's URL for somebody who may do more than payhook; ``folder`` as `redis_server` had it."""
+    """The same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
     return _url(folder, Path(unquote(urlparse(url).path)), ADMIN)
 
 
@@ -82,7 +81,7 @@ def _prepare(folder: Path, socket: Path) -> None:
     :raises SocketFolderUnsafe: another user may get at the socket
     """
     socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # In the folder for temporary files anybody could have put a link.
+    # In the folder for temporary files any user could have put a link.
     there = socket.parent.stat(follow_symlinks=socket.parent == folder.absolute())
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
         raise SocketFolderUnsafe(socket.parent)
@@ -105,7 +104,7 @@ def _write_users(folder: Path) -> None:
     for user, may in rules.items():
         digest = hashlib.sha256(_password(folder, user).encode()).hexdigest()
         lines.append(f"user {user} on #{digest} ~* &* {may}")
-    write_new(folder / USERS, "\n".join(lines) + "\n")
+    write_whole(folder / USERS, "\n".join(lines) + "\n")
 
 
 def _password(folder: Path, user: str) -> str:

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from stack.errors import ServerNotUp
 
@@ -24,11 +26,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """How one server is run and how it is told that it answers.
+    """How one server is run, and how to find out whether it answers.
 
     ``prepare`` makes its folder and files and may be called again; ``clean`` takes away what is not to be left once it
     is stopped; ``answers`` asks it once, without waiting long. ``stop_s`` is how long it may take to end after SIGTERM
-    before it is killed. ``beside``: nobody waits for it, so it waits until the others answer, for some seconds.
+    before it is killed. ``beside``: it starts once the others answer, or after some seconds.
     """
 
     name: str
@@ -118,6 +120,22 @@ def running(server: Server) -> Iterator[Running]:
         yield started
     finally:
         started.stop()
+
+
+@contextlib.contextmanager
+def stopped_by_signal() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, instead of ending this process wherever it is."""
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _with_checkout() -> str:

@@ -26,8 +26,7 @@ from pathlib import Path
 from core.errors import PayhookError
 from stack import jars, paths
 from stack.errors import RedisMissing, SetupFailed
-from stack.java import find_java
-from stack.redis_binary import find_redis
+from stack.machine import find_java, find_redis
 
 VENV = paths.CHECKOUT / ".venv"
 STAMP = VENV / "payhook-setup.json"
@@ -107,13 +106,13 @@ def archive_classes() -> None:
         return
     _say("archiving the classes that Spark loads, for shorter starts …")
     log = paths.STATE / "class-archive.log"
-    with log.open("wb") as told:
+    with log.open("wb") as sink:
         made = subprocess.run(
             [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
             cwd=paths.CHECKOUT,
             env=_clean_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=told,
+            stdout=sink,
             stderr=subprocess.STDOUT,
             check=False,
         )

@@ -7,21 +7,19 @@ the children die with that thread.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from core.backoff import doubled_s
 from core.event import Mode
+from core.files import try_lock
 from core.layout import Layout
-from stack import leftovers
 from stack.children import SERVERS, Ports, endpoints
-from stack.endpoints import remove_endpoints, write_endpoints, write_whole
+from stack.endpoints import end_leftovers, record, remove_endpoints, write_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.server import Running, Server
 
@@ -31,10 +29,10 @@ STEP_S = 0.1
 BACKOFF_S_MIN = 0.2
 BACKOFF_S_MAX = 10.0
 STEADY_S = 30.0
-"""A process that lived this long begins its backoff anew."""
+"""A process that lived this long starts its backoff again."""
 
 BESIDE_S = 30.0
-"""So long what nobody waits for leaves the processors to what somebody does; then it starts, whoever doesn't answer."""
+"""For so long the rounds and the alerts leave the machine to the others; then they start in any case."""
 
 FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
@@ -123,7 +121,7 @@ class Supervisor:
         """
         for child in self._children:
             self._look_at(child)
-        self._tell()
+        self._write()
 
     def stop(self) -> None:
         """Stops all, the last started first; returns when nothing is left."""
@@ -184,7 +182,7 @@ class Supervisor:
         child.state = state
         self._on_change(child.name, state)
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered."""
         pids = {child.name: child.running.pid for child in self._children if child.running is not None}
         states = {child.name: child.state.value for child in self._children}
@@ -192,16 +190,10 @@ class Supervisor:
         if current == self._written:
             return
         self._written = current
-        _record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
+        record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
         if self.answered_once:
             published = {name: pid for name, pid in pids.items() if name.split("-")[0] in PUBLISHED}
             write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
-
-
-def _record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Who runs: the supervisor first, then its children."""
-    record = {"up": up, "states": states, "processes": [leftovers.identity(pid) for pid in pids]}
-    write_whole(layout.supervisor, json.dumps(record, indent=1) + "\n")
 
 
 @contextlib.contextmanager
@@ -210,15 +202,12 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
 
     :raises AlreadyUp: another one holds it
     """
-    layout.run.mkdir(parents=True, exist_ok=True)
-    with layout.supervisor_lock.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyUp(layout.root) from None
-        leftovers.end_leftovers(layout)
+    with try_lock(layout.supervisor_lock) as is_ours:
+        if not is_ours:
+            raise AlreadyUp(layout.root)
+        end_leftovers(layout)
         remove_endpoints(layout.root)
-        _record(layout, False, {}, [os.getpid()])
+        record(layout, False, {}, [os.getpid()])
         try:
             yield
         finally:

@@ -23,9 +23,12 @@ from stack.settings import load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 LOOK_S = 0.05
+CONTROL_PARTITIONS = 1
+"""Commands have one order."""
+
 MILLISECONDS_A_DAY = 86_400_000
 SEGMENT_MS_MAX = MILLISECONDS_A_DAY
-"""Kafka removes whole segments, and begins a new one after a week unless told: a quiet topic would keep bodies for that
+"""Kafka removes whole segments, and by default begins a new one after a week: a quiet topic would keep bodies for that
 much longer than its retention says."""
 
 
@@ -65,7 +68,7 @@ def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfi
     dead_letters = [stream.dlq_topic(mode) for stream in streams]
     return [
         Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
-        Topic(names.control, settings.control_partitions, -1),
+        Topic(names.control, CONTROL_PARTITIONS, -1),
         Topic(names.receipts, settings.receipts_partitions, settings.events_retention_days * day),
         Topic(names.anchors, 1, -1),
         *(Topic(name, settings.dlq_partitions, settings.dlq_retention_days * day) for name in dead_letters),

@@ -7,35 +7,38 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
 from core.errors import PayhookError
 from core.layout import Layout
 from core.log import configure_logging
-from core.storage import part_with_keys
+from core.settings import part_with_keys
 from ingest.context import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
-from stack import leftovers
-from stack.children import children, choose_ports
-from stack.endpoints import Endpoints, read_endpoints, remove_endpoints
+from stack.children import children, choose_ports, processes
+from stack.data_folder import make_anchor_key, make_merchants, make_secrets, own
+from stack.endpoints import (
+    Endpoints,
+    check_restored,
+    end_leftovers,
+    read_endpoints,
+    recorded_states,
+    recorded_supervisor,
+    remove_endpoints,
+)
 from stack.errors import ServerNotUp, StackNotUp
-from stack.first_files import make_anchor_key, make_merchants, make_secrets
-from stack.maintenance import tasks
-from stack.private import own
-from stack.processors import processes
+from stack.rounds import scheduled
+from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import make_topics, topics
@@ -47,12 +50,12 @@ POLL_S = 0.1
 OnChange = Callable[[str, State], None]
 
 
-def nobody_looks(_name: str, _state: State) -> None:
-    """The progress that nobody asked for."""
+def not_shown(_name: str, _state: State) -> None:
+    """Progress that isn't shown."""
 
 
 @contextlib.contextmanager
-def supervised(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Iterator[Supervisor]:
+def supervised(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Iterator[Supervisor]:
     """The stack for the length of a ``with``: its body must call ``step`` over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
@@ -60,7 +63,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     layout = settings.layout
     own(settings)
     with sole_supervisor(layout):
-        leftovers.check_restored(layout)
+        check_restored(layout)
         # Brokers and the receiver have no use for the lake's keys.
         part_with_keys(settings.storage, layout.secrets)
         adapters = build_adapters(settings.providers)
@@ -79,7 +82,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
             children(
                 *(layout, ports, config, modes, processors),
                 durability=durability,
-                maintained=bool(tasks(settings)),
+                maintained=bool(scheduled(settings)),
                 alerting=settings.alerts.every_s > 0,
             ),
             lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), replication),
@@ -99,22 +102,22 @@ def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> 
 
 
 def stay_up(
-    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = nobody_looks
+    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = not_shown
 ) -> None:
     """Runs the stack until SIGTERM or SIGINT; ``on_up`` is called once everything has answered.
 
     :raises ServerNotUp: a process doesn't come up
     """
-    told = False
-    with _told_to_stop() as stop, supervised(settings, config, on_change) as supervisor:
+    is_up = False
+    with stopped_by_signal() as stop, supervised(settings, config, on_change) as supervisor:
         while not stop.wait(STEP_S):
             supervisor.step()
-            if supervisor.answered_once and not told:
-                told = True
+            if supervisor.answered_once and not is_up:
+                is_up = True
                 on_up()
 
 
-def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_looks) -> Endpoints:
+def go_up(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Endpoints:
     """Starts the stack in a process of its own and returns once everything answers.
 
     Calling it on a folder whose stack is up changes nothing.
@@ -123,7 +126,7 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
     :raises ServerNotUp: it isn't up within `UP_S_MAX`
     """
     layout = settings.layout
-    there = leftovers.recorded_supervisor(layout)
+    there = recorded_supervisor(layout)
     if there is not None:
         return _await_endpoints(layout, there.is_running, on_change)
     # A supervisor that was killed left its own behind: they would be taken for the next one's.
@@ -141,15 +144,15 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange = nobody_
 def go_down(data_dir: Path) -> bool:
     """Stops the stack in order; returns, when nothing of it is left, whether anything ran."""
     layout = Layout(data_dir)
-    supervisor = leftovers.recorded_supervisor(layout)
+    supervisor = recorded_supervisor(layout)
     if supervisor is None:
-        return leftovers.end_leftovers(layout)
+        return end_leftovers(layout)
     supervisor.send_signal(signal.SIGCONT)
     supervisor.terminate()
     _, alive = psutil.wait_procs([supervisor], timeout=DOWN_S_MAX)
     if alive:
         supervisor.kill()
-    leftovers.end_leftovers(layout)
+    end_leftovers(layout)
     return True
 
 
@@ -177,7 +180,7 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
     log = layout.logs / "supervisor.log"
     while time.monotonic() < until:
         alive = lives()
-        states = _states(layout)
+        states = recorded_states(layout)
         for name, state in states.items():
             if seen.get(name) != state:
                 on_change(name, State(state))
@@ -194,30 +197,6 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
 def _problem(log: Path) -> Path:
     """What the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
-
-
-def _states(layout: Layout) -> dict[str, str]:
-    try:
-        read: dict[str, str] = json.loads(layout.supervisor.read_text("utf-8"))["states"]
-    except (OSError, ValueError, KeyError):
-        return {}
-    return read
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, instead of ending the process wherever it is."""
-    stop = threading.Event()
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main() -> int:

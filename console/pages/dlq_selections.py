@@ -14,7 +14,7 @@ from console.pages import dlq_filters
 from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.fields import Fields
 from core.errors import PayhookError
-from core.kept_text import KEPT_CHARS_MAX, is_kept_text
+from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.board import Filter
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, from_micros
 from core.decision import OPEN_DECISIONS, Decision
-from core.place import Place
+from core.location import Location
 from journal.reader import JournalReader
 
 READ_S_MAX = 5.0
@@ -32,7 +32,7 @@ class Dead:
 class DeadItems:
     """Follows one journal. Memory grows with the events that are dead or being replayed, 100 bytes each."""
 
-    def __init__(self, journal: Place, clock: Clock) -> None:
+    def __init__(self, journal: Location, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
         self._table_id: str | None = None

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.clock import Clock, from_rfc3339
-from core.place import Place
+from core.location import Location
 from dlq.alerts.dead import Dead, DeadItems
 from dlq.alerts.readings import WANTED, Seen
 from dlq.alerts.window import Series
@@ -39,7 +39,7 @@ class Places:
 
     ready_url: str
     statuses: Mapping[str, Path]
-    journals: Mapping[str, Place]
+    journals: Mapping[str, Location]
     metrics: Mapping[str, str]
     backed_up: Path | None = None
     backup_every_s: float = 0.0

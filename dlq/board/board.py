@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from core.clock import Clock
-from core.place import Place
+from core.location import Location
 from dlq.board.context import Context
 from dlq.board.file import BoardFile
 from dlq.board.filter import Filter, Sort
@@ -34,8 +34,8 @@ class Board:
     def __init__(
         self,
         folder: Path,
-        journal: Place,
-        bodies: Place,
+        journal: Location,
+        bodies: Location,
         clock: Clock,
         settings: BoardSettings | None = None,
         fates: Fates | None = None,

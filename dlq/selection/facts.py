@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.decision import Decision
-from core.place import Place
+from core.location import Location
 from dlq.board.file import BoardFile
 from dlq.board.follow import read_entries
 from dlq.board.item import OPEN_STATES, Entry
@@ -52,7 +52,7 @@ class FactFinder:
     :param board: the folder of its board
     """
 
-    def __init__(self, board: Path, journal: Place, bodies: Place) -> None:
+    def __init__(self, board: Path, journal: Location, bodies: Location) -> None:
         self._board = BoardFile(board)
         self._journal = str(journal)
         self._bodies = str(bodies)

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from core.decision import Decision
-from core.place import Place
+from core.location import Location
 from dlq.done_alone import given_since
 from dlq.orders import command_entity
 from dlq.selection import runs, store
@@ -53,7 +53,7 @@ class Change:
 class Outcomes:
     """Follows one stream's journal on behalf of its runs. The journal alone decides what is written down here."""
 
-    def __init__(self, file: SelectionFile, journal: Place, control_topic: str) -> None:
+    def __init__(self, file: SelectionFile, journal: Location, control_topic: str) -> None:
         self._file = file
         self._journal = str(journal)
         self._place = journal

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.rewrite import DataFile, Snapshot
 
 FILES_MAX = 5_000
@@ -134,7 +134,7 @@ CHECKED = ("rows", "sum")
 class RowsDiffer(PayhookError):
     """Rewritten files don't hold what the old ones held. They weren't made part of the table."""
 
-    def __init__(self, path: Place, wanted: object, found: object) -> None:
+    def __init__(self, path: Location, wanted: object, found: object) -> None:
         self.path = path
         self.wanted = wanted
         self.found = found
@@ -192,7 +192,7 @@ def _checked(rows: DataFrame) -> tuple[Column, Column]:
     return fn.count(fn.lit(1)).alias("rows"), fn.sum(a_row).alias("sum")
 
 
-def _compare(path: Place, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
+def _compare(path: Location, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
     found = held.agg(*_checked(held)).collect()[0].asDict()
     if any(found[name] != wanted[name] for name in CHECKED):
         raise RowsDiffer(path, wanted, found)

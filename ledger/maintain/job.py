@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from core.clock import Clock, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.log import last_checkpoint, numbers
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.storage import open_storage
@@ -40,7 +40,7 @@ class TableReport:
 
     stream: str
     table: str
-    path: Place
+    path: Location
     files_before: int = 0
     files_after: int = 0
     bytes_before: int = 0
@@ -200,7 +200,7 @@ def checkpoint(table: LakeTable) -> None:
         opened.cleanup_metadata()
 
 
-def log_length(path: Place) -> int:
+def log_length(path: Location) -> int:
     """Commits since the last checkpoint: a reader that opens the table reads each."""
     storage = open_storage(path)
     try:
@@ -231,7 +231,7 @@ def _foretold(
     )
 
 
-def _after(report: TableReport, path: Place) -> TableReport:
+def _after(report: TableReport, path: Location) -> TableReport:
     actions = pa.table(DeltaTable(str(path)).get_add_actions())
     size = sum(actions["size_bytes"].to_pylist())
     return replace(report, files_after=actions.num_rows, bytes_after=size, log_after=log_length(path))

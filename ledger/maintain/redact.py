@@ -17,8 +17,8 @@ from core.arrow import datasets as ds
 from core.clock import Clock, to_micros
 from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
-from core.kept_text import kept_text
-from core.place import Place
+from core.location import Location
+from core.visible import kept_text
 from dlq.done_alone import DAY
 from dlq.hands import same_person
 from journal.bodies import BODIES_SCHEMA, BodyStore
@@ -160,7 +160,7 @@ def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     return len(acts)
 
 
-def purge(bodies: Place, hashes: Collection[str], clock: Clock) -> bool:
+def purge(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
     A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
@@ -213,7 +213,7 @@ def _batches(files: FileSystem, name: str) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
 
 
-def check_closed(journal: Place, event_key: str, hashes: Collection[str]) -> None:
+def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
     """

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from core.clock import to_micros
 from core.decision import Decision
-from core.place import Place
+from core.location import Location
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.storage import StoredFile, open_storage
@@ -46,14 +46,14 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
     return since
 
 
-def unused(path: Place) -> Files:
+def unused(path: Location) -> Files:
     """Files in a table's folder that its latest version doesn't name."""
     names = set(DeltaTable(str(path)).get_add_actions()["path"].to_pylist())
     sizes = [one.size for one in data_files(path) if one.name not in names]
     return Files(len(sizes), sum(sizes))
 
 
-def expired(path: Place, now: datetime, since: datetime) -> dict[str, int]:
+def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """Files that were replaced before ``since``, and files that no version names and that were written before it, with
     their sizes. By delta-rs, from the log and a listing; nothing is changed.
     """
@@ -62,7 +62,7 @@ def expired(path: Place, now: datetime, since: datetime) -> dict[str, int]:
     return {one.name: one.size for one in data_files(path) if one.name in names}
 
 
-def vacuum(path: Place, now: datetime, since: datetime) -> Files:
+def vacuum(path: Location, now: datetime, since: datetime) -> Files:
     """Deletes what is `expired`; returns what that was.
 
     By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
@@ -74,7 +74,7 @@ def vacuum(path: Place, now: datetime, since: datetime) -> Files:
     return Files(len(sizes), sum(sizes.values()))
 
 
-def data_files(path: Place) -> Iterator[StoredFile]:
+def data_files(path: Location) -> Iterator[StoredFile]:
     """A table's data files, whether it names them or not."""
     for one in open_storage(path).files():
         if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):

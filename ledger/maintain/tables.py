@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from core.clock import to_rfc3339
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from core.routing import JOURNAL_TOPIC
 from journal.reader import JournalReader
 from ledger.postings import mark_of
@@ -61,7 +61,7 @@ class LakeTable:
 
     stream: str
     kind: Kind
-    path: Place
+    path: Location
 
     @property
     def name(self) -> str:
@@ -76,15 +76,15 @@ class StreamTables:
     """
 
     stream: str
-    journal: Place
-    bodies: Place
-    postings: Place | None = None
-    readers: tuple[Place, ...] = ()
-    redactions: Place | None = None
+    journal: Location
+    bodies: Location
+    postings: Location | None = None
+    readers: tuple[Location, ...] = ()
+    redactions: Location | None = None
 
     def tables(self) -> Iterator[LakeTable]:
         """Those that are there."""
-        named: tuple[tuple[Kind, Place | None], ...] = (
+        named: tuple[tuple[Kind, Location | None], ...] = (
             ("journal", self.journal),
             ("bodies", self.bodies),
             ("postings", self.postings),
@@ -94,7 +94,7 @@ class StreamTables:
                 yield LakeTable(self.stream, kind, path)
 
 
-def other_tables(places: Iterable[tuple[Kind, Place]]) -> Iterator[LakeTable]:
+def other_tables(places: Iterable[tuple[Kind, Location]]) -> Iterator[LakeTable]:
     """Tables that are no work stream's, and are there."""
     for kind, path in places:
         if DeltaTable.is_deltatable(str(path)):
@@ -117,7 +117,7 @@ def behind_since(stream: StreamTables) -> datetime | None:
     return reader.rows_of([following])[0].decided_at
 
 
-def _until(journal: Place, read: str) -> int | None:
+def _until(journal: Location, read: str) -> int | None:
     """The first seq that the slowest receiver of a reading stream hasn't got."""
     if not DeltaTable.is_deltatable(str(journal)):
         return None

@@ -21,8 +21,8 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.keys import key_part
+from core.location import Location
 from core.money import Movement
-from core.place import Place
 from core.routing import of_tenant
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
@@ -170,8 +170,8 @@ class Period:
 class Books:
     """Where the ledger is, and where what was found is kept."""
 
-    journal: Place
-    postings: Place
+    journal: Location
+    postings: Location
     found: Reconciliations
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.decision import OPEN_DECISIONS, Decision
-from core.place import Place
+from core.location import Location
 from journal.schema import JournalRow, from_arrow
 from ledger.queries.lake import Lake, moment, one_of, text
 
@@ -47,7 +47,7 @@ class Ignored:
             yield sorted(from_arrow(found), key=lambda row: row.seq)
 
 
-def ignored(journal: Place, wanted: Wanted) -> Ignored:
+def ignored(journal: Location, wanted: Wanted) -> Ignored:
     """
     :raises LedgerUnreadable: the journal is damaged
     """
@@ -67,7 +67,7 @@ def ignored(journal: Place, wanted: Wanted) -> Ignored:
     return Ignored(lake, tuple(found["seq"].to_pylist()))
 
 
-def what_else(journal: Place, event_keys: Sequence[str]) -> dict[str, str]:
+def what_else(journal: Location, event_keys: Sequence[str]) -> dict[str, str]:
     """Of event keys that aren't among the ignored ones: what they are."""
     lake = Lake(journal=str(journal))
     rows = (

@@ -9,7 +9,7 @@ from typing import cast
 
 from core.errors import Unparseable
 from core.event import Mode
-from core.place import Place
+from core.location import Location
 from core.work import Applied, Handler, Ignored, Posting, WorkItem
 from journal.bodies import BodyStore
 from journal.index_changes import EMPTY_SHA256
@@ -66,8 +66,8 @@ class Forecaster:
     its own."""
 
     lake: Lake
-    bodies: Place
-    redactions: Place
+    bodies: Location
+    redactions: Location
     adapters: Mapping[str, Reader]
     handler: Handler
     _facts: set[str] = field(default_factory=set)

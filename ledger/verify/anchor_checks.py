@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from core.place import Place
+from core.location import Location
 from core.routing import topics_of
 from dlq.acts_anchoring import STREAM
 from dlq.acts_chain import ChainWalk
@@ -102,7 +102,7 @@ class ActsChainWhole(Invariant):
         return self.finding(evidence, found, {"acts": walk.number, "anchored": anchored})
 
 
-def _rows(path: Place | None) -> Iterator[dict[str, Any]]:
+def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
     if path is None or not DeltaTable.is_deltatable(str(path)):
         return
     for batch in dataset_of(DeltaTable(str(path))).to_table().sort_by("number").to_batches():

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
-from core.place import Place
+from core.location import Location
 from ledger.handler import handler_version
 from ledger.redactions import Redactions
 from ledger.spark import read_table
@@ -29,8 +29,8 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 class BodiesWhole(Invariant):
     """``bodies_days``: how long they are kept (`ledger.bodies_days`); 0: for ever."""
 
-    bodies: Place
-    redactions: Place
+    bodies: Location
+    redactions: Location
     bodies_days: int
     name = "bodies_whole"
     sentence = (
@@ -104,7 +104,7 @@ class BodyFacts:
     Rows and bodies are sorted together by Spark: its scratch folder needs room for as much as the bodies take.
     """
 
-    bodies: Place
+    bodies: Location
     providers: ProvidersSettings
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_there: bool = False

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Mode
-from core.place import Place
+from core.location import Location
 from core.routing import base_of, dlq_topic, mode_of, stream_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
@@ -66,16 +66,16 @@ class Lake:
     """Where one stream's journal and what is derived from it are."""
 
     stream: str
-    journal: Place
-    bodies: Place
-    postings: Place
+    journal: Location
+    bodies: Location
+    postings: Location
     index: Path
-    receipts: Place
+    receipts: Location
     dead_letters: str = ""
     """The topic of its dead letters, where it isn't named after the stream."""
-    redactions: Place | None = None
+    redactions: Location | None = None
     """The record of who had which bodies removed; None: beside the bodies."""
-    acts: Place | None = None
+    acts: Location | None = None
     """The audit log; of all streams."""
 
     @property
@@ -92,7 +92,7 @@ class Lake:
         return base_of(self.stream) == LEDGER
 
     @classmethod
-    def under(cls, data_dir: Path, stream: str = "ledger", lake: Place | None = None) -> Lake:
+    def under(cls, data_dir: Path, stream: str = "ledger", lake: Location | None = None) -> Lake:
         """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
         lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
         kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")

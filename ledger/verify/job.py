@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
@@ -124,7 +124,7 @@ def run(
     dead_letters: str = "",
     options: Options | None = None,
     watch: Watch | None = None,
-    lake: Place | None = None,
+    lake: Location | None = None,
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 

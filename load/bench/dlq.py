@@ -1,39 +1,55 @@
 """How long an operator waits for the DLQ's list, statistics and a frozen selection, with a million open items; and how
 fast a selection is replayed (`load.bench.dlq_replay`).
 
-``python -m load.bench.dlq --data DIR --items 50000`` is the former with fewer.
+The items are a journal whose files are written directly. Errors come from a few dozen causes with ids of their own in
+each message and stack, as they do when a directory is down or a merchant isn't known.
 """
 
 from __future__ import annotations
 
-import argparse
+import hashlib
 import random
 import shutil
 import sqlite3
-import statistics
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from core.clock import ManualClock
+from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
 from dlq.board import Board, Filter, Sort
-from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
+from journal.append import Appender
+from journal.log import AppTransaction
+from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
+from journal.table import CHECKS, create_table
 from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
-from load.bench.figures import is_short
-from load.bench.history import FIRST_AT
+from load.bench.figures import Done, Run, median_s
+from load.bench.history import FIRST_AT, STREAM, column, commit
 
-DLQ_SECONDS = 420.0 + REPLAY_SECONDS
-DLQ_SECONDS_SHORT = 60.0 + REPLAY_SECONDS_SHORT
+DLQ_SECONDS, DLQ_SECONDS_SHORT = 420.0 + REPLAY_SECONDS, 60.0 + REPLAY_SECONDS_SHORT
 ITEMS, ITEMS_SHORT = 1_000_000, 50_000
 FROZEN = 100_000
-ASKED = 5
-STREAM = "ledger"
+ROWS_PER_FILE = 100_000
+CAUSES = 40
+PER_HOUR = 4_000
+"""A million die within ten days."""
+
+PROVIDERS = ("stripe", "adyen", "paypal", "square", "mollie")
+TYPES = ("charge.succeeded", "charge.refunded", "payout.paid", "dispute.created")
+KINDS = ("NRE", "SNBE", "NRE", "SLE")
+STACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/opt/payhook/processor/run/worker.py", line 120, in _handled\n    return self._handle(item)\n'
+    '  File "/opt/payhook/ledger/handler_{cause}.py", line 73, in __call__\n    self._lookup(name)\n'
+    '  File "/opt/payhook/ledger/directory.py", line 41, in lookup_{cause}\n    raise Failed_{cause}(name)\n'
+    "Failed_{cause}: account 'acct_{digest}' can't be used\n"
+)
+
 LISTS = (
     Filter(),
     Filter(providers=PROVIDERS[1:2]),
@@ -43,36 +59,34 @@ LISTS = (
 """What operators list first; each by age, oldest and newest first. The slowest of them counts."""
 
 
-def measure_dlq(folder: Path, console: Console) -> dict[str, float]:
-    """The board's figures, then the replay's."""
-    return measure_board(folder, console) | measure_replay(folder / "replay", console)
+def measure_dlq(run: Run) -> dict[str, float]:
+    """The list's figures, then the replay's."""
+    return measure_board(run) | measure_replay(run.within("replay"))
 
 
-def measure_board(folder: Path, console: Console, items: int | None = None) -> dict[str, float]:
+def measure_board(run: Run) -> dict[str, float]:
     """Milliseconds of a first page with its count, the slowest of `LISTS`; seconds of all statistics, and of freezing
-    100,000 items into a file of their own; rows a second of a board that is made anew. Medians, the file's opening
+    100,000 items into a file of their own; rows a second of a board that is made again. Medians, the file's opening
     included.
     """
-    count = items or (ITEMS_SHORT if is_short() else ITEMS)
-    places = Layout(folder / f"dead-{count}").stream(STREAM)
+    count = run.count(ITEMS, ITEMS_SHORT)
+    places = Layout(run.folder / f"dead-{count}").stream(STREAM)
     shutil.rmtree(places.root, ignore_errors=True)
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(f"{count:,} dead items", total=count)
-        make_dead_items(Path(places.journal), STREAM, count, lambda rows: progress.advance(task, rows))
-    board = Board(
-        places.board, places.journal, places.bodies, ManualClock(FIRST_AT + timedelta(hours=count / PER_HOUR + 1))
-    )
+    with run.progress(f"{count:,} dead items", count) as done:
+        _make_dead_items(Path(places.journal), count, done)
+    now = FIRST_AT + timedelta(hours=count / PER_HOUR + 1)
+    board = Board(places.board, places.journal, places.bodies, ManualClock(now))
     began = time.perf_counter()
     assert board.follow().rows == count
     follow_per_s = count / (time.perf_counter() - began)
-    console.print(f"followed at {follow_per_s:,.0f} rows/s, {_bytes(places.board) / count:,.0f} bytes an item")
+    run.console.print(f"followed at {follow_per_s:,.0f} rows/s, {_bytes(places.board) / count:,.0f} bytes an item")
     list_ms = max(
-        1_000 * _median_s(_page(board, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
+        1_000 * median_s(_page(board, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
     )
-    stats_s = max(_median_s(_figures(board, wanted)) for wanted in LISTS)
-    freeze_s = _median_s(lambda: _freeze(board, folder / "frozen.sqlite3", count))
-    again_ms = 1_000 * _median_s(board.follow)
-    console.print(
+    stats_s = max(median_s(_figures(board, wanted)) for wanted in LISTS)
+    freeze_s = median_s(lambda: _freeze(board, run.folder / "frozen.sqlite3", count))
+    again_ms = 1_000 * median_s(board.follow)
+    run.console.print(
         f"a first page of {count:,}: {list_ms:.0f} ms; statistics and groups: {stats_s:.2f} s; "
         f"freezing {min(FROZEN, count):,}: {freeze_s:.2f} s; following where nothing is new: {again_ms:.0f} ms"
     )
@@ -123,24 +137,64 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _median_s(ask: Callable[[], object]) -> float:
-    took = []
-    for _ in range(ASKED):
-        began = time.perf_counter()
-        ask()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
+def _make_dead_items(journal: Path, count: int, done: Done) -> None:
+    """Writes a journal of ``count`` events that died at once."""
+    create_table(str(journal), STREAM)
+    appender = Appender.open(str(journal), checks=CHECKS)
+    for since in range(1, count + 1, ROWS_PER_FILE):
+        last = min(since + ROWS_PER_FILE - 1, count)
+        appender.append(_dead_rows(since, last + 1), AppTransaction(f"payhook-{STREAM}", last), commit(STREAM, last))
+        done(last)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=ITEMS)
-    parser.add_argument("--data", type=Path, required=True, help="folder for everything that is made")
-    wanted = parser.parse_args()
-    wanted.data.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    console.print(measure_board(wanted.data / "dlq", console, wanted.items))
-
-
-if __name__ == "__main__":
-    main()
+def _dead_rows(since: int, until: int) -> pa.Table:
+    """Rows of seq ``since`` to before ``until``; their hashes are fillers of the right length."""
+    numbers = range(since, until)
+    digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in numbers]
+    causes = [number * 7_919 // 3 % CAUSES for number in numbers]
+    providers = [PROVIDERS[number % len(PROVIDERS)] for number in numbers]
+    types = [TYPES[number // 7 % len(TYPES)] for number in numbers]
+    named = list(zip(providers, digests, types, strict=True))
+    an_item_us = 3_600_000_000 // PER_HOUR
+    at = pc.cast(pa.array([to_micros(FIRST_AT) + number * an_item_us for number in numbers], pa.int64()), TIMESTAMP)
+    columns: dict[str, object] = {
+        "seq": list(numbers),
+        "item_seq": list(numbers),
+        "offset": [number - 1 for number in numbers],
+        "event_key": [f"{provider}:evt_{digest[:24]}:{kind}" for provider, digest, kind in named],
+        "entity_key": [f"{provider}:acct:pi_{digest[24:48]}" for provider, digest, _ in named],
+        "provider": providers,
+        "account": [f"acct_{number % 500}" for number in numbers],
+        "event_type": types,
+        "body_sha256": digests,
+        "content_sha256": digests,
+        "error_class": [f"Failed_{'abcdefghij'[cause % 10]}" for cause in causes],
+        "error_code": [str(500 + cause % 4) for cause in causes],
+        "error_message": [
+            f"account 'acct_{digest[:16]}' can't be used for {number} EUR"
+            for digest, number in zip(digests, numbers, strict=True)
+        ],
+        "error_stack": [
+            STACK.format(cause="abcdefghijklmnopqrstuvwxyzabcdefghijklmnop"[cause], digest=digest[:16])
+            for cause, digest in zip(causes, digests, strict=True)
+        ],
+        "error_kind": [KINDS[cause % len(KINDS)] for cause in causes],
+        "row_hash": digests,
+        **dict.fromkeys(("occurred_at", "received_at", "decided_at"), at),
+        "batch_seq": since,
+        "epoch": 1,
+        "first": True,
+        "topic": "payments.events",
+        "partition": 0,
+        "mode": "live",
+        "decision": "dead",
+        "attempt": 5,
+        "blocking": True,
+        "out_of_order": False,
+        "content_version": 1,
+        "dedupe": "claimed",
+        "handler_version": "ledger-1",
+    }
+    return pa.Table.from_arrays(
+        [column(columns.get(field.name), field, len(numbers)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
+    )

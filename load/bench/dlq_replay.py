@@ -1,11 +1,7 @@
-"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack, its own runner.
-
-``python -m load.bench.dlq_replay --data DIR --items 20000`` is the same with fewer.
-"""
+"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack, its own runner."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import uuid
@@ -15,26 +11,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
 from core.decision import Decision
 from core.routing import topics_of
 from journal.reader import JournalReader
-from load.bench.backlog import fill
-from load.bench.drain import commit_times
+from load.bench.drain import commit_times, fill
 from load.bench.e2e import RATE_PER_S, signed_when_sent
-from load.bench.figures import is_short
+from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.latency import Decided, first_decisions, percentile
-from load.steady import SteadyLoad
+from load.wire import SteadyLoad
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
 ITEMS, ITEMS_SHORT = 60_000, 8_000
 CLOSED_ACCOUNT = "acct_load"
-"""Whose events `load.bench.backlog` publishes: they die at once, for good, until the account is opened."""
+"""Whose events `load.bench.drain.fill` publishes: they die at once, for good, until the account is opened."""
 
 BEFORE_S, BEFORE_S_SHORT = 20.0, 8.0
 """Of live traffic before the replay: neither its connections nor the processor are cold then."""
@@ -48,31 +40,31 @@ REPLAY_SECONDS = 60.0 + 30.0 + BEFORE_S + 75.0 + 25.0
 REPLAY_SECONDS_SHORT = 60.0 + 10.0 + BEFORE_S_SHORT + 20.0 + 12.0
 
 
-def measure_replay(folder: Path, console: Console, items: int | None = None) -> dict[str, float]:
+def measure_replay(run: Run) -> dict[str, float]:
     """Items a second from the order of a run to the commit of its last decision, and the P99 of what the receiver took
     meanwhile, in seconds from receipt to its commit.
 
     :raises RuntimeError: an item didn't end applied, or less live traffic was sent than was meant
     """
-    count = items or (ITEMS_SHORT if is_short() else ITEMS)
-    folder.mkdir(parents=True)
-    _merchants(folder, closed=True)
-    with embedded_stack(folder) as data_dir:
+    count = run.count(ITEMS, ITEMS_SHORT)
+    run.folder.mkdir(parents=True)
+    _merchants(run.folder, closed=True)
+    with embedded_stack(run.folder) as data_dir:
         stack = RunningStack(data_dir)
-        _die(stack, count, console)
-        _merchants(folder, closed=False)
+        _die(stack, count, run)
+        _merchants(run.folder, closed=False)
         before = JournalReader(str(stack.journal)).last_seq
         with _live(stack) as live:
-            time.sleep(BEFORE_S_SHORT if is_short() else BEFORE_S)
+            time.sleep(run.length(BEFORE_S, BEFORE_S_SHORT))
             began = _order(stack, count)
-            _wait(stack, count, console)
+            _wait(stack, count, run)
         ended = _ended(stack, count)
         decided = _decided(stack, before, live.sent)
     seconds = (ended - began).total_seconds()
     beside = percentile([one.seconds for one in decided if began <= one.received_at <= ended], 0.99)
     alone = percentile([one.seconds for one in decided if one.received_at < began], 0.99)
     assert beside is not None and alone is not None
-    console.print(
+    run.console.print(
         f"{count:,} items in {seconds:.1f} s: {count / seconds:,.0f}/s; live traffic at {RATE_PER_S:.0f}/s: "
         f"p99 {beside:.2f} s meanwhile, {alone:.2f} s before"
     )
@@ -90,11 +82,9 @@ def _merchants(folder: Path, *, closed: bool) -> None:
     fresh.replace(folder / "merchants.toml")
 
 
-def _die(stack: RunningStack, count: int, console: Console) -> None:
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(f"{count:,} events that die", total=count)
-        prefix, topic = uuid.uuid4().hex[:6], topics_of("live").events
-        fill(stack.endpoints["kafka"], topic, count, prefix, lambda made: progress.update(task, completed=made))
+def _die(stack: RunningStack, count: int, run: Run) -> None:
+    with run.progress(f"{count:,} events that die", count) as done:
+        fill(stack.endpoints["kafka"], topics_of("live").events, count, uuid.uuid4().hex[:6], done)
     if not wait_for(lambda: stack.processor_status().get("dead") == count, DIED_S_MAX):
         raise NotInTime(f"{count} dead events; there are {stack.processor_status().get('dead')}", DIED_S_MAX)
 
@@ -120,14 +110,13 @@ def _order(stack: RunningStack, count: int) -> datetime:
     return datetime.fromisoformat(run["started_at"]).astimezone(UTC)
 
 
-def _wait(stack: RunningStack, count: int, console: Console) -> None:
+def _wait(stack: RunningStack, count: int, run: Run) -> None:
     seconds = count / SLOWEST_PER_S
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(f"{count:,} items are replayed", total=count)
+    with run.progress(f"{count:,} items are replayed", count) as done:
 
         def over() -> bool:
             dead = stack.processor_status().get("dead", count)
-            progress.update(task, completed=count - dead)
+            done(count - dead)
             return bool(dead == 0) and bool(_said(stack, "selections", "s1", "--json")["finished"])
 
         if not wait_for(over, seconds):
@@ -164,18 +153,3 @@ def _said(stack: RunningStack, *words: str) -> Any:
     if said.returncode != 0:
         raise RuntimeError(f"payhook dlq {' '.join(words)}: {said.stdout}{said.stderr}")
     return json.loads(said.stdout)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=ITEMS)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder for everything that is made; there is none yet"
-    )
-    wanted = parser.parse_args()
-    console = Console()
-    console.print(measure_replay(wanted.data, console, wanted.items))
-
-
-if __name__ == "__main__":
-    main()

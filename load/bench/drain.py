@@ -13,38 +13,45 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
+from confluent_kafka import KafkaError, Message, Producer
 
 from core.clock import from_rfc3339
+from core.event import Dedupe, to_headers
 from core.layout import Layout
 from core.routing import topics_of
 from core.settings import TopicsSettings
+from ingest.publisher import producer_settings
 from journal.reader import JournalReader
-from load.bench.backlog import fill
-from load.bench.figures import is_short
+from load.bench.figures import Done, Run, nothing_shown
 from load.bench.plain import drain_plainly
-from load.client import NotInTime
+from load.client import NotInTime, RunningStack
+from load.webhooks import stripe_event
+from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
-from stack.first_files import make_anchor_key, make_merchants
+from stack.data_folder import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 from stack.settings import Settings
 from stack.topics import Topic, make_topics, topics
 
-BACKLOG = 300_000
-BACKLOG_SHORT = 60_000
+BACKLOG, BACKLOG_SHORT = 300_000, 60_000
 WARM_EVENTS = 20_000
 WARM_TOPIC = "warm"
-PAIRS = 3
-DRAIN_SECONDS = 480.0
-DRAIN_SECONDS_SHORT = 150.0
+PAIRS, PAIRS_SHORT = 3, 1
+DRAIN_SECONDS, DRAIN_SECONDS_SHORT = 480.0, 150.0
 DRAIN_S_MAX = 600.0
 POLL_S = 0.25
 DAY_MS = 86_400_000
+FLUSH_EVERY = 10_000
+FLUSH_S_MAX = 60.0
+PUBLISH_MS_MAX = 60_000
+
+
+class NotPublished(RuntimeError):
+    """Kafka didn't acknowledge every record of a backlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +71,16 @@ class Drained:
         return abs(took / float(self.forecast["seconds"]) - 1)
 
 
-def measure_processor(folder: Path, console: Console) -> dict[str, float]:
+def measure_processor(run: Run) -> dict[str, float]:
     """Pairs in turn; each of payhook's drains begins with an empty journal, and both are warm before they begin."""
-    backlog, pairs = (BACKLOG_SHORT, 1) if is_short() else (BACKLOG, PAIRS)
-    with kafka_with_backlog(folder, backlog, console) as (port, bootstrap):
+    backlog = run.count(BACKLOG, BACKLOG_SHORT)
+    with kafka_with_backlog(run, backlog) as (port, bootstrap):
         drains, plains = [], []
-        for number in range(pairs):
-            drains.append(drain_once(folder / f"payhook-{number}", port, backlog))
-            seconds = drain_plainly(bootstrap, WARM_TOPIC, topics_of("live").events, folder / f"plain-{number}")
+        for number in range(run.length(PAIRS, PAIRS_SHORT)):
+            drains.append(drain_once(run.folder / f"payhook-{number}", port, backlog))
+            seconds = drain_plainly(bootstrap, WARM_TOPIC, topics_of("live").events, run.folder / f"plain-{number}")
             plains.append(backlog / seconds)
-            console.print(f"events/s: payhook {drains[-1].per_s:,.0f}, plain {plains[-1]:,.0f}")
+            run.console.print(f"events/s: payhook {drains[-1].per_s:,.0f}, plain {plains[-1]:,.0f}")
     figures = {
         "processor.drain_per_s": statistics.median(one.per_s for one in drains),
         "processor.drain_ratio_to_plain": statistics.median(
@@ -85,23 +92,56 @@ def measure_processor(folder: Path, console: Console) -> dict[str, float]:
 
 
 @contextmanager
-def kafka_with_backlog(folder: Path, backlog: int, console: Console) -> Iterator[tuple[int, str]]:
+def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
     """A broker whose ``payments.events`` holds so many events: its port and bootstrap address."""
     port, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{port}"
-    with running(kafka_server(folder / "kafka", port, controller, folder / "kafka.log")):
+    with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
         make_topics(bootstrap, [*topics(TopicsSettings()), Topic(WARM_TOPIC, 4, DAY_MS)], 1)
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task(f"publishing {backlog:,} events", total=backlog)
+        with run.progress(f"publishing {backlog:,} events", backlog) as done:
             fill(bootstrap, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6])
-            fill(
-                bootstrap,
-                topics_of("live").events,
-                backlog,
-                uuid.uuid4().hex[:6],
-                lambda made: progress.update(task, completed=made),
-            )
+            fill(bootstrap, topics_of("live").events, backlog, uuid.uuid4().hex[:6], done)
         yield port, bootstrap
+
+
+def fill(bootstrap: str, topic: str, count: int, prefix: str, done: Done = nothing_shown) -> None:
+    """Publishes ``count`` new Stripe charges of 1.1 KB as the receiver does, each a payment of its own.
+
+    :raises NotPublished: Kafka didn't take one
+    """
+    settings = producer_settings(bootstrap, PUBLISH_MS_MAX) | {"linger.ms": 20, "queue.buffering.max.messages": 100_000}
+    producer = Producer(settings)
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for number, (key, value, headers) in enumerate(_records(count, prefix), 1):
+        producer.produce(topic, value, key=key, headers=headers, on_delivery=delivered)
+        if number % FLUSH_EVERY == 0:
+            producer.flush(FLUSH_S_MAX)
+            done(number)
+    if producer.flush(FLUSH_S_MAX) or failed:
+        raise NotPublished(f"{topic}: {len(failed)} of {count} records were refused: {failed[:1]}")
+    done(count)
+
+
+def _records(count: int, prefix: str) -> Iterator[tuple[str, bytes, list[tuple[str, str | bytes | None]]]]:
+    adapter = build_adapters(ProvidersSettings())["stripe"]
+    now = datetime.now(UTC)
+    for number in range(count):
+        body = stripe_event(
+            f"evt_{prefix}{number:08}",
+            "charge.succeeded",
+            payment=f"pi_{prefix}{number:08}",
+            account="acct_load",
+            amount_minor=1_000 + number % 500,
+            currency="EUR",
+            created=now,
+        )
+        for event in adapter.events(Request(body, []), "live"):
+            yield event.entity_key, event.body, [*to_headers(event, now, Dedupe.CLAIMED)]
 
 
 def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
@@ -122,7 +162,7 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
             if time.monotonic() > until:
                 raise NotInTime(f"{backlog} events decided", DRAIN_S_MAX)
             time.sleep(POLL_S)
-            said = _status(layout)
+            said = RunningStack(data_dir).processor_status()
             forecast = forecast or said.get("catch_up", {}).get("forecast")
             seq = said.get("seq", 0)
     commits = commit_times(Path(layout.ledger().journal))
@@ -147,11 +187,3 @@ def commit_times(journal: Path) -> list[tuple[int, datetime]]:
             if "payhook.batch_seq" in said:
                 times.append((int(said["payhook.seq"]), datetime.fromtimestamp(entry.stat().st_mtime, UTC)))
     return times
-
-
-def _status(layout: Layout) -> dict[str, Any]:
-    try:
-        read: dict[str, Any] = json.loads(layout.ledger().status.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read

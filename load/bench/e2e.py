@@ -1,33 +1,27 @@
-"""Latency from the receipt of a webhook to the journal commit that decides it, on the whole stack."""
+"""The whole stack under load: the time from a webhook's receipt to the journal commit that decides it, and CPU time."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
-import uvloop
-from rich.console import Console
+import psutil
 
 from core.clock import SystemClock
 from core.routing import topics_of
 from journal.reader import JournalReader
-from load.bench.cost import cpu_seconds
-from load.bench.figures import is_short
-from load.bench.side_by_side import measure_ratio_to_plain
+from load.bench.figures import Run
+from load.bench.plain import measure_ratio_to_plain
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
 from load.latency import percentile, seconds_to_decide
-from load.traffic import Traffic
-from load.wire import Load, open_loop
-from load.wire_requests import MixedRequests, StripeRequests
+from load.traffic import MixedRequests, StripeRequests, Traffic
+from load.wire import Load, open_loop, undisturbed
 
 DECIDED_WAIT_S = 120.0
 RATE_PER_S = 120.0
@@ -39,87 +33,108 @@ HELD_SHARE = 0.98
 
 SATURATION_RATES_PER_S = (2_000.0, 2_400.0, 2_800.0, 3_200.0, 3_600.0, 4_000.0, 4_800.0, 5_600.0)
 SATURATION_LOWER_PER_S = (1_800.0, 1_600.0, 1_400.0)
-PAIRS = 3
+SATURATION_S = 120.0
+LIVE_S, LIVE_S_SHORT = 600.0, 60.0
+FAST_S, FAST_S_SHORT = 120.0, 30.0
+COST_WARM_S, COST_WARM_S_SHORT = 90.0, 30.0
+"""Before the CPU time counts: the JVMs compile, and each process loads what it needs."""
+
+WINDOW_S, WINDOW_S_SHORT = 60.0, 20.0
+PAIRS, PAIRS_SHORT = 3, 1
+E2E_SECONDS, E2E_SECONDS_SHORT = LIVE_S + FAST_S + 1_190.0, LIVE_S_SHORT + FAST_S_SHORT + 230.0
+COST_SECONDS, COST_SECONDS_SHORT = COST_WARM_S + FAST_S + 60.0, COST_WARM_S_SHORT + FAST_S_SHORT + 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Seconds of load of each part; none of saturation leaves it out."""
-
-    live_s: float
-    fast_s: float
-    window_s: float
-    pairs: int
-    saturation_s: float
-
-
-WHOLE = Lengths(live_s=600.0, fast_s=120.0, window_s=60.0, pairs=PAIRS, saturation_s=120.0)
-SHORT = Lengths(live_s=60.0, fast_s=30.0, window_s=20.0, pairs=1, saturation_s=0.0)
-E2E_SECONDS = 600.0 + 120.0 + PAIRS * 2 * 75.0 + 4 * 140.0 + 120.0
-E2E_SECONDS_SHORT = 60.0 + 30.0 + 2 * 35.0 + 100.0
-
-
-def measure_e2e(folder: Path, console: Console) -> dict[str, float]:
-    """HTTP receive to journal commit, open loop, at rates that go up; one event a webhook."""
-    lengths = SHORT if is_short() else WHOLE
-    with embedded_stack(folder) as data_dir:
+def measure_e2e(run: Run) -> dict[str, float]:
+    """HTTP receive to journal commit, open loop, at rates that go up; one event a webhook. A short run leaves
+    saturation out."""
+    with embedded_stack(run.folder) as data_dir:
         stack = RunningStack(data_dir)
-        figures = _live(stack, lengths.live_s, console)
-        figures |= _fast(stack, lengths.fast_s, console)
-        window = Window(stack, lengths.window_s)
-        figures |= measure_ratio_to_plain(stack, folder / "plain", window.post, lengths.pairs, console)
-        if lengths.saturation_s:
-            figures |= _saturation(stack, lengths.saturation_s, console)
+        figures = _live(stack, run)
+        if (fast := _fast(stack, run.length(FAST_S, FAST_S_SHORT), run)) is not None:
+            figures["e2e.p99_s_at_1200"] = fast.p99_s
+        window = Window(stack, run.length(WINDOW_S, WINDOW_S_SHORT))
+        pairs = run.length(PAIRS, PAIRS_SHORT)
+        figures |= measure_ratio_to_plain(stack, run.within("plain"), window.post, pairs)
+        if not run.short:
+            figures |= _saturation(stack, run)
     return figures
 
 
-def _live(stack: RunningStack, seconds: float, console: Console) -> dict[str, float]:
+def measure_cost(run: Run) -> dict[str, float]:
+    """CPU time of all of the stack's processes, on a stack that is warm."""
+    seconds = run.length(FAST_S, FAST_S_SHORT)
+    with embedded_stack(run.folder) as data_dir:
+        stack = RunningStack(data_dir)
+        _fast(stack, run.length(COST_WARM_S, COST_WARM_S_SHORT), run)
+        before_s = cpu_seconds(stack)
+        if _fast(stack, seconds, run) is None:
+            return {}
+        return {"cost.cpu_s_per_1000_events": 1_000 * (cpu_seconds(stack) - before_s) / (FAST_PER_S * seconds)}
+
+
+def cpu_seconds(stack: RunningStack) -> float:
+    """CPU time of every process under the stack's supervisor, since each began."""
+    supervisor = psutil.Process(int(stack.endpoints["pids"]["kafka"])).parent()
+    assert supervisor is not None
+    return sum(_cpu_s(process) for process in [supervisor, *supervisor.children(recursive=True)])
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _live(stack: RunningStack, run: Run) -> dict[str, float]:
     """
     :raises RuntimeError: less than the rate was sent, so that the figures would flatter
     """
-    console.print(f"{RATE_PER_S:,.0f}/s for {seconds:.0f} s, three providers")
+    seconds = run.length(LIVE_S, LIVE_S_SHORT)
+    run.console.print(f"{RATE_PER_S:,.0f}/s for {seconds:.0f} s, three providers")
     held = Window(stack, seconds, signed_when_sent).at(RATE_PER_S)
-    console.print(held.said())
+    run.console.print(held.said())
     if not held.was_sent:
         raise RuntimeError(f"{held.sent_per_s:,.0f}/s were sent; {HELD_SHARE:.0%} of {RATE_PER_S:,.0f}/s is wanted")
     return {"e2e.p50_s_at_120": held.p50_s, "e2e.p99_s_at_120": held.p99_s}
 
 
-def _fast(stack: RunningStack, seconds: float, console: Console) -> dict[str, float]:
-    console.print(f"{FAST_PER_S:,.0f}/s for {seconds:.0f} s")
-    before_s = cpu_seconds(stack)
+def _fast(stack: RunningStack, seconds: float, run: Run) -> Held | None:
+    """None if the rate couldn't be sent: figures of less load would flatter."""
+    run.console.print(f"{FAST_PER_S:,.0f}/s for {seconds:.0f} s")
     held = Window(stack, seconds).at(FAST_PER_S)
-    cost_s = 1_000 * (cpu_seconds(stack) - before_s) / (FAST_PER_S * seconds)
-    console.print(held.said())
+    run.console.print(held.said())
     if not held.was_sent:
-        console.print(
+        run.console.print(
             f"{FAST_PER_S:,.0f}/s couldn't be sent: {held.sent_per_s:,.0f}/s were, {HELD_SHARE:.0%} of it is wanted. "
-            "e2e.p99_s_at_1200 isn't given: a p99 of less load would flatter"
+            "No figure is given: one of less load would flatter"
         )
-        return {}
-    return {"e2e.p99_s_at_1200": held.p99_s, "cost.cpu_s_per_1000_events": cost_s}
+        return None
+    return held
 
 
-def _saturation(stack: RunningStack, seconds: float, console: Console) -> dict[str, float]:
+def _saturation(stack: RunningStack, run: Run) -> dict[str, float]:
     """The rates one after the other until one isn't held; lower ones if the first isn't."""
     best = 0.0
     for rate in SATURATION_RATES_PER_S:
-        if not _held(stack, seconds, rate, console):
+        if not _held(stack, rate, run):
             break
         best = rate
     if best == 0.0:
-        best = next((rate for rate in SATURATION_LOWER_PER_S if _held(stack, seconds, rate, console)), 0.0)
+        best = next((rate for rate in SATURATION_LOWER_PER_S if _held(stack, rate, run)), 0.0)
     return {"e2e.saturation_per_s": best} if best else {}
 
 
-def _held(stack: RunningStack, seconds: float, rate: float, console: Console) -> bool:
+def _held(stack: RunningStack, rate: float, run: Run) -> bool:
     try:
-        one = Window(stack, seconds).at(rate)
+        one = Window(stack, SATURATION_S).at(rate)
     except (NotInTime, ConnectionError, TimeoutError, RuntimeError) as failed:
-        console.print(f"{rate:,.0f}/s: {type(failed).__name__}: {failed}")
+        run.console.print(f"{rate:,.0f}/s: {type(failed).__name__}: {failed}")
         _settle(stack)
         return False
-    console.print(one.said())
+    run.console.print(one.said())
     return one.p99_s <= HELD_P99_S and one.was_sent
 
 
@@ -203,19 +218,8 @@ class Window:
     def _send(self, rate_per_s: float) -> Load:
         address = urlsplit(str(self.stack.endpoints["ingest"]))
         assert address.hostname is not None and address.port is not None
-        host, port = address.hostname, address.port
         requests = self.requests(self.stack, int(rate_per_s * self.seconds))
-
-        async def go() -> Load:
-            return await open_loop(host, port, requests, rate_per_s)
-
-        gc.collect()
-        gc.disable()
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                load = runner.run(go())
-        finally:
-            gc.enable()
+        load = undisturbed(open_loop(address.hostname, address.port, requests, rate_per_s))
         if set(load.statuses) != {200}:
             raise RuntimeError(f"answers by status: {dict(load.statuses)}")
         return load

@@ -1,17 +1,62 @@
-"""What a group of figures is, and the goals."""
+"""What a group of figures is, what it is given, and the goals."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 from rich.console import Console
+from rich.progress import Progress
 
-SHORT_VARIABLE = "PAYHOOK_BENCH_SHORT"
 SHORT_SUFFIX = ".short"
 """At the end of the name of a figure that comes from a shorter run: it says less, and no goal is held against it."""
+
+Done: TypeAlias = Callable[[float], None]
+"""Is given how much is done so far."""
+
+T = TypeVar("T")
+
+
+def nothing_shown(_done: float) -> None:
+    """Progress that isn't shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a group is given: a folder for all that it makes, which isn't there yet, and where it reports.
+
+    ``short``: a shorter run, by which code is tried out rather than measured. ``size``: rows, events or items instead
+    of the group's own number.
+    """
+
+    folder: Path
+    console: Console
+    short: bool = False
+    size: int | None = None
+
+    def length(self, whole: T, short: T) -> T:
+        return short if self.short else whole
+
+    def count(self, whole: int, short: int) -> int:
+        return self.size or self.length(whole, short)
+
+    def within(self, name: str) -> Run:
+        """The same for a part that has a folder of its own."""
+        return replace(self, folder=self.folder / name)
+
+    @contextmanager
+    def progress(self, what: str, total: float) -> Iterator[Done]:
+        with Progress(console=self.console, transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+
+Measure: TypeAlias = Callable[[Run], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +67,16 @@ class Group:
     """
 
     name: str
+    measure: Measure
     seconds: float
-    measure: Callable[[Path, Console], dict[str, float]]
     short_seconds: float | None = None
 
-    def takes_s(self) -> float:
-        return self.short_seconds if is_short() and self.short_seconds is not None else self.seconds
+    def takes_s(self, *, short: bool) -> float:
+        return self.short_seconds if short and self.short_seconds is not None else self.seconds
 
-    def named(self, figures: dict[str, float]) -> dict[str, float]:
+    def named(self, figures: dict[str, float], *, short: bool) -> dict[str, float]:
         """The figures under the names that the report has."""
-        if not is_short() or self.short_seconds is None:
+        if not short or self.short_seconds is None:
             return figures
         return {f"{name}{SHORT_SUFFIX}": value for name, value in figures.items()}
 
@@ -50,9 +95,14 @@ class Goal:
         return f"≥ {self.at_least}" if self.at_least is not None else f"≤ {self.at_most}"
 
 
-def is_short() -> bool:
-    """Whether this is a shorter run, by which code is tried out rather than measured."""
-    return os.environ.get(SHORT_VARIABLE) == "1"
+def median_s(ask: Callable[[], object], times: int = 5) -> float:
+    """Seconds that one call takes."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        ask()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
 
 
 GOALS = {
@@ -60,6 +110,7 @@ GOALS = {
     "receiver.ratio_to_straightforward": Goal(at_least=1.8),
     "receiver.duplicates_ratio_to_echo": Goal(at_least=0.75),
     "receiver.p99_ratio_at_half_rate": Goal(at_most=3),
+    "receiver.machine_ratio_to_echo": Goal(at_least=0.80),
     "redis.bytes_per_key": Goal(at_most=165),
     "processor.drain_ratio_to_plain": Goal(at_least=0.30),
     "processor.drain_per_s": Goal(at_least=15_000),

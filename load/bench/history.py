@@ -1,13 +1,16 @@
-"""A ledger stream with many decided events, made in a minute: its Delta files are written directly.
+"""Journals with many rows, made in a minute: their Delta files are written directly.
 
-Every row is the applied first row of an event of its own, with high-entropy keys. The offsets are those of a topic that
-no longer exists, so that a fresh Kafka fits: the marks begin where that one does.
+`make_history`: every row is the applied first row of an event of its own, with high-entropy keys. The offsets are those
+of a topic that no longer exists, so that a fresh Kafka fits: the marks begin where that one does.
+
+`make_whole_history`: one that verifies, with its hashes, its chain, its postings and its index as writers leave them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.clock import to_micros
+from core.layout import Layout
+from core.money import Money
+from core.work import Posting, postings_to_json
 from journal.append import Appender
+from journal.bodies import BodyStore
+from journal.index import Index
 from journal.log import AppTransaction
-from journal.schema import GENESIS, JOURNAL_SCHEMA
-from journal.state import marks_to_json
+from journal.reader import JournalReader
+from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
+from journal.state import Marks, marks_to_json
 from journal.table import CHECKS, create_table
-from ledger.postings import MARK_APP_ID, PostingsWriter
+from ledger.accounts import Role, account, merchant_of
+from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
+from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
+from ledger.verify import Lake
+from load.bench.figures import Done, Run, nothing_shown
 
 ROWS_PER_FILE = 500_000
 """About what maintenance leaves; what came since is in files of their own."""
@@ -31,6 +44,16 @@ SMALL_ROWS = 100
 FIRST_AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS_PER_DAY = 10_000_000
 TOPIC = "history"
+STREAM = "ledger"
+ROWS, ROWS_SHORT = 10_000_000, 200_000
+
+WHOLE_TOPIC = "payments.events"
+MERCHANT = "merchant-main"
+BOOKING = (
+    Posting(account(Role.CLEARING, "stripe", MERCHANT), "debit", Money(1_250, "EUR")),
+    Posting(account(Role.PAYABLE, "stripe", MERCHANT), "credit", Money(1_250, "EUR")),
+)
+"""Of every row of a whole history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +79,60 @@ class HistoryEvent:
         return f"stripe:acct_main:pi_{self.digest[24:48]}"
 
 
-def make_history(
-    journal: Path, postings: Path | None, stream: str, rows: int, done: Callable[[int], None] = lambda rows: None
-) -> None:
-    """Writes a journal of ``rows`` rows, and where ``postings`` are kept a table that has passed them all.
+def made_history(run: Run) -> tuple[Layout, int]:
+    """A data folder whose ledger has as many rows as the run wants; one that is there already is used again."""
+    rows = run.count(ROWS, ROWS_SHORT)
+    root = run.folder.parent / f"history-{rows}"
+    layout, made = Layout(root), root / "made"
+    if not made.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        places = layout.ledger()
+        with run.progress(f"a journal of {rows:,} rows", rows) as done:
+            make_history(Path(places.journal), Path(places.postings), STREAM, rows, done)
+        BodyStore(str(places.bodies))
+        made.touch()
+    return layout, rows
 
-    ``done`` is told how many rows each file took.
-    """
+
+def make_history(journal: Path, postings: Path | None, stream: str, rows: int, done: Done = nothing_shown) -> None:
+    """Writes a journal of ``rows`` rows, and where ``postings`` are kept a table that has passed them all."""
     create_table(str(journal), stream)
     appender = Appender.open(str(journal), checks=CHECKS)
     since = 1
     for count in file_sizes(rows):
-        until = since + count
-        fence = AppTransaction(f"payhook-{stream}", until - 1)
-        appender.append(rows_table(since, until), fence, _told(stream, until - 1))
-        done(count)
-        since = until
+        last = since + count - 1
+        appender.append(rows_table(since, last + 1), AppTransaction(f"payhook-{stream}", last), commit(stream, last))
+        done(last)
+        since = last + 1
     if postings is not None:
-        _pass_over(postings, rows)
+        # What a start asks of the table, without its 20 million lines: a mark that is past the history.
+        PostingsWriter.open(str(postings))
+        Appender.open(str(postings)).append(None, AppTransaction(MARK_APP_ID, rows))
+
+
+def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> None:
+    """Writes everything that `ledger.verify` looks at; each row has a booking of two lines."""
+    create_table(str(lake.journal), lake.stream)
+    BodyStore(str(lake.bodies))
+    PostingsWriter.open(str(lake.postings))
+    # No receipt: reading 10 million of them would be a part of the figure.
+    ReceiptsTable(str(lake.receipts)).append(0, RECEIPTS_SCHEMA.empty_table(), 0)
+    journal, postings = Appender.open(str(lake.journal), checks=CHECKS), Appender.open(str(lake.postings))
+    since, chain = 1, GENESIS
+    for count in file_sizes(rows):
+        last = since + count - 1
+        table = _hashed(rows_table(since, last + 1, WHOLE_TOPIC, postings_to_json(BOOKING)))
+        chain = extend(chain, commit_digest(table["row_hash"].to_pylist()))
+        info = commit(lake.stream, last, {WHOLE_TOPIC: {0: last}}, {WHOLE_TOPIC: {0: 0}}, chain)
+        info["payhook.batch_seq"] = str(since)
+        journal.append(table, AppTransaction(f"payhook-{lake.stream}", last), info)
+        postings.append(_lines(table), AppTransaction(MARK_APP_ID, last))
+        done(last)
+        since = last + 1
+    index = Index.open(lake.index, 1)
+    index.catch_up(JournalReader(str(lake.journal)), BodyStore(str(lake.bodies)))
+    index.close()
 
 
 def file_sizes(rows: int) -> Iterator[int]:
@@ -127,13 +186,16 @@ def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None 
         "row_hash": reverse,
     }
     return pa.Table.from_arrays(
-        [_array(columns.get(field.name), field, len(seq)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
+        [column(columns.get(field.name), field, len(seq)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
     )
 
 
-def _array(values: object, field: pa.Field, count: int) -> pa.Array:
-    if isinstance(values, pa.Array):
+def column(values: object, field: pa.Field, count: int) -> pa.Array:
+    """A column of ``count`` values: those that are listed, or the same one in each row."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values.cast(field.type)
+    if isinstance(values, list):
+        return pa.array(values, field.type)
     return pa.repeat(pa.scalar(values, field.type), count)
 
 
@@ -141,20 +203,44 @@ def _digest(number: int) -> str:
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 
-def _told(stream: str, seq: int) -> dict[str, str]:
-    """What the journal's writer says of a commit, with nothing known of any topic that exists."""
+def commit(
+    stream: str, seq: int, marks: Marks | None = None, start: Marks | None = None, chain: str = GENESIS
+) -> dict[str, str]:
+    """What the journal's writer says of a commit; unless marks are given nothing is known of any topic that exists."""
     return {
         "payhook.stream": stream,
         "payhook.epoch": "1",
         "payhook.seq": str(seq),
-        "payhook.marks": marks_to_json({}),
-        "payhook.start": marks_to_json({}),
-        "payhook.chain": GENESIS,
+        "payhook.marks": marks_to_json(marks or {}),
+        "payhook.start": marks_to_json(start or {}),
+        "payhook.chain": chain,
         "payhook.published_upto": str(seq),
     }
 
 
-def _pass_over(postings: Path, rows: int) -> None:
-    """A table of postings whose mark is past the history: what a start asks of it, without its 20 million lines."""
-    PostingsWriter.open(str(postings))
-    Appender.open(str(postings)).append(None, AppTransaction(MARK_APP_ID, rows))
+def _hashed(table: pa.Table) -> pa.Table:
+    at = JOURNAL_SCHEMA.get_field_index("row_hash")
+    return table.set_column(at, JOURNAL_SCHEMA.field(at), pa.array(row_hashes(table), pa.string()))
+
+
+def _lines(table: pa.Table) -> pa.Table:
+    """The booking's lines of each row, as `ledger.postings.flat` makes them."""
+    sides = [_side(table, number) for number in range(len(BOOKING))]
+    return pa.concat_tables(sides).sort_by([("seq", "ascending"), ("line", "ascending")])
+
+
+def _side(table: pa.Table, number: int) -> pa.Table:
+    line = BOOKING[number]
+    own = {
+        "line": number,
+        "merchant": merchant_of(BOOKING),
+        "account": line.account,
+        "side": line.side,
+        "amount_minor": line.money.amount_minor,
+        "currency": line.money.currency,
+    }
+    columns = [
+        column(own[field.name] if field.name in own else table[field.name], field, table.num_rows)
+        for field in POSTINGS_SCHEMA
+    ]
+    return pa.table(columns, POSTINGS_SCHEMA)

@@ -1,11 +1,10 @@
 """What a long journal costs every batch: time, disk and memory of the index.
 
-``python -m load.bench.index --data DIR --rows 100000`` is the same with a shorter one.
+``python -m load.bench.index INDEX ROWS`` prints the memory of an index, from a process of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
 import random
@@ -19,7 +18,6 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
-from rich.console import Console
 
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
@@ -30,9 +28,8 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from load.bench.figures import is_short
-from load.bench.history import HistoryEvent
-from load.bench.start import ROWS, ROWS_SHORT, STREAM, made_history
+from load.bench.figures import Run
+from load.bench.history import STREAM, HistoryEvent, made_history
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
@@ -56,24 +53,22 @@ LOOKUPS = 200_000
 KEYS_PER_ROW = 2
 """Each row of the history holds an event key and a fact."""
 
-INDEX_SECONDS = 500.0
-INDEX_SECONDS_SHORT = 60.0
+INDEX_SECONDS, INDEX_SECONDS_SHORT = 500.0, 60.0
 MEMORY_S_MAX = 600.0
 
 
-def measure_index(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:
+def measure_index(run: Run) -> dict[str, float]:
     """Batches of two streams in turns, one with a long journal and one that began with none; no Spark in between."""
-    count = rows or (ROWS_SHORT if is_short() else ROWS)
-    layout = made_history(folder.parent / f"history-{count}", count, console)
+    layout, count = made_history(run)
     began = time.monotonic()
     full = _Engine(layout.ledger())
     _await_rest()
-    console.print(f"the index has caught up, and is at rest, after {time.monotonic() - began:.0f} s")
-    empty = _Engine(Layout(folder / "empty").ledger())
+    run.console.print(f"the index has caught up, and is at rest, after {time.monotonic() - began:.0f} s")
+    empty = _Engine(Layout(run.folder / "empty").ledger())
     calm()
     new, alone = partial(full.batch_s, 0, count), partial(empty.batch_s, 0, count)
-    growth = _ratio(f"{count:,} rows ÷ none", new, alone, console)
-    old = _ratio("with old redeliveries ÷ without", partial(full.batch_s, OLD_SHARE, count), new, console)
+    growth = _ratio(f"{count:,} rows ÷ none", new, alone, run)
+    old = _ratio("with old redeliveries ÷ without", partial(full.batch_s, OLD_SHARE, count), new, run)
     full.close()
     empty.close()
     return {
@@ -84,14 +79,14 @@ def measure_index(folder: Path, console: Console, rows: int | None = None) -> di
     }
 
 
-def _ratio(name: str, one: Callable[[], float], other: Callable[[], float], console: Console) -> float:
+def _ratio(name: str, one: Callable[[], float], other: Callable[[], float], run: Run) -> float:
     """Median of quotients, the first ones left out.
 
     A quotient is of two batches each, in the order one, other, other, one: going first is not the same as going second.
     """
     fours = [(one(), other(), other(), one()) for _ in range(ROUNDS)][WARM_ROUNDS:]
     ones_ms, others_ms = ([500 * (four[i] + four[j]) for four in fours] for i, j in ((0, 3), (1, 2)))
-    console.print(f"a batch, {name}: {statistics.median(ones_ms):.1f} ms ÷ {statistics.median(others_ms):.1f} ms")
+    run.console.print(f"a batch, {name}: {statistics.median(ones_ms):.1f} ms ÷ {statistics.median(others_ms):.1f} ms")
     return statistics.median(its / others for its, others in zip(ones_ms, others_ms, strict=True))
 
 
@@ -221,7 +216,7 @@ def _table(events: Sequence[Event], offset: int) -> pa.Table:
 
 def _memory_mb(index: Path, rows: int) -> float:
     """What opening the index and looking up in it adds to a process, in MB (10^6 bytes)."""
-    command = [sys.executable, "-m", "load.bench.index", "--memory-of", str(index), "--rows", str(rows)]
+    command = [sys.executable, "-m", "load.bench.index", str(index), str(rows)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=MEMORY_S_MAX, check=True).stdout
     return float(said) / 1e6
 
@@ -245,21 +240,5 @@ def _own_bytes(process: psutil.Process) -> int:
     return int(held.rss - held.shared)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--data", type=Path, help="folder for everything that is made")
-    parser.add_argument("--memory-of", type=Path, help="an index whose memory is wanted, and nothing else")
-    wanted = parser.parse_args()
-    if wanted.memory_of is not None:
-        _print_memory(wanted.memory_of, wanted.rows)
-        return
-    if wanted.data is None:
-        parser.error("--data is wanted")
-    wanted.data.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    console.print(measure_index(wanted.data / "index", console, wanted.rows))
-
-
 if __name__ == "__main__":
-    main()
+    _print_memory(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,5 +1,8 @@
 """The plainest pipeline: Spark reads Kafka and appends to a Delta table. No Python, no look-ups, no order, no retries.
 
+Its latency and payhook's are measured in turns, on one topic of one stack. Both run all the time; the one whose turn it
+isn't is paused (SIGSTOP), so that each has the machine to itself and neither starts cold.
+
 ``python -m load.bench.plain drain|live`` is one in a process of its own.
 """
 
@@ -9,13 +12,12 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -25,14 +27,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
-from core.jvm import jars_conf
-from journal.reader import dataset_of
-from load.client import NotInTime, wait_for
+from core.routing import topics_of
+from core.spark import jars_conf
+from journal.reader import JournalReader, dataset_of
+from load.bench.figures import Run
+from load.client import NotInTime, RunningStack, wait_for
+from load.latency import percentile, seconds_to_decide
 from stack.jars import spark_jars
-from stack.server import Server
+from stack.server import Server, running, stopped_by_signal
 
 DRAIN_S_MAX = 600.0
 START_S_MAX = 120.0
+CAUGHT_UP_S_MAX = 120.0
+
+Post = Callable[[], tuple[datetime, int]]
+"""Sends a window's load; when it began, and how many events."""
 
 
 def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> float:
@@ -45,6 +54,72 @@ def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> 
     if done.returncode != 0:
         raise RuntimeError(f"the plain drain failed: {done.stderr[-2_000:]}")
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+
+
+class Turns:
+    """The two pipelines, of which one runs. ``posted`` counts the events since the plain one reads."""
+
+    def __init__(self, stack: RunningStack, table: Path, plain_pid: int) -> None:
+        self._stack = stack
+        self._table = table
+        self._plain_pid = plain_pid
+        self._first_seq = JournalReader(str(stack.journal)).last_seq
+        self._posted = 0
+
+    def payhook(self, post: Post) -> float:
+        """P99 in seconds of payhook alone."""
+        os.killpg(self._plain_pid, signal.SIGSTOP)
+        try:
+            self._payhook_caught_up()
+            before = JournalReader(str(self._stack.journal)).last_seq
+            self._posted += post()[1]
+            self._payhook_caught_up()
+        finally:
+            os.killpg(self._plain_pid, signal.SIGCONT)
+        return _p99(seconds_to_decide(self._stack.journal, topics_of("live").events, before))
+
+    def plain(self, post: Post) -> float:
+        """P99 in seconds of the plainest pipeline alone."""
+        processor = int(self._stack.endpoints["pids"]["processor"])
+        os.killpg(processor, signal.SIGSTOP)
+        try:
+            _wait_for_rows(self._table, self._posted)
+            began, count = post()
+            self._posted += count
+            _wait_for_rows(self._table, self._posted)
+        finally:
+            os.killpg(processor, signal.SIGCONT)
+        return _p99(_plain_latencies(self._table, began))
+
+    def end(self) -> None:
+        """Lets payhook decide what came while it was paused: it would count as late in what is measured next."""
+        self._payhook_caught_up()
+
+    def _payhook_caught_up(self) -> None:
+        wanted = self._first_seq + self._posted
+        if not wait_for(lambda: JournalReader(str(self._stack.journal)).state().next_seq > wanted, CAUGHT_UP_S_MAX):
+            raise NotInTime(f"decisions up to seq {wanted}", CAUGHT_UP_S_MAX)
+
+
+def measure_ratio_to_plain(stack: RunningStack, run: Run, post: Post, pairs: int) -> dict[str, float]:
+    """The P99s' ratio, the median of pairs of windows."""
+    server = live_server(str(stack.endpoints["kafka"]), topics_of("live").events, run.folder)
+    ratios = []
+    with running(server) as plain:
+        turns = Turns(stack, run.folder / "table", plain.pid)
+        turns.plain(post)
+        for _ in range(pairs):
+            own, other = turns.payhook(post), turns.plain(post)
+            run.console.print(f"p99: payhook {own:.2f} s, plain {other:.2f} s")
+            ratios.append(own / other)
+        turns.end()
+    return {"e2e.p99_ratio_to_plain": statistics.median(ratios)}
+
+
+def _p99(seconds: list[float]) -> float:
+    p99 = percentile(seconds, 0.99)
+    assert p99 is not None
+    return p99
 
 
 def live_server(bootstrap: str, topic: str, folder: Path) -> Server:
@@ -61,7 +136,7 @@ def live_server(bootstrap: str, topic: str, folder: Path) -> Server:
     )
 
 
-def wait_for_rows(table: Path, count: int, seconds: float) -> None:
+def _wait_for_rows(table: Path, count: int) -> None:
     """
     :raises NotInTime: fewer rows are there
     """
@@ -69,11 +144,11 @@ def wait_for_rows(table: Path, count: int, seconds: float) -> None:
     def there() -> bool:
         return DeltaTable.is_deltatable(str(table)) and dataset_of(DeltaTable(table)).count_rows() >= count
 
-    if not wait_for(there, seconds):
-        raise NotInTime(f"{count} rows of the plain pipeline", seconds)
+    if not wait_for(there, CAUGHT_UP_S_MAX):
+        raise NotInTime(f"{count} rows of the plain pipeline", CAUGHT_UP_S_MAX)
 
 
-def plain_latencies(table: Path, since: datetime) -> list[float]:
+def _plain_latencies(table: Path, since: datetime) -> list[float]:
     """Seconds from receipt (the header) to the commit of each row that was received at ``since`` or later."""
     seconds: list[float] = []
     for committed_at, file in _files(table):
@@ -167,19 +242,14 @@ def batches_s(progress: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _live(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
-    stop = threading.Event()
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, told)
-    query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
-    while query.lastProgress is None and query.isActive and not stop.wait(0.1):
-        pass
-    (folder / "ready").touch()
-    while query.isActive and not stop.wait(0.1):
-        pass
-    os._exit(0 if query.isActive else 1)
+    with stopped_by_signal() as stop:
+        query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
+        while query.lastProgress is None and query.isActive and not stop.wait(0.1):
+            pass
+        (folder / "ready").touch()
+        while query.isActive and not stop.wait(0.1):
+            pass
+        os._exit(0 if query.isActive else 1)
 
 
 def main() -> int:

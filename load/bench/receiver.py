@@ -2,46 +2,60 @@
 
 One machine, one client (`load.wire`), 64 connections, 1.1 KB Stripe events with valid signatures. Rounds take turns, so
 that what else the machine does falls on all of them.
+
+And what a confirmed key costs in Redis (`measure_redis`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import os
 import secrets
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pybreaker
 import redis
-import uvloop
-from rich.console import Console
+from redis.asyncio import Redis
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
 from core.settings import TopicsSettings
-from load.wire import Load, closed_loop, open_loop
-from load.wire_requests import StripeRequests
+from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
+from ingest.gate import RedisGate
+from ingest.redis_claims import RedisClaims
+from load.bench.figures import Done, Run
+from load.traffic import StripeRequests
+from load.wire import Load, closed_loop, open_loop, undisturbed
 from stack.children import answers_ok
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
-from stack.redis import redis_server, redis_url
+from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import Server, running
 from stack.topics import make_topics, topics
 
-PAIRS = 3
-REQUESTS_A_ROUND = 40_000
-WARM_REQUESTS = 20_000
+PAIRS, PAIRS_SHORT = 3, 1
+REQUESTS_A_ROUND, REQUESTS_A_ROUND_SHORT = 40_000, 10_000
+WARM_REQUESTS, WARM_REQUESTS_SHORT = 20_000, 5_000
 """Of each target, beforehand."""
-WARM_RECEIVER_REQUESTS = 60_000
-"""The broker's JVM compiles for so long, on the core that everything else needs too."""
-OPEN_LOOP_S = 8.0
+WARM_RECEIVER_TIMES = 3
+"""So many times more of the receivers: the broker's JVM compiles for so long, on the core that everything else needs
+too."""
+OPEN_LOOP_S, OPEN_LOOP_S_SHORT = 8.0, 3.0
 TAKEN = frozenset({200})
-RECEIVER_SECONDS = 180.0
+RECEIVER_SECONDS, RECEIVER_SECONDS_SHORT = 210.0, 60.0
+
+KEYS, KEYS_SHORT = 1_000_000, 100_000
+KEYS_A_STEP = 2_000
+LEASE_S = 30.0
+CONFIRMED_S = 8 * 86_400.0
+PATIENCE_S = 30.0
+REDIS_SECONDS, REDIS_SECONDS_SHORT = 60.0, 10.0
 
 
 class NotAllTaken(RuntimeError):
@@ -50,67 +64,60 @@ class NotAllTaken(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Ports of the three that are compared."""
+    """Ports of what is compared. ``machine`` is the receiver with a process for each core."""
 
     receiver: int
+    machine: int
     echo: int
     straightforward: int
 
 
-def measure_receiver(folder: Path, console: Console) -> dict[str, float]:
-    with targets(folder) as (ports, requests):
-        rounds = [_round(number, ports, requests, console) for number in range(PAIRS)]
+def measure_receiver(run: Run) -> dict[str, float]:
+    with targets(run.folder) as (ports, requests):
+        warm = run.length(WARM_REQUESTS, WARM_REQUESTS_SHORT)
+        for port in (ports.receiver, ports.machine):
+            run_closed_loop(port, requests.make(WARM_RECEIVER_TIMES * warm))
+        for port in (ports.echo, ports.straightforward):
+            run_closed_loop(port, requests.make(warm))
+        pairs, count = run.length(PAIRS, PAIRS_SHORT), run.length(REQUESTS_A_ROUND, REQUESTS_A_ROUND_SHORT)
+        rounds = [_round(ports, requests, count, run) for _ in range(pairs)]
         rate = statistics.median(one["new"] for one in rounds) / 2
-        console.print(f"open loop at {rate:,.0f}/s, half of the receiver's rate")
-        tails = [_tails(rate, ports, requests, console) for _ in range(PAIRS)]
+        run.console.print(f"open loop at {rate:,.0f}/s, half of the receiver's rate")
+        tails = [_tails(rate, ports, requests, run) for _ in range(pairs)]
     median = statistics.median
     return {
         "receiver.ratio_to_echo": median(one["new"] / one["echo"] for one in rounds),
         "receiver.ratio_to_straightforward": median(one["new"] / one["straightforward"] for one in rounds),
         "receiver.duplicates_ratio_to_echo": median(one["again"] / one["echo"] for one in rounds),
+        "receiver.machine_ratio_to_echo": median(one["machine"] / one["echo"] for one in rounds),
         "receiver.p99_ratio_at_half_rate": median(tails),
     }
 
 
-def _round(number: int, ports: Targets, requests: StripeRequests, console: Console) -> dict[str, float]:
-    """Requests a second of each; the first round follows a short one that warms all of them."""
-    if number == 0:
-        run_closed_loop(ports.receiver, requests.make(WARM_RECEIVER_REQUESTS))
-        for port in (ports.echo, ports.straightforward):
-            run_closed_loop(port, requests.make(WARM_REQUESTS))
-    new = requests.make(REQUESTS_A_ROUND)
-    rates = {"echo": run_closed_loop(ports.echo, new).per_s}
-    rates["new"] = run_closed_loop(ports.receiver, new).per_s
-    rates["again"] = run_closed_loop(ports.receiver, new).per_s
-    rates["straightforward"] = run_closed_loop(ports.straightforward, new).per_s
-    console.print("requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()))
+def _round(ports: Targets, requests: StripeRequests, count: int, run: Run) -> dict[str, float]:
+    """Requests a second of each; ``machine``'s are other events than ``new``'s, since both share Redis."""
+    new = requests.make(count)
+    rates = {
+        "echo": run_closed_loop(ports.echo, new).per_s,
+        "new": run_closed_loop(ports.receiver, new).per_s,
+        "again": run_closed_loop(ports.receiver, new).per_s,
+        "straightforward": run_closed_loop(ports.straightforward, new).per_s,
+        "machine": run_closed_loop(ports.machine, requests.make(count)).per_s,
+    }
+    run.console.print("requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()))
     return rates
 
 
-def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, console: Console) -> float:
+def _tails(rate_per_s: float, ports: Targets, requests: StripeRequests, run: Run) -> float:
     """p99 of the receiver ÷ p99 of the echo, at one rate, from when each request was due."""
-    count = int(rate_per_s * OPEN_LOOP_S)
+    count = int(rate_per_s * run.length(OPEN_LOOP_S, OPEN_LOOP_S_SHORT))
 
-    def at_rate(host: str, port: int, made: Sequence[bytes]) -> Awaitable[Load]:
-        return open_loop(host, port, made, rate_per_s)
+    def p99(port: int) -> float:
+        return _all_taken(undisturbed(open_loop(LOOPBACK, port, requests.make(count), rate_per_s))).latency(0.99)
 
-    echo = _all_taken(_run(at_rate, ports.echo, requests.make(count))).latency(0.99)
-    receiver = _all_taken(_run(at_rate, ports.receiver, requests.make(count))).latency(0.99)
-    console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
+    echo, receiver = p99(ports.echo), p99(ports.receiver)
+    run.console.print(f"p99: echo {echo * 1000:.1f} ms, receiver {receiver * 1000:.1f} ms")
     return receiver / echo
-
-
-def _run(load: Callable[[str, int, Sequence[bytes]], Awaitable[Load]], port: int, requests: Sequence[bytes]) -> Load:
-    async def go() -> Load:
-        return await load(LOOPBACK, port, requests)
-
-    gc.collect()
-    gc.disable()
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(go())
-    finally:
-        gc.enable()
 
 
 def run_closed_loop(port: int, requests: Sequence[bytes], answers: frozenset[int] = TAKEN) -> Load:
@@ -118,7 +125,7 @@ def run_closed_loop(port: int, requests: Sequence[bytes], answers: frozenset[int
 
     :raises NotAllTaken: an answer wasn't one of ``answers``
     """
-    return _all_taken(_run(closed_loop, port, requests), answers)
+    return _all_taken(undisturbed(closed_loop(LOOPBACK, port, requests)), answers)
 
 
 def _all_taken(load: Load, answers: frozenset[int] = TAKEN) -> Load:
@@ -131,19 +138,23 @@ def _all_taken(load: Load, answers: frozenset[int] = TAKEN) -> Load:
 
 
 @contextlib.contextmanager
-def targets(folder: Path, **env: str) -> Iterator[tuple[Targets, StripeRequests]]:
-    """Kafka, Redis, and the three servers on them; ``env`` goes to the receiver."""
+def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
+    """Kafka, Redis, and the servers on them that are compared."""
     secret = "whsec_" + secrets.token_hex(16)
     with brokers(folder) as (bootstrap, redis_at):
-        receiver, echo, straightforward = free_ports(3)
-        baseline = (sys.executable, "-m", "load.baselines")
+        receiver, machine, echo, straightforward = free_ports(4)
+        workers = str(os.cpu_count())
+        baseline = (sys.executable, "-m", "load.bench.baselines")
         plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis_at, "--secret", secret)
         with (
-            running(receiver_server(folder, bootstrap, redis_at, secret, receiver, **env)),
+            running(receiver_server(folder / "one", bootstrap, redis_at, secret, receiver)),
+            running(
+                receiver_server(folder / "all", bootstrap, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)
+            ),
             running(_server(folder, "echo", echo, (*baseline, "echo"))),
             running(_server(folder, "straightforward", straightforward, plain)),
         ):
-            yield Targets(receiver, echo, straightforward), StripeRequests(secret, time.time)
+            yield Targets(receiver, machine, echo, straightforward), StripeRequests(secret, time.time)
 
 
 @contextlib.contextmanager
@@ -196,3 +207,33 @@ def _server(folder: Path, name: str, port: int, command: tuple[str, ...]) -> Ser
         return False
 
     return Server(name, (*command, "--port", str(port)), folder / f"{name}.log", answers)
+
+
+def measure_redis(run: Run) -> dict[str, float]:
+    """``used_memory`` that a million keys add, claimed and confirmed as the receiver does it."""
+    keys, folder = run.count(KEYS, KEYS_SHORT), run.folder / "redis"
+    with running(redis_server(folder, run.folder / "redis.log")), run.progress(f"{keys:,} keys", keys) as done:
+        return {"redis.bytes_per_key": asyncio.run(_bytes_per_key(redis_url(folder, ADMIN), keys, done))}
+
+
+async def _bytes_per_key(url: str, keys: int, done: Done) -> float:
+    async with Redis.from_url(url) as redis:
+        gate = RedisGate(pybreaker.CircuitBreaker(), PATIENCE_S)
+        claims = RedisClaims(redis, gate, LEASE_S, CONFIRMED_S)
+        await _take(claims, ["first"])
+        before = int((await redis.info("memory"))["used_memory"])
+        for start in range(0, keys, KEYS_A_STEP):
+            numbers = range(start, min(start + KEYS_A_STEP, keys))
+            await _take(claims, [f"stripe:evt_{number:024d}:charge.succeeded" for number in numbers])
+            done(numbers.stop)
+        grown = int((await redis.info("memory"))["used_memory"]) - before
+        held = int(await redis.dbsize()) - 1
+    assert held == keys, f"{held} keys are there, {keys} were confirmed"
+    return grown / keys
+
+
+async def _take(claims: RedisClaims, names: list[str]) -> None:
+    keys = [ClaimKey.of(name, "ab" * 32) for name in names]
+    owner = b"o" * OWNER_BYTES
+    assert set(await claims.claim(keys, owner)) == {ClaimState.CLAIMED}
+    await claims.confirm(keys, owner)

@@ -1,4 +1,4 @@
-"""How punctual retries are: events of a merchant that nobody knows are tried again until they die."""
+"""How punctual retries are: events of an unknown merchant are tried again until they die."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
 from core.clock import SystemClock
-from load.bench.figures import is_short
+from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
 from load.latency import percentile
@@ -28,34 +25,27 @@ RATE_PER_S = 120.0
 UNKNOWN_EVERY = 12
 """Of so many webhooks one is of an unknown merchant: ten a second, each tried again five times."""
 UNKNOWN_ACCOUNT = "acct_nobody"
-SECONDS = 60.0
-SECONDS_SHORT = 20.0
+SECONDS, SECONDS_SHORT = 60.0, 20.0
 RETRIES_S_MAX = 90.0
 """The default policy's five retries take 31 to 47 s."""
-RETRY_SECONDS = SECONDS + 50.0 + 45.0
-RETRY_SECONDS_SHORT = SECONDS_SHORT + 50.0 + 45.0
+RETRY_SECONDS, RETRY_SECONDS_SHORT = SECONDS + 95.0, SECONDS_SHORT + 95.0
 
 Try = tuple[datetime | None, datetime]
 """When an event's next try is due after this one, and when this one was decided."""
 
 
-def measure_retry(folder: Path, console: Console) -> dict[str, float]:
+def measure_retry(run: Run) -> dict[str, float]:
     """Retries beside 110 other events a second. A retry has fired when it is decided."""
-    seconds = SECONDS_SHORT if is_short() else SECONDS
-    folder.mkdir(parents=True, exist_ok=True)
-    _merchants(folder / "merchants.toml")
-    with embedded_stack(folder) as data_dir:
+    seconds = run.length(SECONDS, SECONDS_SHORT)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    _merchants(run.folder / "merchants.toml")
+    with embedded_stack(run.folder) as data_dir:
         stack = RunningStack(data_dir)
         traffic = Traffic(data_dir / "secrets", SystemClock(), random.Random(7), prefix=uuid.uuid4().hex[:8])
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("retries", total=seconds * RATE_PER_S)
+        with run.progress("retries", seconds * RATE_PER_S) as done:
             answers = asyncio.run(
                 post_at_rate(
-                    stack.endpoints["ingest"],
-                    lambda number: _webhook(traffic, number),
-                    RATE_PER_S,
-                    seconds,
-                    lambda sent: progress.update(task, completed=sent),
+                    stack.endpoints["ingest"], lambda number: _webhook(traffic, number), RATE_PER_S, seconds, done
                 )
             )
         refused = [answer.status for answer in answers if answer.status != 200]
@@ -65,7 +55,7 @@ def measure_retry(folder: Path, console: Console) -> dict[str, float]:
         if not wait_for(lambda: _dead(stack, keys) == len(keys), RETRIES_S_MAX):
             raise NotInTime("the last retry of every event", RETRIES_S_MAX)
         late = lateness(_tries(stack, keys))
-    console.print(f"{len(late):,} retries of {len(keys):,} events, the latest {max(late):.2f} s after it was due")
+    run.console.print(f"{len(late):,} retries of {len(keys):,} events, the latest {max(late):.2f} s after it was due")
     p99 = percentile(late, 0.99)
     assert p99 is not None
     return {"retry.late_p99_s": p99, "retry.early": float(sum(1 for one in late if one < 0))}

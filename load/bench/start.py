@@ -1,11 +1,7 @@
-"""How long a processor takes from its start to its first decision, with a long journal behind it.
-
-``python -m load.bench.start --rows 100000`` is the same with a shorter one.
-"""
+"""How long a processor takes from its start to its first decision, with a long journal behind it."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -17,71 +13,46 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
-from rich.console import Console
-from rich.progress import Progress
 
 from core.clock import SystemClock
 from core.event import Dedupe, to_headers
 from core.layout import Layout
 from core.routing import topics_of
-from journal.bodies import BodyStore
 from journal.reader import JournalReader
-from load.bench.figures import is_short
-from load.bench.history import make_history
+from load.bench.figures import Run
+from load.bench.history import made_history
 from load.client import NotInTime
 from load.embedded import SAMPLE_CONFIG
 from load.webhooks import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.first_files import make_anchor_key, make_merchants
+from stack.data_folder import make_anchor_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import running
 from stack.settings import load_settings
 from stack.topics import make_topics, topics
 
-ROWS = 10_000_000
-ROWS_SHORT = 200_000
-STREAM = "ledger"
 DECIDED_S_MAX = 400.0
 STOP_S_MAX = 60.0
 POLL_S = 0.1
 STARTS = 3
-START_SECONDS = 600.0
-START_SECONDS_SHORT = 120.0
+START_SECONDS, START_SECONDS_SHORT = 600.0, 120.0
 
 
-def measure_start(folder: Path, console: Console, rows: int | None = None) -> dict[str, float]:
+def measure_start(run: Run) -> dict[str, float]:
     """Process start to first decision: without an index first, then with the one that was made (median of 3)."""
-    count = rows or (ROWS_SHORT if is_short() else ROWS)
-    layout = made_history(folder.parent / f"history-{count}", count, console)
-    with _kafka(folder) as bootstrap:
+    layout, _ = made_history(run)
+    with _kafka(run.folder) as bootstrap:
         place = _Place(layout, bootstrap)
         place.prepare()
         shutil.rmtree(layout.ledger().index, ignore_errors=True)
-        console.print("a start without the index")
+        run.console.print("a start without the index")
         rebuild_s = place.first_decision_s("rebuild")
-        console.print(f"{rebuild_s:.1f} s; {STARTS} starts with it")
+        run.console.print(f"{rebuild_s:.1f} s; {STARTS} starts with it")
         ready_s = sorted(place.first_decision_s(f"start-{number}") for number in range(STARTS))
     return {"start.ready_s_at_10m": ready_s[STARTS // 2], "start.rebuild_s_at_10m": rebuild_s}
-
-
-def made_history(root: Path, rows: int, console: Console) -> Layout:
-    """A data folder whose ledger has that many rows; one that is there already is used again."""
-    layout, done = Layout(root), root / "made"
-    if not done.exists():
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
-        places = layout.ledger()
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task(f"a journal of {rows:,} rows", total=rows)
-            make_history(
-                Path(places.journal), Path(places.postings), STREAM, rows, lambda count: progress.advance(task, count)
-            )
-        BodyStore(str(places.bodies))
-        done.touch()
-    return layout
 
 
 @contextlib.contextmanager
@@ -165,17 +136,3 @@ class _Place:
         headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
         producer.produce(topics_of("live").events, event.body, key=event.entity_key, headers=headers)
         producer.flush(10)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--data", type=Path, required=True, help="folder for everything that is made")
-    wanted = parser.parse_args()
-    wanted.data.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    console.print(measure_start(wanted.data / "start", console, wanted.rows))
-
-
-if __name__ == "__main__":
-    main()

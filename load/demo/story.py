@@ -17,8 +17,7 @@ from rich.console import Console
 from core.clock import SystemClock
 from core.layout import Layout
 from load.client import NotInTime, RunningStack, wait_for
-from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, make_cast
-from load.demo.outcome import judge
+from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, judge, make_cast
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
 from load.traffic import Traffic, Webhook
@@ -27,13 +26,13 @@ from stack.redis import admin_url
 RATE_PER_S = 60.0
 KILL_AT = 0.4
 BACK_AT = 0.6
-BACK_S_MAX = 120.0
+BACK_S_MAX = 300.0
 DECIDED_S_MAX = 120.0
 RETRIED_S_MAX = 20.0
 
 
 class Demo:
-    """One telling. Every step says what it does before it does it."""
+    """One telling. Each step is announced."""
 
     def __init__(self, data_dir: Path, console: Console) -> None:
         self._data_dir = data_dir
@@ -100,7 +99,7 @@ class Demo:
         copies = [webhook for webhook in cast.at_once for _ in range(AT_ONCE_COPIES)]
         self._answers += asyncio.run(post_at_once(self._ingest, copies))
         self._post_in_turn([cast.first_content, cast.other_content])
-        self._say("A body that can't be read, a type that nobody handles, a merchant nobody knows, a closed one …")
+        self._say("A body that can't be read, a type without a handler, an unknown merchant, a closed one …")
         self._post_in_turn([cast.poison, cast.unknown_type, *cast.waiting, *cast.closed])
         self._decided([*cast.at_once, cast.unknown_type, *cast.waiting, *cast.closed])
         head = cast.waiting[0].event_keys[0]

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from core.clock import Clock, to_rfc3339
-from core.place import Place
+from core.location import Location
 from core.routing import is_sparse
 from journal.reader import JournalReader
 from journal.state import Marks
@@ -194,7 +194,7 @@ class KafkaEnds:
 class JournalEnds:
     """Another stream's journal: its offsets are seqs, and each receiver has all of them before it."""
 
-    def __init__(self, journal: Place) -> None:
+    def __init__(self, journal: Location) -> None:
         self._journal = journal
 
     def __call__(self, marks: Marks) -> Ends:

@@ -147,7 +147,7 @@ class Limiter:
 
 
 class Try:
-    """The calls of one try: what `core.downstream.calling` asks (`core.downstream.Calls`).
+    """The calls of one try: what `core.work.calling` asks (`core.work.Calls`).
 
     ``called``: the downstreams of its calls; ``answered``: of those that came back without an error.
     """
@@ -164,7 +164,7 @@ class Try:
 
     @contextlib.contextmanager
     def calling(self, downstream: str) -> Iterator[None]:
-        """As `core.downstream.calling`."""
+        """As `core.work.calling`."""
         self.called.add(downstream)
         gate = self._limiter.gate(downstream)
         if gate is None:

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from core.decision import Decision
 from core.errors import PayhookError
-from core.event import OWN_TYPES, Mode, from_record
-from core.header_schema import unquote_text
+from core.event import OWN_TYPES, Mode, from_record, unquote_text
 from core.keys import join_key
 from core.routing import is_sparse
 from core.work import WorkItem

@@ -13,8 +13,7 @@ from typing import cast
 
 from core.decision import Decision
 from core.errors import Unparseable
-from core.event import Dedupe, Event, Headers, Mode, from_record, to_headers
-from core.header_schema import quote_text
+from core.event import Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
 from processor.decide.item import POISON_CLASS, Item, attempt, die, failure_of, park, settle
 from processor.decide.ports import Outgoing, Republish
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean

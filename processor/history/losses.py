@@ -11,7 +11,7 @@ from datetime import datetime
 from core.clock import to_rfc3339
 from core.decision import Decision
 from core.errors import PayhookError
-from core.place import Place
+from core.location import Location
 from core.routing import mode_of
 from journal.anchors import ANCHORED_NOTE
 from journal.histories import NOWHERE, History
@@ -226,7 +226,7 @@ class Acceptance:
 
 
 def accept(
-    journal: Place,
+    journal: Location,
     findings: Findings,
     events: Sequence[LostEvent],
     anchored: int,

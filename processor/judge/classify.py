@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from core.backoff import asked_s
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import OfKind
-from core.retry_after import asked_s
 from core.work import MissingPredecessor, WorkItem
 from processor.judge.error_rules import Rules, by_class
 

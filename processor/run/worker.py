@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
-from core.downstream import limited_by
 from core.errors import PayhookError
-from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem
+from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.line import disproves, holds_back

@@ -18,7 +18,7 @@ from core.clock import to_rfc3339
 from core.decision import Decision
 from core.event import REVERSED_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import join_key
-from core.place import Place
+from core.location import Location
 from core.routing import is_sparse, journal_topic, receiver_of
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
@@ -193,7 +193,7 @@ class JournalLog:
     Belongs to one thread.
     """
 
-    def __init__(self, kafka: KafkaLog, stream: str, journal: Place) -> None:
+    def __init__(self, kafka: KafkaLog, stream: str, journal: Location) -> None:
         """
         :param stream: the one that reads
         :param journal: the source's

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from core.place import Place
+from core.location import Location
 from core.routing import is_sparse
 from journal.kafka_log import Held
 from journal.reader import last_seq, scan
@@ -45,7 +45,7 @@ class FirstNamed:
     def __init__(self) -> None:
         self._following: dict[str, int] = {}
 
-    def named(self, topics: Sequence[str], journal: Place) -> None:
+    def named(self, topics: Sequence[str], journal: Location) -> None:
         """Receivers, by their topics, that are named now."""
         if new := [topic for topic in topics if topic not in self._following]:
             following = last_seq(DeltaTable(str(journal))) + 1 if has_journal(journal) else 1
@@ -66,7 +66,7 @@ class JournalSource:
 
     every_s = LOOK_EVERY_S
 
-    def __init__(self, journal: Place, records: FeedRecords, control: KafkaSource, since: FirstNamed) -> None:
+    def __init__(self, journal: Location, records: FeedRecords, control: KafkaSource, since: FirstNamed) -> None:
         self._since = since
         self._journal = journal
         self._path = str(journal)
@@ -131,6 +131,6 @@ class JournalSource:
         return min(marks[topic][0] for topic in self._records.topics)
 
 
-def has_journal(journal: Place) -> bool:
+def has_journal(journal: Location) -> bool:
     """Whether the source stream has begun its journal."""
     return DeltaTable.is_deltatable(str(journal))

@@ -21,8 +21,7 @@ from journal.reader import JournalReader, dataset_of
 from journal.schema import ChainHead
 from journal.state import JournalState
 from stack.backup.copying import copy_hashed, data_files
-from stack.backup.manifest import CopiedJournal, CopiedTable, Manifest
-from stack.backup.sources import BODIES, SourceTable
+from stack.backup.manifest import BODIES, CopiedJournal, CopiedTable, Manifest, SourceTable
 
 PROBLEMS_MAX = 10
 BODIES_PER_READ = 256
@@ -35,7 +34,7 @@ LAKE = "lake"
 def problems(backup: Path, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
     """What is wrong with a backup, `PROBLEMS_MAX` at most; nothing of a good one. Reads every file.
 
-    :param tables: what belongs to which work stream (`stack.backup.sources.tables`)
+    :param tables: what belongs to which work stream (`stack.backup.manifest.tables`)
     :param scratch: a folder on a disk with room for an index
     """
     broken = list(islice(_broken_files(backup, manifest), PROBLEMS_MAX))

@@ -14,13 +14,12 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from core.place import Place
+from core.location import Location
 from journal.lake import open_table
 from journal.log import LOG, entry_name
 from journal.state import commit_info
 from journal.storage import Storage, file_system, open_storage, sync
-from stack.backup.errors import BackupImpossible
-from stack.backup.manifest import CopiedFile
+from stack.backup.manifest import BackupImpossible, CopiedFile
 
 CHUNK_BYTES = 1 << 20
 PIN_TRIES = 3
@@ -84,14 +83,14 @@ class Target:
 class Pinned:
     """A table at one version, its log copied already; ``data``: the files that it names, with their sizes in bytes."""
 
-    place: Place
+    place: Location
     path: str
     version: int
     table_id: str
     data: Mapping[str, int]
 
 
-def pin(source: Place, path: str, target: Target, *, with_state: bool) -> Pinned:
+def pin(source: Location, path: str, target: Target, *, with_state: bool) -> Pinned:
     """Pins a table at its newest version and copies the log that leads there; ``path`` is the table's in the backup.
 
     :param with_state: the copied log reaches back to the last commit that has a journal's state
@@ -166,7 +165,7 @@ def make_folders(folder: Path, root: Path, private: bool) -> None:
     folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
 
 
-def _copy_log(source: Place, path: str, version: int, target: Target, *, with_state: bool) -> None:
+def _copy_log(source: Location, path: str, version: int, target: Target, *, with_state: bool) -> None:
     storage, disk = open_storage(source), file_system(source)
     checkpoints = [one.name for one in storage.files(LOG) if _CHECKPOINT.fullmatch(one.name)]
     usable = [name for name in checkpoints if int(name[:20]) <= version]
@@ -180,7 +179,7 @@ def _copy_log(source: Place, path: str, version: int, target: Target, *, with_st
             target.take(f"{path}/{name}", entry)
 
 
-def _last_with_state(source: Place, storage: Storage, version: int) -> int:
+def _last_with_state(source: Location, storage: Storage, version: int) -> int:
     """The last commit that has the journal's state, if the log still has it."""
     for number in range(version, -1, -1):
         commit = commit_info(str(source), storage, number)

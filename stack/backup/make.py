@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
+import logging
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,29 +14,38 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from core.clock import Clock, from_rfc3339, to_rfc3339
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import PayhookError
+from core.files import try_lock, write_whole
+from core.status_file import moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.storage import sync
-from ledger.maintain.tables import sole_maintenance
+from ledger.maintain.tables import MaintenanceRunning, sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
-from stack.backup.copying import Pinned, Target, copy_data, new_file, pin
-from stack.backup.errors import BackupImpossible, NoBackup
+from stack.backup.copying import Pinned, Target, copy_data, pin
 from stack.backup.manifest import (
+    JOURNAL,
     MANIFEST,
     REJECTED,
+    BackupImpossible,
     CopiedJournal,
     CopiedTable,
     Manifest,
+    NoBackup,
+    SourceTable,
     complete,
+    files,
     names,
     read_manifest,
+    table_location,
+    tables,
 )
-from stack.backup.sources import JOURNAL, SourceTable, files, place_of, tables
-from stack.endpoints import write_whole
 from stack.settings import Settings
+
+log = logging.getLogger("backup")
 
 LOCK = ".lock"
 
@@ -70,6 +78,24 @@ class BackupReport:
     def as_json(self) -> str:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return json.dumps({"ok": self.ok, **fields}, indent=1, default=_plain) + "\n"
+
+
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: true if a good backup was made. What became of it is also in the run folder."""
+    clock = SystemClock()
+    try:
+        report = back_up(settings, Path(settings.backup.folder), settings.backup.keep, clock)
+    except MaintenanceRunning as other:
+        log.info("%s", other)
+        return False
+    except PayhookError as problem:
+        log.error("%s", problem)
+        record_failure(settings, clock, str(problem))
+        return False
+    for found in report.problems:
+        log.error("backup %s isn't good: %s", report.name, found)
+    log.info("backup %s: %d files, %d bytes, %.1f s", report.name, report.files, report.bytes, report.seconds)
+    return report.ok
 
 
 def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> BackupReport:
@@ -135,19 +161,12 @@ def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
 
 def last_good(settings: Settings) -> datetime | None:
     """When the newest backup that was good was begun; None where none was."""
-    return _moment(settings, "good_at")
+    return moment_of(read_said(settings.layout.backed_up), "good_at")
 
 
 def _since(settings: Settings) -> datetime | None:
     """When the first try was made, while none was good."""
-    return _moment(settings, "since")
-
-
-def _moment(settings: Settings, name: str) -> datetime | None:
-    try:
-        return from_rfc3339(json.loads(settings.layout.backed_up.read_text("utf-8"))[name])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    return moment_of(read_said(settings.layout.backed_up), "since")
 
 
 def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Manifest]:
@@ -158,7 +177,7 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         # After a backup that wasn't good no file is linked to: the damage may be in one that both share.
         if newest is not None and not _is_rejected(folder / names(folder)[-1]):
             target.earlier, target.known = newest[0], newest[1].files
-        wanted = [one for one in tables(settings) if has_table(str(place_of(settings.layout.lake, one.path)))]
+        wanted = [one for one in tables(settings) if has_table(str(table_location(settings.layout.lake, one.path)))]
         if not any(one.kind == JOURNAL for one in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
         try:
@@ -184,7 +203,8 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         },
     )
     target.sync()
-    _write_manifest(target.folder, manifest)
+    write_whole(target.folder / MANIFEST, manifest.to_json())
+    sync(folder)
     return target, manifest
 
 
@@ -199,7 +219,7 @@ def _removed_if_it_fails(backup: Path) -> Iterator[None]:
 
 
 def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
-    source = place_of(settings.layout.lake, table.path)
+    source = table_location(settings.layout.lake, table.path)
     return pin(source, f"{LAKE}/{table.path}", target, with_state=table.kind == JOURNAL)
 
 
@@ -212,15 +232,6 @@ def _copy_files(settings: Settings, target: Target) -> None:
         if source.is_file():
             with source.open("rb") as file:
                 target.take(path, file)
-
-
-def _write_manifest(backup: Path, manifest: Manifest) -> None:
-    fresh = backup / f"{MANIFEST}.new"
-    with new_file(fresh) as file:
-        file.write(manifest.to_json().encode())
-    fresh.rename(backup / MANIFEST)
-    sync(backup)
-    sync(backup.parent)
 
 
 def _newest(folder: Path) -> tuple[Path, Manifest] | None:
@@ -288,14 +299,10 @@ def _sole(folder: Path) -> Iterator[None]:
     """One backup into a folder at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with try_lock(folder / LOCK) as is_ours:
+        if not is_ours:
+            raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done")
         yield
-    except BlockingIOError:
-        raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done") from None
-    finally:
-        os.close(descriptor)
 
 
 def _scratch(settings: Settings) -> Path:

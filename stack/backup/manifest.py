@@ -1,24 +1,71 @@
-"""What a backup holds: every file by its hash, every table's version, every journal's state. Written last."""
+"""What is backed up, and the manifest that says what a backup holds: every file by its hash, every table's version,
+every journal's state. It is written last.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from core.clock import from_rfc3339, to_rfc3339
-from stack.backup.errors import NoBackup
+from core.errors import PayhookError
+from core.location import Location
+from core.routing import MODES, stream_of
+from stack.settings import Settings, streams_of
 
 MANIFEST, REJECTED = "manifest.json", "manifest.rejected.json"
 FORMAT = 1
 NAME = re.compile(r"\d{8}T\d{6}Z")
 """A backup's folder: when it was begun (UTC)."""
 
+JOURNAL, BODIES, RECEIPTS, REDACTIONS, ACTS = "journal", "bodies", "receipts", "redactions", "acts"
+REFERRING = (RECEIPTS, "reconciliation", "reconciliation-runs")
+"""Tables of a mode that refer to rows of its journal, which never refers to them."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class BackupImpossible(PayhookError):
+    """No backup could be made; those that are there are as they were."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"no backup was made: {problem}")
+
+
+class NoBackup(PayhookError):
+    """A folder holds no complete backup, or not the one that was named."""
+
+    def __init__(self, folder: Path, problem: str) -> None:
+        self.folder = folder
+        self.problem = problem
+        super().__init__(f"{folder}: {problem}")
+
+
+class RestoreRefused(PayhookError):
+    """Nothing was put back, and nothing changed."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"nothing was restored: {problem}")
+
+
+class NewerRows(RestoreRefused):
+    """The present journals hold rows that the backup doesn't. ``ahead``: how many, by stream."""
+
+    def __init__(self, name: str, ahead: Sequence[tuple[str, int]]) -> None:
+        self.name = name
+        self.ahead = tuple(ahead)
+        counts = ", ".join(f"{count:,} of {stream}" for stream, count in ahead)
+        super().__init__(
+            f"the present journals hold rows that backup {name} doesn't ({counts}). What Kafka still holds of them is "
+            "decided again, the rest isn't. --replace-newer sets them aside"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +114,51 @@ class Manifest:
         fields = {"format": FORMAT, "began_at": to_rfc3339(self.began_at)}
         parts = {name: _dicts(getattr(self, name)) for name in ("journals", "tables", "files")}
         return json.dumps({**fields, **parts}, indent=1) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table of the lake: its kind, its path in the lake, and its work stream, if it is one's."""
+
+    kind: str
+    path: str
+    stream: str = ""
+
+
+def tables(settings: Settings) -> list[SourceTable]:
+    """Every table that can't be made again, in the order in which versions are pinned: what refers to other things
+    first, so that what it refers to is in the copy.
+
+    A journal is pinned before the bodies and the acts that it refers to, which were written before its rows; that of a
+    stream that reads another's comes before that one's. Redactions and bodies change under the maintenance lock alone.
+    Postings, indexes and lists of dead events are made again from the journal.
+    """
+    streams = sorted(streams_of(settings).values(), key=lambda one: one.source_stream is None)
+    own = [stream_of(one.name, mode) for mode in MODES for one in streams]
+    layout = settings.layout
+    return [
+        *(SourceTable(kind, stream_of(kind, mode)) for mode in MODES for kind in REFERRING),
+        *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in own),
+        *(SourceTable(BODIES, layout.stream(stream).bodies.name, stream) for stream in own),
+        *(SourceTable(REDACTIONS, stream_of(REDACTIONS, mode)) for mode in MODES),
+        SourceTable(ACTS, layout.acts.name),
+    ]
+
+
+def files(settings: Settings) -> dict[str, Path]:
+    """Files that people's work is in, by their path in a backup. Secrets aren't among them."""
+    return {
+        "console/users.json": settings.layout.users,
+        "merchants.toml": Path(settings.ledger.merchants_file),
+        "subscribers.toml": Path(settings.notify.subscribers_file),
+    }
+
+
+def table_location(lake: Location, table: str) -> Location:
+    """Where a table is, by its path in the lake."""
+    for part in table.split("/"):
+        lake = lake / part
+    return lake
 
 
 def read_manifest(backup: Path) -> Manifest:

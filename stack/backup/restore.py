@@ -2,29 +2,36 @@
 
 Everything is put together in a folder beside the lake, by hashes, and checked there. Only then is anything moved; the
 moves are written down first, so that a restore that is interrupted can go on where it was.
+
+Tables that hold all that the backup's hold, and more, stay the present ones: what people did and what was redacted
+after the backup isn't undone by a restore; nor is what the receiver answered.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.files import write_whole
 from core.layout import Layout
-from core.place import Place
+from core.location import Location
 from core.routing import MODES, stream_of
+from dlq.acts_chain import ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
-from journal.lake import has_table
-from journal.reader import JournalReader
+from journal.lake import has_table, open_table
+from journal.reader import JournalReader, dataset_of
 from journal.rocksdb_store import is_held
 from journal.state import JournalState
 from journal.storage import sync
@@ -34,10 +41,22 @@ from ledger.maintain.tables import sole_maintenance
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
 from stack.backup.copying import Target, copy_data, new_file, pin
-from stack.backup.errors import NewerRows, RestoreRefused
-from stack.backup.kept import CONTINUES
-from stack.backup.manifest import Manifest, chosen, read_manifest
-from stack.backup.sources import BODIES, JOURNAL, REDACTIONS, SourceTable, files, place_of, tables
+from stack.backup.manifest import (
+    ACTS,
+    BODIES,
+    JOURNAL,
+    RECEIPTS,
+    REDACTIONS,
+    Manifest,
+    NewerRows,
+    RestoreRefused,
+    SourceTable,
+    chosen,
+    files,
+    read_manifest,
+    table_location,
+    tables,
+)
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 
@@ -122,149 +141,147 @@ def finish(layout: Layout) -> bool:
     return True
 
 
+@dataclass(slots=True)
 class _Restore:
     """One restore, before anything is moved."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        backup: Path,
-        manifest: Manifest,
-        present: dict[str, JournalState | None],
-        clock: Clock,
-        reason: str,
-    ) -> None:
-        self._settings = settings
-        self._layout = settings.layout
-        self._backup = backup
-        self._manifest = manifest
-        self._present = present
-        self._clock = clock
-        self._reason = reason
-        self._tables = tables(settings)
-        self._target = Target(self._layout.restoring, private=False)
-        self._lake = self._layout.restoring / LAKE
-        self._kept: list[str] = []
-        self._redacted_again = 0
-        self._redact: list[str] = []
+    settings: Settings
+    backup: Path
+    manifest: Manifest
+    present: dict[str, JournalState | None]
+    clock: Clock
+    reason: str
+    kept: list[str] = field(default_factory=list)
+    redacted_again: int = 0
+    redact: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> Layout:
+        return self.settings.layout
+
+    @property
+    def lake(self) -> Path:
+        """The lake that is put together."""
+        return self.layout.restoring / LAKE
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        return tables(self.settings)
 
     def run(self, began_s: float) -> Restored:
         self._copy()
         for mode in MODES:
             self._keep_and_redact(stream_of(REDACTIONS, mode))
-        for table in self._tables:
+        for table in self.tables:
             if table.kind in CONTINUES and table.kind != REDACTIONS:
                 self._keep(table)
-        now = self._clock.now()
+        now = self.clock.now()
         self._renew(now)
-        replaced = self._layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
+        replaced = self.layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
         given = self._files()
-        root = self._layout.root
+        root = self.layout.root
         moves = [[str(one.relative_to(root)) for one in move] for move in self._moves(replaced)]
-        fresh = self._layout.restore_moves.with_suffix(".new")
-        with new_file(fresh) as file:
-            file.write(json.dumps(moves).encode())
-        fresh.rename(self._layout.restore_moves)
-        sync(self._layout.restoring)
-        finish(self._layout)
+        write_whole(self.layout.restore_moves, json.dumps(moves))
+        finish(self.layout)
         return Restored(
-            name=self._backup.name,
-            made_at=self._manifest.began_at,
-            journals={one.stream: one.seq for one in self._manifest.journals.values()},
-            set_aside=_set_aside(self._settings, self._manifest, self._present),
-            kept=tuple(sorted(self._kept)),
-            redacted_again=self._redacted_again,
-            redact=tuple(sorted(self._redact)),
+            name=self.backup.name,
+            made_at=self.manifest.began_at,
+            journals={one.stream: one.seq for one in self.manifest.journals.values()},
+            set_aside=_set_aside(self.settings, self.manifest, self.present),
+            kept=tuple(sorted(self.kept)),
+            redacted_again=self.redacted_again,
+            redact=tuple(sorted(self.redact)),
             files=tuple(given),
             replaced=replaced,
-            seconds=round(self._clock.monotonic() - began_s, 3),
+            seconds=round(self.clock.monotonic() - began_s, 3),
         )
 
     def _copy(self) -> None:
         """The backup's tables, each file by its hash; and all of it as a processor would read it."""
-        shutil.rmtree(self._layout.restoring, ignore_errors=True)
-        free = shutil.disk_usage(self._layout.root).free
-        if free < self._manifest.bytes:
-            raise RestoreRefused(f"it takes {self._manifest.bytes:,} bytes, and {free:,} are free beside the lake")
-        self._layout.restoring.mkdir()
-        for path, expected in self._manifest.files.items():
+        shutil.rmtree(self.layout.restoring, ignore_errors=True)
+        free = shutil.disk_usage(self.layout.root).free
+        if free < self.manifest.bytes:
+            raise RestoreRefused(f"it takes {self.manifest.bytes:,} bytes, and {free:,} are free beside the lake")
+        self.layout.restoring.mkdir()
+        target = Target(self.layout.restoring, private=False)
+        for path, expected in self.manifest.files.items():
             if not path.startswith(f"{LAKE}/"):
                 continue
-            with (self._backup / path).open("rb", buffering=0) as source:
-                if self._target.take(path, source) != expected:
-                    raise RestoreRefused(f"{self._backup / path} isn't what was backed up: its hash differs")
-        found = next(table_problems(self._lake, self._manifest, self._tables, self._layout.run), None)
+            with (self.backup / path).open("rb", buffering=0) as source:
+                if target.take(path, source) != expected:
+                    raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
+        found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if found is not None:
-            raise RestoreRefused(f"backup {self._backup.name} isn't good: {found}")
+            raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
 
     def _renew(self, now: datetime) -> None:
         """A new lineage of each journal."""
-        for one in self._tables:
-            if one.kind == JOURNAL and one.path in self._manifest.journals:
-                writer = JournalWriter.create_or_open(str(self._lake / one.path), one.stream)
-                replaced = self._present.get(one.path)
-                writer.renew_lineage(now, self._reason, replaced=replaced)
+        for one in self.tables:
+            if one.kind == JOURNAL and one.path in self.manifest.journals:
+                writer = JournalWriter.create_or_open(str(self.lake / one.path), one.stream)
+                replaced = self.present.get(one.path)
+                writer.renew_lineage(now, self.reason, replaced=replaced)
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
-        table = next(one for one in self._tables if one.path == path)
-        before = len(Redactions(self._lake / path).all())
+        table = next(one for one in self.tables if one.path == path)
+        before = len(Redactions(self.lake / path).all())
         self._keep(table)
-        for act, done in Redactions(self._lake / path).orders():
+        for act, done in Redactions(self.lake / path).orders():
             if done is not None and done.number > before:
                 self._redact_again(act)
 
     def _redact_again(self, act: Redaction) -> None:
-        journal = self._lake / JOURNAL / act.stream
-        found = next((one.path for one in self._tables if (one.kind, one.stream) == (BODIES, act.stream)), "")
-        bodies = self._lake / found
+        journal = self.lake / JOURNAL / act.stream
+        found = next((one.path for one in self.tables if (one.kind, one.stream) == (BODIES, act.stream)), "")
+        bodies = self.lake / found
         if not found or not has_table(str(bodies)) or not self._holds(bodies, act.body_sha256):
             # Its record comes after the backup's last row: it is decided again, if Kafka still has it.
-            self._redact.append(act.event_key)
+            self.redact.append(act.event_key)
             return
         try:
             check_closed(journal, act.event_key, [act.body_sha256])
         except EventOpen:
-            self._redact.append(act.event_key)
+            self.redact.append(act.event_key)
             return
-        purge(bodies, [act.body_sha256], self._clock)
-        self._redacted_again += 1
+        purge(bodies, [act.body_sha256], self.clock)
+        self.redacted_again += 1
 
     def _holds(self, bodies: Path, sha256: str) -> bool:
         return bool(BodyStore(str(bodies), may_create=False).held([sha256]))
 
     def _keep(self, table: SourceTable) -> None:
         """Takes the present table in the place of the backup's, if it goes on from that."""
-        present, copied = place_of(self._layout.lake, table.path), self._lake / table.path
+        present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
         assert isinstance(present, Path)
         try:
             goes_on = has_table(str(present)) and CONTINUES[table.kind](present, copied if copied.exists() else None)
             if goes_on:
-                fresh = Target(self._layout.restoring / "kept", private=False)
+                fresh = Target(self.layout.restoring / "kept", private=False)
                 copy_data(pin(present, table.path, fresh, with_state=False), fresh)
         except UNREADABLE:
             return
         if goes_on:
             shutil.rmtree(copied, ignore_errors=True)
             copied.parent.mkdir(parents=True, exist_ok=True)
-            (self._layout.restoring / "kept" / table.path).rename(copied)
-            self._kept.append(table.path)
+            (self.layout.restoring / "kept" / table.path).rename(copied)
+            self.kept.append(table.path)
 
     def _files(self) -> list[str]:
         """What people edit stays as it is; where it is gone, it is the backup's."""
         given = []
-        for path, target in files(self._settings).items():
-            if path in self._manifest.files and not target.exists():
+        for path, target in files(self.settings).items():
+            if path in self.manifest.files and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with new_file(target) as file:
-                    file.write((self._backup / path).read_bytes())
+                    file.write((self.backup / path).read_bytes())
                 given.append(path)
         return given
 
     def _moves(self, replaced: Path) -> Iterator[tuple[Path, Path]]:
         """The present lake and what was derived from it go aside; the restored one takes its place."""
-        layout = self._layout
-        streams = {one.stream for one in self._tables if one.kind == JOURNAL}
+        layout = self.layout
+        streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints", layout.root / "selections"),
             *(layout.stream(stream).board for stream in sorted(streams)),
@@ -273,7 +290,7 @@ class _Restore:
         for one in [*derived, layout.root / LAKE]:
             if one.exists():
                 yield one, replaced / one.relative_to(layout.root)
-        yield self._lake, layout.root / LAKE
+        yield self.lake, layout.root / LAKE
 
 
 def _check_unused(settings: Settings) -> None:
@@ -287,11 +304,12 @@ def _check_unused(settings: Settings) -> None:
 
 def _present(settings: Settings) -> dict[str, JournalState | None]:
     """The states of the journals that are there, by their path; None of one that can't be read."""
-    journals = {one.path: place_of(settings.layout.lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
-    return {path: _state(place) for path, place in journals.items() if has_table(str(place))}
+    lake = settings.layout.lake
+    journals = {one.path: table_location(lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
+    return {path: _state(journal) for path, journal in journals.items() if has_table(str(journal))}
 
 
-def _state(journal: Place) -> JournalState | None:
+def _state(journal: Location) -> JournalState | None:
     try:
         return JournalReader(str(journal)).state()
     except UNREADABLE:
@@ -308,3 +326,37 @@ def _set_aside(
         streams[path]: None if state is None else max(0, state.next_seq - 1 - restored.get(path, 0))
         for path, state in present.items()
     }
+
+
+Continues = Callable[[Path, Path | None], bool]
+"""Whether a present table is whole and begins with the backup's, if there is one."""
+
+
+def _redactions(present: Path, copied: Path | None) -> bool:
+    before = Redactions(copied).all() if copied is not None else []
+    return Redactions(present).all()[: len(before)] == before
+
+
+def _acts(present: Path, copied: Path | None) -> bool:
+    rows, before = _rows(present), _rows(copied) if copied is not None else []
+    return rows[: len(before)] == before and not any(ChainWalk().offenders(rows))
+
+
+def _receipts(present: Path, copied: Path | None) -> bool:
+    """They aren't chained: the same table, at no earlier version, each of whose rows can be read."""
+    table = open_table(str(present))
+    for _ in dataset_of(table).to_batches():
+        pass
+    return copied is None or _follows(table, open_table(str(copied)))
+
+
+CONTINUES: Mapping[str, Continues] = {REDACTIONS: _redactions, ACTS: _acts, RECEIPTS: _receipts}
+"""By kind of table; every other kind is the backup's after a restore."""
+
+
+def _follows(table: DeltaTable, before: DeltaTable) -> bool:
+    return table.metadata().id == before.metadata().id and table.version() >= before.version()
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return dataset_of(open_table(str(path))).to_table().sort_by("number").to_pylist()  # type: ignore[no-any-return]

@@ -43,8 +43,8 @@ from dlq.orders import DeltaView, OrderDesk
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
-from stack.private import own
-from stack.processors import metrics_urls, status_files
+from stack.children import metrics_urls, status_files
+from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters, open_runner, stream_names
 from stack.settings import Settings, load_settings
 

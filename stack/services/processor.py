@@ -35,10 +35,10 @@ from processor.spark import calm, open_session, with_slots
 from processor.streams import StreamConfig, taking
 from processor.wiring import Wired, wire
 from providers.registry import build_adapters
+from stack.children import metrics_port
+from stack.data_folder import own
+from stack.endpoints import check_restored
 from stack.jars import spark_jars
-from stack.leftovers import check_restored
-from stack.private import own
-from stack.processors import metrics_port
 from stack.settings import Settings, load_settings, streams_of
 
 log = logging.getLogger("processor")

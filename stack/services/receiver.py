@@ -48,7 +48,7 @@ from ingest.settings import IngestSettings
 from ingest.workers import LOOK_FOR_PARENT_S, Workers, listening
 from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
-from stack.private import own
+from stack.data_folder import own
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)

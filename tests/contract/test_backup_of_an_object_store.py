@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from stack.backup.errors import RestoreRefused
 from stack.backup.make import check_backup
+from stack.backup.manifest import RestoreRefused
 from stack.backup.restore import restore
 from tests.backed_up import SmallLake
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decision import Decision
-from core.place import make_folder, place_of
+from core.location import location_of, make_folder
 from journal.append import Appender, RowsRefused, TableUnfit
 from journal.checkpoints import COMMITS
 from journal.log import AppTransaction, NotCommitted, OutcomeUnknown, Overtaken, entry_name, last_checkpoint, numbers
@@ -202,7 +202,7 @@ def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
 
 @EVERYWHERE
 def test_of_appenders_that_race_each_commit_is_there_once(path: str) -> None:
-    count, each = 4, 25 if isinstance(place_of(path), Path) else 5
+    count, each = 4, 25 if isinstance(location_of(path), Path) else 5
     together = threading.Barrier(count)
 
     def append(first: int) -> None:

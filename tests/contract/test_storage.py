@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
 
-from core.place import LakeUrl, make_folder, place_of
+from core.location import LakeUrl, location_of, make_folder
 from journal.objects import ObjectStorage
 from journal.storage import DiskStorage, Storage, StoreFailed, file_system, open_storage
 from tests.object_store import BUCKET, ObjectStore, Relay, client_of
@@ -30,7 +30,7 @@ def storage(place: str) -> Storage:
 
 
 def test_a_place_has_the_storage_of_its_kind(storage: Storage, place: str) -> None:
-    assert isinstance(storage, ObjectStorage if isinstance(place_of(place), LakeUrl) else DiskStorage)
+    assert isinstance(storage, ObjectStorage if isinstance(location_of(place), LakeUrl) else DiskStorage)
 
 
 def test_what_is_put_is_read_again(storage: Storage) -> None:
@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_reached_is_said_in_time_and_nothing_is_claimed(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
 ) -> None:
     with relay:
-        folder = reach(object_store, monkeypatch, relay.endpoint, connect_timeout_s=5.0, timeout_s=5.0)
+        folder = reach(object_store, monkeypatch, relay.endpoint, timeout_s=5.0)
         storage = open_storage(folder)
         relay.cut()
         for act in (

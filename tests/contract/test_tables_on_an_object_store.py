@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
-from core.place import LakeUrl, place_of
+from core.location import LakeUrl, location_of
 from dlq.acts import Act, Acts, Outcome
 from journal.bodies import BodyStore
 from journal.errors import CommitUnknown, Fenced, StorageDown
@@ -42,7 +42,7 @@ def relay(object_store: ObjectStore) -> Iterator[Relay]:
 @pytest.fixture
 def folder(object_store: ObjectStore, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty folder, reached by way of ``relay``."""
-    return reach(object_store, monkeypatch, relay.endpoint, timeout_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+    return reach(object_store, monkeypatch, relay.endpoint, timeout_s=TIMEOUT_S)
 
 
 @pytest.fixture
@@ -136,14 +136,14 @@ def test_a_rewrite_that_loses_the_race_steps_over_the_commit_and_takes_the_next_
     writer = begun(path)
     for seq in (1, 2):
         commit(writer, seq)
-    before = snapshot(place_of(path), "seq")
+    before = snapshot(location_of(path), "seq")
     rewriter = Rewriter(before)
     commit(writer, 3)
     relay.lose(2)
     rewrite(path, tmp_path, before, rewriter)
     commit(writer, 4)
     assert seqs(path) == [1, 2, 3, 4]
-    assert len(snapshot(place_of(path)).names) == 3
+    assert len(snapshot(location_of(path)).names) == 3
     version = DeltaTable(path).version()
     assert [commit.version for commit in commits_of(path, [3, 4]).values()] == [version - 2, version]
 
@@ -152,7 +152,7 @@ def test_a_rewrite_of_files_that_another_one_replaced_gives_way_and_leaves_nothi
     writer = begun(path)
     for seq in (1, 2):
         commit(writer, seq)
-    before = snapshot(place_of(path), "seq")
+    before = snapshot(location_of(path), "seq")
     first, late = Rewriter(before), Rewriter(before)
     rewrite(path, tmp_path, before, first)
     there = {one.name for one in open_storage(path).files()}
@@ -197,7 +197,7 @@ def test_bodies_postings_and_receipts_are_written_and_read(folder: str, path: st
 
 
 def test_what_people_did_is_put_on_record_and_a_look_tells_whether_there_is_more(folder: str) -> None:
-    acts = Acts(place_of(f"{folder}/acts"))
+    acts = Acts(location_of(f"{folder}/acts"))
     stamps = [acts.stamp()]
     for number in (1, 2):
         act = Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
@@ -220,9 +220,9 @@ def test_what_can_not_be_reached_pauses_the_stream(folder: str, relay: Relay) ->
 
 
 def test_a_place_is_written_as_a_path_is() -> None:
-    lake = place_of("s3://bucket/lake")
+    lake = location_of("s3://bucket/lake")
     assert isinstance(lake, LakeUrl)
     assert str(lake / "journal" / "ledger") == "s3://bucket/lake/journal/ledger"
     assert (lake / "journal").name == "journal"
     assert (lake / "journal").parent == lake
-    assert place_of("/lake") / "journal" == Path("/lake/journal")
+    assert location_of("/lake") / "journal" == Path("/lake/journal")

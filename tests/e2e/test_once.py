@@ -112,7 +112,7 @@ class Office:
 
     def says(self, *words: str, told: str = "") -> str:
         """`payhook` over the stack's data folder."""
-        said = payhook(*words, "--data", str(self._stack.data_dir), told=told)
+        said = payhook(*words, "--data", str(self._stack.data_dir), stdin=told)
         assert said.returncode == 0, said.stdout + said.stderr
         return str(said.stdout)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.storage import variables
+from core.settings import variables
 from tests.object_store.server import ObjectStore, object_store_server
 
 
@@ -26,12 +26,18 @@ def store_folder(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> 
     return reach(object_store, monkeypatch)
 
 
-def reach(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, endpoint: str | None = None, **other: float) -> str:
-    """Tells this process of the store, by way of ``endpoint`` if one is given; returns the URL of an empty folder."""
+def reach(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, endpoint: str | None = None, timeout_s: float | None = None
+) -> str:
+    """Tells this process of the store, by way of ``endpoint`` if one is given; returns the URL of an empty folder.
+
+    ``timeout_s``: for a connection and for a request, instead of the store's usual ones.
+    """
     for variable in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(variable)
-    settings = store.settings(uuid.uuid4().hex, endpoint, **other)
-    for name, value in {**variables(settings), **store.variables()}.items():
+    settings = store.settings(uuid.uuid4().hex, endpoint)
+    timeouts = {} if timeout_s is None else dict.fromkeys(("AWS_TIMEOUT", "AWS_CONNECT_TIMEOUT"), f"{timeout_s:g}s")
+    for name, value in {**variables(settings), **store.variables(), **timeouts}.items():
         monkeypatch.setenv(name, value)
     return settings.url
 

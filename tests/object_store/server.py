@@ -21,7 +21,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from core.storage import StorageSettings
+from core.settings import StorageSettings
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 
@@ -41,10 +41,8 @@ class ObjectStore:
     endpoint: str
     keys: Mapping[str, str]
 
-    def settings(self, folder: str, endpoint: str | None = None, **other: float) -> StorageSettings:
-        return StorageSettings(
-            url=f"s3://{BUCKET}/{folder}", endpoint=endpoint or self.endpoint, allow_http=True, **other
-        )
+    def settings(self, folder: str, endpoint: str | None = None) -> StorageSettings:
+        return StorageSettings(url=f"s3://{BUCKET}/{folder}", endpoint=endpoint or self.endpoint, allow_http=True)
 
     def variables(self) -> dict[str, str]:
         return dict(self.keys)

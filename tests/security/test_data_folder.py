@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from cli.main import main
 from core.errors import SettingError
 from ledger.settings import LedgerSettings
-from stack.private import own
+from stack.data_folder import own
 from stack.settings import Settings
 
 

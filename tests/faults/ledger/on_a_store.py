@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from core.place import LakeUrl
+from core.location import LakeUrl
 from journal.reader import JournalReader
 from ledger.maintain import maintain
 from ledger.spark import open_read_session

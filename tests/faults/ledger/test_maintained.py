@@ -55,7 +55,5 @@ def test_it_ends_with_the_stack(stack: Stack) -> None:
     states = json.loads(Layout(stack.data_dir).supervisor.read_text("utf-8"))["states"]
     assert states["maintenance"] == "running"
     payhook("down", "--data", str(stack.data_dir))
-    left = [
-        one for one in psutil.process_iter(["cmdline"]) if "stack.maintenance" in " ".join(one.info["cmdline"] or [])
-    ]
+    left = [one for one in psutil.process_iter(["cmdline"]) if "stack.rounds" in " ".join(one.info["cmdline"] or [])]
     assert [one for one in left if one.environ().get("PAYHOOK_DATA_DIR") == str(stack.data_dir)] == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.place import LakeUrl
+from core.location import LakeUrl
 from journal.storage import open_storage
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook

@@ -5,22 +5,23 @@ from pathlib import Path
 from rich.console import Console
 
 from load.bench.drain import drain_once, kafka_with_backlog
+from load.bench.figures import Run
 from load.bench.ledger_verify import measure_verify
 from load.bench.start import measure_start
 
 
 def test_starts_with_and_without_an_index_are_measured(tmp_path: Path):
-    figures = measure_start(tmp_path / "start", Console(quiet=True), rows=1_000)
+    figures = measure_start(Run(tmp_path / "start", Console(quiet=True), size=1_000))
     assert figures["start.ready_s_at_10m"] > 0
     assert figures["start.rebuild_s_at_10m"] > 0
 
 
 def test_a_drain_is_measured(tmp_path: Path):
-    with kafka_with_backlog(tmp_path, 5_000, Console(quiet=True)) as (port, _):
+    with kafka_with_backlog(Run(tmp_path, Console(quiet=True)), 5_000) as (port, _):
         drained = drain_once(tmp_path / "payhook", port, 5_000)
     assert drained.per_s > 0
 
 
 def test_a_verification_is_measured(tmp_path: Path):
-    figures = measure_verify(tmp_path / "verify", Console(quiet=True), 2_000)
+    figures = measure_verify(Run(tmp_path / "verify", Console(quiet=True), size=2_000))
     assert figures["ledger.verify_rows_per_s"] > 0

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock, SystemClock
 from core.decision import Decision
+from core.location import Location
 from core.money import Money
-from core.place import Place
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
@@ -56,7 +56,7 @@ class Lake:
         return cls.at_place(folder / "lake")
 
     @classmethod
-    def at_place(cls, lake: Place) -> Lake:
+    def at_place(cls, lake: Location) -> Lake:
         tables = StreamTables("ledger", lake / "journal" / "ledger", lake / "bodies", lake / "postings")
         writer = JournalWriter.create_or_open(str(tables.journal), "ledger")
         writer.begin_epoch(STARTS)

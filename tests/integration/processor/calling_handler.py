@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.decision import ErrorKind
-from core.downstream import calling
-from core.work import Applied, Outcome, WorkItem
+from core.work import Applied, Outcome, WorkItem, calling
 
 
 class Unreachable(Exception):

@@ -1,8 +1,35 @@
-"""Waits that grow, for as long as something fails."""
+"""Waits that grow for as long as something fails, and Retry-After: seconds or a date, nothing that can't be read."""
 
 from __future__ import annotations
 
-from core.backoff import doubled_s
+from datetime import UTC, datetime
+
+import pytest
+
+from core.backoff import doubled_s, retry_after_s
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        (" 120 ", 120.0),
+        ("0", 0.0),
+        ("99999999999999999999", 1e9),
+        ("Sat, 31 Jan 2026 12:00:30 GMT", 30.0),
+        ("Sat, 31 Jan 2026 11:00:00 GMT", 0.0),
+        ("Sat, 31 Jan 2026 14:00:30 +0200", 30.0),
+    ],
+)
+def test_seconds_and_dates_are_read(value: str, seconds: float) -> None:
+    assert retry_after_s(value, NOW) == seconds
+
+
+@pytest.mark.parametrize("value", [None, "", "soon", "-1", "1.5", "٣", "Sat, 99 Jan 2026 12:00:30 GMT"])
+def test_what_cannot_be_read_says_nothing(value: str | None) -> None:
+    assert retry_after_s(value, NOW) is None
 
 
 def test_it_doubles_up_to_the_most() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from core.header_schema import unquote_text
+from core.event import unquote_text
 from ingest.claims import ClaimKey
 from ingest.pan import CardMasker
 from tests import virtual_time

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import journal.storage
-from core.place import Place
+from core.location import Location
 from journal.storage import DiskStorage, race
 
 
@@ -40,7 +40,7 @@ def test_a_place_that_refuses_everybody_is_found_out(tmp_path: Path, monkeypatch
 def test_a_place_that_cannot_be_reached_is_an_error_and_no_writer_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Place] = []
+    made: list[Location] = []
 
     class FailsOne(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
@@ -48,7 +48,7 @@ def test_a_place_that_cannot_be_reached_is_an_error_and_no_writer_hangs(
                 raise OSError("no route")
             super().put_new(name, data)
 
-    def opened(place: Place) -> DiskStorage:
+    def opened(place: Location) -> DiskStorage:
         made.append(place)
         return FailsOne(Path(place))
 

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from core.clock import ManualClock
 from core.decision import ErrorKind
-from core.downstream import limited_by
 from core.errors import SettingError
-from core.work import WorkItem
+from core.work import WorkItem, limited_by
 from ledger.directory import (
     ANSWER_BYTES_MAX,
     DirectoryRefused,

@@ -1,5 +1,6 @@
 """What the benches make of what they measured."""
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,10 +11,9 @@ from load.bench import e2e
 from load.bench.__main__ import GROUPS
 from load.bench.drain import Drained
 from load.bench.e2e import Held, Window
-from load.bench.figures import GOALS, SHORT_VARIABLE, Goal, Group
+from load.bench.figures import GOALS, Goal, Group, Run
 from load.bench.plain import batches_s
 from load.bench.retry import Try, lateness
-from load.client import RunningStack
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def nothing(_: Path, __: Console) -> dict[str, float]:
+def nothing(_: Run) -> dict[str, float]:
     return {}
 
 
@@ -42,19 +42,17 @@ def test_the_time_to_recover_is_held_against_what_was_said_beforehand():
     assert Drained(8_000, at(30), None).off_forecast is None
 
 
-def test_figures_of_a_shorter_run_are_marked(monkeypatch: pytest.MonkeyPatch):
-    group = Group("one", 600.0, nothing, 60.0)
-    assert group.named({"one.rate": 1.0}) == {"one.rate": 1.0}
-    monkeypatch.setenv(SHORT_VARIABLE, "1")
-    assert group.named({"one.rate": 1.0}) == {"one.rate.short": 1.0}
-    assert group.takes_s() == 60.0
+def test_figures_of_a_shorter_run_are_marked():
+    group = Group("one", nothing, 600.0, 60.0)
+    assert group.named({"one.rate": 1.0}, short=False) == {"one.rate": 1.0}
+    assert group.named({"one.rate": 1.0}, short=True) == {"one.rate.short": 1.0}
+    assert group.takes_s(short=True) == 60.0
 
 
-def test_a_group_without_a_shorter_run_measures_as_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(SHORT_VARIABLE, "1")
-    group = Group("one", 600.0, nothing)
-    assert group.named({"one.rate": 1.0}) == {"one.rate": 1.0}
-    assert group.takes_s() == 600.0
+def test_a_group_without_a_shorter_run_measures_as_ever():
+    group = Group("one", nothing, 600.0)
+    assert group.named({"one.rate": 1.0}, short=True) == {"one.rate": 1.0}
+    assert group.takes_s(short=True) == 600.0
 
 
 def test_a_goal_says_whether_it_is_reached():
@@ -65,21 +63,20 @@ def test_a_goal_says_whether_it_is_reached():
 
 
 def test_every_goal_is_a_figure_of_a_group_that_runs():
-    measured_by_e2e = {"cost"}
-    assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS} | measured_by_e2e
+    assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS}
 
 
-@pytest.mark.parametrize(
-    ("sent_per_s", "figures"), [(1_190.0, {"e2e.p99_s_at_1200": 0.9, "cost.cpu_s_per_1000_events": 0.5}), (900.0, {})]
-)
-def test_a_rate_that_couldnt_be_sent_is_said_and_gives_no_figure(
-    monkeypatch: pytest.MonkeyPatch, sent_per_s: float, figures: dict[str, float]
+@pytest.mark.parametrize(("sent_per_s", "figures"), [(1_190.0, {"cost.cpu_s_per_1000_events.short": 0.5}), (900.0, {})])
+def test_a_rate_that_couldnt_be_sent_is_reported_and_gives_no_figure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sent_per_s: float, figures: dict[str, float]
 ):
     monkeypatch.setattr(Window, "at", lambda _, rate: Held(rate, sent_per_s, 0.2, 0.9))
     cpu_s = iter((100.0, 118.0))
     monkeypatch.setattr(e2e, "cpu_seconds", lambda _: next(cpu_s))
+    monkeypatch.setattr(e2e, "embedded_stack", contextlib.nullcontext)
     console = Console(record=True, width=200)
-    assert e2e._fast(RunningStack(Path()), 30.0, console) == figures
+    (group,) = (one for one in GROUPS if one.name == "cost")
+    assert group.named(group.measure(Run(tmp_path, console, short=True)), short=True) == figures
     assert ("1,200/s couldn't be sent: 900/s were" in console.export_text()) == (not figures)
 
 

@@ -6,9 +6,8 @@ from core.layout import Layout
 from journal.reader import JournalReader
 from journal.start_checks import check_whole
 from journal.writer import JournalWriter
-from load.bench.history import make_history
+from load.bench.history import STREAM, make_history
 from load.bench.index import EVENTS_PER_BATCH, _bytes_of, _Engine
-from load.bench.start import STREAM
 
 ROWS = 1_000
 

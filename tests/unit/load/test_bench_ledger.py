@@ -8,13 +8,12 @@ from rich.console import Console
 from journal.reader import JournalReader
 from ledger.postings import flat
 from ledger.queries import balances, totals
-from load.bench.figures import GOALS
-from load.bench.ledger_queries import CURRENCIES, MERCHANTS, PROVIDERS, make_postings, measure_queries
-from load.bench.ledger_size import made
+from load.bench.figures import GOALS, Run
+from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, made, make_postings, measure_queries
 
 
 def test_the_postings_that_are_made_are_in_balance(tmp_path: Path):
-    took: list[int] = []
+    took: list[float] = []
     make_postings(tmp_path / "postings", 10_000, took.append)
     found = balances(str(tmp_path / "postings"))
     assert took == [10_000]
@@ -23,7 +22,7 @@ def test_the_postings_that_are_made_are_in_balance(tmp_path: Path):
 
 
 def test_both_figures_are_measured_and_have_a_goal(tmp_path: Path):
-    figures = measure_queries(tmp_path / "ledger", Console(quiet=True), rows=2_000)
+    figures = measure_queries(Run(tmp_path / "ledger", Console(quiet=True), size=2_000))
     assert sorted(figures) == ["ledger.balances_s_10m", "ledger.event_story_s_10m"]
     assert figures.keys() <= GOALS.keys()
     assert all(seconds > 0 for seconds in figures.values())

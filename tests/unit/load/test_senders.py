@@ -13,8 +13,7 @@ import pytest
 from core.clock import ManualClock
 from load import open_loop
 from load.open_loop import CONNECTIONS_MAX, Answer, post_at_rate
-from load.traffic import PROVIDERS, Traffic, Webhook
-from load.wire_requests import MixedRequests
+from load.traffic import PROVIDERS, MixedRequests, Traffic, Webhook
 from providers import ProvidersSettings, Request, build_adapters
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from core.decision import ErrorKind
-from core.downstream import limited_by
-from core.work import Applied, Ignored
+from core.work import Applied, Ignored, limited_by
 from notify.delivery import BODY_BYTES_MAX
 from notify.errors import AddressRefused, NotTaken, Unreachable
 from notify.settings import Allowance

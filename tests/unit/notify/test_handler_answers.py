@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.decision import ErrorKind
-from core.downstream import limited_by
-from core.work import Applied, Ignored
+from core.work import Applied, Ignored, limited_by
 from notify.errors import NotTaken
 from notify.facts import message_id
 from tests.unit.notify.calls import Calls

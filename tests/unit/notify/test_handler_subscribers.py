@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from core.decision import ErrorKind
-from core.downstream import limited_by
-from core.work import Applied, DownstreamHeld, Ignored
+from core.work import Applied, DownstreamHeld, Ignored, limited_by
 from notify.errors import FileUnusable, SubscriberGone, SubscribersUnreadable
 from notify.signature import new_secret
 from tests.unit.notify.calls import Calls

@@ -25,7 +25,7 @@ from core.work import Applied, Held, Ignored, Outcome, WorkItem
 from dlq.command import hash_head
 from dlq.commands import Command, ReplayMode, Target, encode
 from journal import index as index_module
-from journal import index_changes
+from journal import index_changes, index_layout
 from journal.index import Index
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
@@ -223,8 +223,8 @@ class World:
         return self.marks[EVENTS][0] + len(self.sent)
 
     def key(self, scope: Scope) -> bytes:
-        """Equal for worlds that have the same futures: what the model knows, and how much of each kind the index keeps;
-        commands' own keys don't count.
+        """Equal for worlds that have the same futures: what the model knows, and how much of each kind the index keeps.
+        Commands' own keys don't count.
         """
         events = sorted(self.model.events(), key=lambda event: event.order)
         said = [
@@ -238,17 +238,9 @@ class World:
         ]
         waits = [(entity, event.key, event.kind, event.fact) for entity, event, _ in self.sent]
         names = list(self.model.entities)
-        index = sorted(Counter(key[:1] for key in self.store).items())
-        whole = (
-            said,
-            waits,
-            names,
-            sorted(self.model.facts),
-            sorted(self.model.free),
-            self.bodies,
-            self._blocked(),
-            index,
-        )
+        index = Counter(key[:1] for key in self.store if not key.startswith(index_layout.EVENT))
+        facts, free = sorted(self.model.facts), sorted(self.model.free)
+        whole = (said, waits, names, facts, free, self.bodies, self._blocked(), sorted(index.items()))
         return hashlib.sha256(repr(whole).encode()).digest()
 
     def _in(self, due: datetime | None) -> float | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.decision import ErrorKind
-from core.downstream import calling
-from core.work import Outcome, WorkItem
+from core.work import Outcome, WorkItem, calling
 from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import booked
 from tests.unit.processor.limited import LimitedEngine

@@ -11,7 +11,7 @@ import pytest
 from core.errors import SettingError
 from stack import alerting
 from stack.alerting import check, places, turn
-from stack.processors import metrics_urls
+from stack.children import metrics_urls
 from stack.settings import load_settings
 
 CONFIG = """
@@ -49,7 +49,7 @@ def test_every_stream_of_the_traffic_that_is_taken_is_looked_at(config: Path, tm
 def test_a_bound_that_the_histogram_does_not_tell_is_refused_at_the_start(config: Path) -> None:
     check(load_settings(config))
     config.write_text(CONFIG.replace("[alerts]", "[alerts]\nredis_s_max = 0.02"))
-    with pytest.raises(SettingError, match="0.02 isn't told apart; 0.001, "):
+    with pytest.raises(SettingError, match="0.02 isn't an edge of the histogram; 0.001, "):
         check(load_settings(config))
 
 

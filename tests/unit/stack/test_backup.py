@@ -17,11 +17,18 @@ from core.decision import Decision
 from journal.reader import JournalReader
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from stack.backup.copying import Pinned, pin
-from stack.backup.errors import BackupImpossible, NoBackup
 from stack.backup.make import back_up, check_backup, last_good
-from stack.backup.manifest import MANIFEST, REJECTED, chosen, complete, read_manifest
+from stack.backup.manifest import (
+    MANIFEST,
+    REJECTED,
+    BackupImpossible,
+    NoBackup,
+    chosen,
+    complete,
+    read_manifest,
+    tables,
+)
 from stack.backup.restore import restore
-from stack.backup.sources import tables
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import marks, row

@@ -21,10 +21,9 @@ from ledger.maintain.redact import Order
 from load.webhooks import AdyenItem, adyen_notification, stripe_event
 from providers import ProvidersSettings, Request, build_adapters
 from stack import card_scan
-from stack.card_scan import Scanned, places
-from stack.card_scan_round import run_once
-from stack.maintenance import tasks
-from stack.maintenance_round import redact_event
+from stack.card_scan import Scanned, places, run_once
+from stack.maintenance import redact_event
+from stack.rounds import scheduled
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import marks, row
@@ -229,9 +228,9 @@ def test_where_isnt_json_the_byte_is_named() -> None:
 
 
 def test_it_is_scheduled_with_maintenance_where_card_data_is_masked(tmp_path: Path) -> None:
-    def modules(**settings: Any) -> list[str]:
-        return [one.module for one in tasks(Settings(data_dir=tmp_path, **settings))]
+    def names(**settings: Any) -> list[str]:
+        return [one.name for one in scheduled(Settings(data_dir=tmp_path, **settings))]
 
-    assert modules() == ["stack.maintenance_round", "stack.card_scan_round"]
-    assert modules(ingest={"pan": {"enabled": False}}) == ["stack.maintenance_round"]
-    assert modules(ledger={"maintain": {"every_s": 0}}) == []
+    assert names() == ["maintenance", "card-scan"]
+    assert names(ingest={"pan": {"enabled": False}}) == ["maintenance"]
+    assert names(ledger={"maintain": {"every_s": 0}}) == []

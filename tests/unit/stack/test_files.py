@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
-from stack.endpoints import Endpoints, read_endpoints, remove_endpoints, write_endpoints
-from stack.first_files import make_anchor_key, make_merchants, make_secrets
+import psutil
+
+from core.layout import Layout
+from load.client import wait_for
+from stack.data_folder import make_anchor_key, make_merchants, make_secrets
+from stack.endpoints import Endpoints, read_endpoints, record, recorded_supervisor, remove_endpoints, write_endpoints
 from stack.ports import LOOPBACK, free_ports, is_listening
 
 
@@ -73,3 +79,16 @@ def test_the_key_of_anchors_is_made_once_and_only_its_owner_reads_it(tmp_path: P
     assert file.read_text() == key
     assert len(key.strip()) == 64
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_killed_supervisor_whom_nobody_has_waited_for_is_none(tmp_path: Path) -> None:
+    """What adopts orphans takes its time: until then a process that ended still has its pid and its start."""
+    layout = Layout(tmp_path)
+    layout.run.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
+        record(layout, up=False, states={}, pids=[process.pid])
+        found = recorded_supervisor(layout)
+        assert found is not None and found.pid == process.pid
+        process.kill()
+        assert wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE, 60)
+        assert recorded_supervisor(layout) is None

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from stack.errors import JavaMissing, RedisMissing
-from stack.java import find_java
-from stack.redis_binary import find_redis
+from stack.machine import find_java, find_redis
 
 CHECKOUT = Path(__file__).parents[3]
 

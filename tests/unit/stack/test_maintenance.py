@@ -17,12 +17,11 @@ from core.clock import to_rfc3339
 from core.layout import Layout
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.tables import LOCK
-from stack.backup.make import check_backup
+from stack.backup.make import check_backup, run_round
 from stack.backup.manifest import chosen
-from stack.backup_round import run_once as run_backup
 from stack.children import children, choose_ports
-from stack.maintenance import FIRST_S, tasks, wait_s
-from stack.maintenance_round import stream_tables
+from stack.maintenance import stream_tables
+from stack.rounds import FIRST_S, MODULES, Round, scheduled, wait_s
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 
@@ -35,14 +34,14 @@ def ended(report: Path, ago_s: float) -> None:
 
 
 def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp_path: Path) -> None:
-    report = tmp_path / "maintained.json"
-    assert wait_s(report, 3_600, NOW) == 3_600
-    ended(report, 600)
-    assert wait_s(report, 3_600, NOW) == 3_000
-    ended(report, 100_000)
-    assert wait_s(report, 3_600, NOW) == FIRST_S
-    report.write_text("torn", "utf-8")
-    assert wait_s(report, 3_600, NOW) == 3_600
+    due = Round("maintenance", tmp_path / "maintained.json", 3_600, 3_600, 3_600)
+    assert wait_s(due, NOW) == 3_600
+    ended(due.report, 600)
+    assert wait_s(due, NOW) == 3_000
+    ended(due.report, 100_000)
+    assert wait_s(due, NOW) == FIRST_S
+    due.report.write_text("torn", "utf-8")
+    assert wait_s(due, NOW) == 3_600
 
 
 def test_every_streams_tables_are_maintained_in_both_modes(tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
     ports = choose_ports(Settings())
     assert "maintenance" not in [one.name for one in children(Layout(tmp_path), ports, None)]
     last = children(Layout(tmp_path), ports, None, maintained=True)[-1]
-    assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.maintenance"), True)
+    assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.rounds"), True)
 
 
 def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ HOLDS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from ledger.maintain.tables import sole_maintenance
+from ledger.maintain.lock import sole_maintenance
 with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
     print("held", flush=True)
     time.sleep(600)
@@ -105,14 +104,14 @@ def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> 
 # the process of the schedule
 
 
-def scheduled(folder: Path) -> subprocess.Popen[bytes]:
+def rounds_of(folder: Path) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(folder), "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0.2"}
-    command = [sys.executable, "-m", "stack.maintenance"]
+    command = [sys.executable, "-m", "stack.rounds"]
     return subprocess.Popen(command, cwd=CHECKOUT, env={**env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE)
 
 
 def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -> None:
-    with scheduled(tmp_path) as running:
+    with rounds_of(tmp_path) as running:
         until = time.monotonic() + 60
         while not Layout(tmp_path).maintained.exists():
             assert running.poll() is None and time.monotonic() < until, "no round was run"
@@ -130,29 +129,47 @@ def backed_up(folder: Path, **backup: object) -> Settings:
 
 
 def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
-    assert "stack.backup_round" not in [one.module for one in tasks(Settings(data_dir=tmp_path))]
-    maintain, scan, backup = tasks(backed_up(tmp_path, every_h=0.5))
-    assert (maintain.first_s, maintain.again_s) == (900, 900)
-    assert (scan.module, scan.every_s, scan.first_s) == ("stack.card_scan_round", 86_400, FIRST_S)
-    assert (backup.module, backup.every_s, backup.first_s, backup.again_s) == ("stack.backup_round", 1_800, 60, 900)
-    assert wait_s(backup.report, backup.every_s, NOW, backup.first_s) == FIRST_S
+    assert "backup" not in [one.name for one in scheduled(Settings(data_dir=tmp_path))]
+    maintain, scan, backup = scheduled(backed_up(tmp_path, every_h=0.5))
+    assert (maintain.name, maintain.first_s, maintain.again_s) == ("maintenance", 900, 900)
+    assert (scan.name, scan.every_s, scan.first_s) == ("card-scan", 86_400, FIRST_S)
+    assert (backup.name, backup.every_s, backup.first_s, backup.again_s) == ("backup", 1_800, 60, 900)
+    assert wait_s(backup, NOW) == FIRST_S
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_round_can_be_run_by_itself_and_says_by_its_exit_code_whether_all_was_done(
+    tmp_path: Path, name: str
+) -> None:
+    env = {**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path / "data"), "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    env["PAYHOOK_BACKUP__FOLDER"] = str(tmp_path / "backups")
+    command = [sys.executable, "-m", "stack.rounds", name]
+    ran = subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == (name == "backup"), ran.stderr
+    assert ("no backup was made" in ran.stderr) == (name == "backup")
+
+
+def test_a_round_of_another_name_is_refused() -> None:
+    command = [sys.executable, "-m", "stack.rounds", "everything"]
+    ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, card-scan, backup is wanted\n")
 
 
 def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Path) -> None:
     settings = backed_up(tmp_path)
-    assert run_backup(settings) == 1
+    assert not run_round(settings)
     first = json.loads(settings.layout.backed_up.read_text("utf-8"))
     assert "nothing was decided" in first["problem"] and first["since"] == first["at"]
-    assert run_backup(settings) == 1
+    assert not run_round(settings)
     again = json.loads(settings.layout.backed_up.read_text("utf-8"))
     assert again["since"] == first["since"] < again["at"]
     lake = SmallLake(tmp_path)
     lake.commit()
-    assert run_backup(settings) == 0
+    assert run_round(settings)
     good = json.loads(settings.layout.backed_up.read_text("utf-8"))
     assert good["ok"] and good["since"] == good["good_at"] > again["at"]
     with sole_maintenance(settings.layout.run, NOW):
-        assert run_backup(settings) == 1, "it is tried again soon; nothing is wrong"
+        assert not run_round(settings), "it is tried again soon; nothing is wrong"
     assert json.loads(settings.layout.backed_up.read_text("utf-8")) == good
 
 
@@ -165,7 +182,7 @@ def test_a_backup_is_made_by_itself(tmp_path: Path) -> None:
         "PAYHOOK_BACKUP__FOLDER": str(lake.backups),
         "PAYHOOK_BACKUP__EVERY_H": "0.0001",
     }
-    command = [sys.executable, "-m", "stack.maintenance"]
+    command = [sys.executable, "-m", "stack.rounds"]
     with subprocess.Popen(
         command, cwd=CHECKOUT, env={**os.environ, **env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE
     ) as running:

@@ -12,8 +12,7 @@ from core.layout import Layout
 from core.settings import TopicsSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
-from stack.children import children, choose_ports, endpoints
-from stack.processors import metrics_port, metrics_ports, processes
+from stack.children import children, choose_ports, endpoints, metrics_port, metrics_ports, processes
 from stack.server import Server
 from stack.settings import Settings, load_settings
 from stack.topics import topics

@@ -9,10 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from core.errors import SettingError
-from core.jvm import jars_conf
 from core.layout import Layout
-from core.place import LakeUrl
-from core.storage import CREDENTIALS, StorageSettings, equip, part_with_keys
+from core.location import LakeUrl
+from core.settings import CREDENTIALS, StorageSettings, equip, part_with_keys
+from core.spark import jars_conf
 from stack import jars
 from stack.errors import StoreJarsMissing
 from stack.settings import load_settings

@@ -21,7 +21,7 @@ from journal.index import Index
 from journal.reader import JournalReader
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
-from stack.backup.errors import NewerRows, NoBackup, RestoreRefused
+from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
 from stack.backup.restore import Restored, finish, restore
 from stack.errors import AlreadyUp, RestoreUnfinished
 from stack.settings import Settings

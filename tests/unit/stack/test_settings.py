@@ -1,4 +1,4 @@
-"""Settings come from a file and the environment, and a wrong one is named."""
+"""Settings come from a file and the environment, a wrong one is named, and docs/settings.md lists them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import SettingError
-from stack.settings import load_settings
+from stack.settings import load_settings, settings_page
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +118,16 @@ def test_one_broker_is_enough_only_where_that_is_set_or_it_is_the_embedded_one(
 def test_replicas_that_are_set_are_what_topics_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_TOPICS__REPLICATION", "5")
     assert {load_settings().topics.replicas("single"), load_settings().topics.replicas("replicated")} == {5}
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
+
+
+def test_the_page_in_docs_is_made_from_the_code_as_it_is() -> None:
+    assert PAGE.read_text("utf-8") == settings_page(), "run `make docs`"
+
+
+def test_every_setting_says_what_it_is() -> None:
+    rows = [line for line in settings_page().splitlines() if line.startswith("| `")]
+    assert len(rows) > 40
+    assert all(len(row.split("|")[3].strip()) > 5 for row in rows)

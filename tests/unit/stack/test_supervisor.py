@@ -18,9 +18,8 @@ import pytest
 
 from core.layout import Layout
 from stack.children import Ports
-from stack.endpoints import read_endpoints
+from stack.endpoints import end_leftovers, read_endpoints, recorded_supervisor
 from stack.errors import AlreadyUp, ServerNotUp
-from stack.leftovers import end_leftovers, recorded_supervisor
 from stack.server import Server
 from stack.supervisor import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, State, Supervisor, sole_supervisor
 from tests.processes import all_end

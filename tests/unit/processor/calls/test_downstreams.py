@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
-from core.downstream import calling
-from core.work import Outcome, WorkItem
+from core.work import Outcome, WorkItem, calling
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.downstream import CONCURRENCY_START, PROBES
 from tests.unit.processor.harness import NOW

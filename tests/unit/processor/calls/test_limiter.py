@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
-from core.downstream import calling, limited_by
-from core.work import DownstreamHeld, WorkItem
+from core.work import DownstreamHeld, WorkItem, calling, limited_by
 from processor.calls.breaker import CLOSED, OPEN
 from processor.calls.budget import Budget, Budgets, Report
 from processor.calls.downstream import PROBES

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.downstream import calling
-from core.work import Outcome, WorkItem
+from core.work import Outcome, WorkItem, calling
 from processor.run.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.harness import EVENTS, Down, Engine, Stuck, booked, ignored
 from tests.unit.processor.limited import LimitedEngine

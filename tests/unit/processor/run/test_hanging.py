@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from core.decision import ErrorKind
-from core.downstream import calling
-from core.work import Applied, Held, Outcome, WorkItem
+from core.work import Applied, Held, Outcome, WorkItem, calling
 from processor.calls.budget import Budget, Budgets
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines

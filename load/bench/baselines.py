@@ -1,6 +1,6 @@
 """What the receiver is measured against: a bare echo, and the straightforward version of the receiver.
 
-``python -m load.baselines echo|straightforward`` serves one of them with the receiver's own uvicorn settings.
+``python -m load.bench.baselines echo|straightforward`` serves one of them with the receiver's own uvicorn settings.
 """
 
 from __future__ import annotations

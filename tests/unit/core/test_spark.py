@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.jvm import ARCHIVE, jars_conf
+from core.spark import ARCHIVE, jars_conf
 from stack import paths
 from stack.jars import spark_jars
-from stack.java import find_java
+from stack.machine import find_java
 
 ARCHIVED = paths.JARS / "spark" / ARCHIVE
 

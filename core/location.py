@@ -12,8 +12,8 @@ OBJECT_SCHEMES = ("s3://", "s3a://")
 
 @dataclass(frozen=True, slots=True, order=True)
 class LakeUrl:
-    """A place on an object store: written as a `Path` is, with ``/``, ``name``, ``str`` and ``os.fspath``. Nothing that
-    looks at a disk is here, so that nobody looks for it there.
+    """A location on an object store: written as a `Path` is, with ``/``, ``name``, ``str`` and ``os.fspath``. It has
+    nothing that looks at a disk.
     """
 
     url: str
@@ -36,16 +36,16 @@ class LakeUrl:
         return LakeUrl(self.url.rstrip("/").rpartition("/")[0])
 
 
-Place: TypeAlias = Path | LakeUrl
+Location: TypeAlias = Path | LakeUrl
 
 
-def place_of(text: str) -> Place:
-    """The place that a text names."""
+def location_of(text: str) -> Location:
+    """The location that a text names."""
     return LakeUrl(text) if is_url(text) else Path(text)
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names a place on an object store."""
+    """Whether a text names a location on an object store."""
     return text.startswith(OBJECT_SCHEMES)
 
 

@@ -12,15 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import Unparseable
-from core.event import Dedupe, ReceivedEvent, from_record, poison_event, to_headers
-from core.header_schema import (
+from core.event import (
     POISON_CHARS_MAX,
     SCHEMA_VERSION,
     STEPS,
     VERSION_HEADER,
+    Dedupe,
+    ReceivedEvent,
     Step,
     Texts,
+    from_record,
+    poison_event,
     quote_text,
+    to_headers,
     unquote_text,
     upcast,
     version_text,

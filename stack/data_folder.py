@@ -1,13 +1,20 @@
-"""The data folder is its owner's alone, and finance's tables a group's too where a setting names one."""
+"""The data folder: whose it is, and the files that a fresh one needs.
+
+It is its owner's alone, and finance's tables a group's too where a setting names one.
+"""
 
 from __future__ import annotations
 
 import grp
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from core.errors import SettingError
+from core.files import create_once
+from journal.anchors import new_key
 from stack.settings import Settings
 
 OWNER_ALONE, GROUP_READS = 0o077, 0o027
@@ -18,6 +25,15 @@ PRIVATE, PASSED_THROUGH, READ = 0o700, 0o710, 0o2750
 
 TABLES = ("journal", "postings", "postings-test")
 """In the lake: what finance asks."""
+
+
+DEFAULT_MERCHANT = "merchant-main"
+
+
+class SecretMaker(Protocol):
+    """What is asked of a provider's adapter."""
+
+    def new_secret(self) -> str: ...
 
 
 def limit_rights(settings: Settings) -> None:
@@ -47,6 +63,26 @@ def own(settings: Settings) -> None:
         raise SettingError("ledger.readers_group", f"there is no group {group}") from None
     except PermissionError as wrong:
         raise SettingError("ledger.readers_group", f"this user may not give files to {group}: {wrong}") from None
+
+
+def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
+    """A random secret for each file that isn't there; one a line, newest first, readable by its owner alone."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, adapter in adapters.items():
+        create_once(folder / name, adapter.new_secret() + "\n", 0o600)
+
+
+def make_anchor_key(file: Path) -> None:
+    """A random key for the journals' anchors, unless there is one already."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    create_once(file, new_key() + "\n", 0o600)
+
+
+def make_merchants(path: Path, providers: Iterable[str]) -> None:
+    """A directory that books every account of every provider on one merchant, unless there is one already."""
+    lines = [f'[{provider}]\n"*" = "{DEFAULT_MERCHANT}"\n' for provider in providers]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_once(path, "\n".join(lines), 0o644)
 
 
 def _share(root: Path, has_lake: bool, group: int) -> None:

@@ -1,0 +1,151 @@
+"""Maintains, scans and backs up the lake of a data folder by schedule: ``python -m stack.rounds``.
+
+It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
+round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``card-scan``, ``backup``) is one
+round, for a schedule of one's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from core.clock import SystemClock
+from core.errors import PayhookError
+from core.log import configure_logging
+from core.status_file import moment_of, read_said
+from stack.server import stopped_by_signal
+from stack.settings import Settings, load_settings
+
+log = logging.getLogger("rounds")
+
+MODULES = {"maintenance": "stack.maintenance", "card-scan": "stack.card_scan", "backup": "stack.backup.make"}
+"""Whose ``run_round`` is a round of this name: it takes the settings and returns whether all of it was done. A module
+is imported where its round runs: the process of the schedule stays small."""
+
+FIRST_S = 60.0
+"""After its start a stack catches up; a round that is overdue waits for so long."""
+
+BACKUP_AGAIN_S = 900.0
+"""After a backup that couldn't be made: the disk may be back, or maintenance done."""
+
+CARD_SCAN_S = 24 * 3_600.0
+"""From one scan for card numbers to the next."""
+
+END_S = 10.0
+
+
+NICE = 10
+"""What decides payments goes first on a processor that isn't enough for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What is run by schedule: the report that the last one left, and seconds from one round to the next.
+
+    ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
+    """
+
+    name: str
+    report: Path
+    every_s: float
+    first_s: float
+    again_s: float
+
+
+def scheduled(settings: Settings) -> list[Round]:
+    """What these settings schedule."""
+    found, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
+    if every_s:
+        found.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
+        if settings.ingest.pan.enabled:
+            found.append(Round("card-scan", layout.card_scan, CARD_SCAN_S, FIRST_S, CARD_SCAN_S))
+    if settings.backup.folder:
+        every_s = settings.backup.every_h * 3_600
+        found.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
+    return found
+
+
+def wait_s(due: Round, now: datetime) -> float:
+    """Seconds until the next round: so long after the last one, whatever was restarted since."""
+    ended_at = moment_of(read_said(due.report), "ended_at")
+    if ended_at is None:
+        return min(due.first_s, due.every_s)
+    return max(min(FIRST_S, due.every_s), due.every_s - (now - ended_at).total_seconds())
+
+
+def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
+    """Round after round, one at a time, until ``stop`` is set, which ends the one that is under way."""
+    due_s = {one: time.monotonic() + wait_s(one, SystemClock().now()) for one in rounds}
+    while not stop.wait(max(0.0, min(due_s.values()) - time.monotonic())):
+        one = min(rounds, key=lambda each: due_s[each])
+        began_s = time.monotonic()
+        code = _run(one, stop)
+        if code is not None:
+            log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", one.name, code)
+        due_s[one] = time.monotonic() + wait_s(one, SystemClock().now()) if code == 0 else began_s + one.again_s
+
+
+def _run(due: Round, stop: threading.Event) -> int | None:
+    """The exit code of one round; None if it was ended."""
+    command = [sys.executable, "-m", "stack.rounds", due.name]
+    die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
+    with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            if stop.wait(0.2):
+                _end(process)
+                return None
+        return process.returncode
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def run_once(name: str) -> bool:
+    """One round in this process; whether all of it was done."""
+    os.nice(NICE)
+    try:
+        done: bool = importlib.import_module(MODULES[name]).run_round(load_settings())
+    except PayhookError as problem:
+        logging.getLogger(name).error("%s", problem)
+        return False
+    return done
+
+
+def main() -> int:
+    configure_logging()
+    rounds = scheduled(load_settings())
+    with stopped_by_signal() as stop:
+        if rounds:
+            stay(rounds, stop)
+        else:
+            log.info("ledger.maintain.every_s is 0 and backup.folder is empty: nothing is done by itself")
+            stop.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit(main())
+    if sys.argv[1:2] not in [[name] for name in MODULES] or len(sys.argv) > 2:
+        sys.exit(f"one of {', '.join(MODULES)} is wanted")
+    configure_logging()
+    code = 0 if run_once(sys.argv[1]) else 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # As cli.main: delta-rs's threads can abort an interpreter that takes its time to end.
+    os._exit(code)
