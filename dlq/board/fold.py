@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.decision import OPEN_DECISIONS, Decision
+from core.decision import Decision
 from core.event import POISON_TYPE
 from core.work import postings_from_json
 from dlq.board.fingerprint import Cause, cause_of
 from dlq.board.item import OPEN_STATES, Entry, ItemState, Mark, values
 from dlq.command import hash_head
+from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
 
 MESSAGE_CHARS_MAX = 300
@@ -26,7 +27,6 @@ ROW_COLUMNS = (
 """Columns of the journal that are read; a `Row` has them as attributes, times in microseconds."""
 
 _COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})
-_WAITING = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 
 
 class Row(Protocol):
@@ -52,6 +52,7 @@ def fold(before: Entry | None, row: Row) -> Folded:
     """The item after ``row``; ``before`` is None where nothing is known of it. Rows come in the order of their seq."""
     entry = _begun(row) if before is None else Entry(*values(before))
     decision = Decision(row.decision)
+    life = life_after(None if before is None else _life_of(before), decision, row.decided_at)
     entry.seen_seq, entry.seen_hash = row.seq, hash_head(row.row_hash)
     entry.decision, entry.last_at = decision.value, row.decided_at
     entry.due_at, entry.cause_seq, entry.actor = row.due_at, row.cause_seq, row.actor
@@ -62,13 +63,9 @@ def fold(before: Entry | None, row: Row) -> Folded:
     cause = None
     if row.error_class is not None:
         cause = _take_error(entry, row)
-    if decision is Decision.DEAD:
-        _die(entry, row)
-    elif decision is Decision.REPLAYED:
-        entry.replays += 1
     if row.postings:
         _take_amount(entry, row.postings)
-    _move(entry, decision, row.decided_at)
+    _take_life(entry, life)
     return Folded(entry, cause)
 
 
@@ -135,12 +132,6 @@ def _take_error(entry: Entry, row: Row) -> Cause:
     return cause
 
 
-def _die(entry: Entry, row: Row) -> None:
-    entry.times_died += 1
-    if entry.first_dead_at is None:
-        entry.first_dead_at = entry.since_at = row.decided_at
-
-
 def _take_amount(entry: Entry, postings: str) -> None:
     """The amount of its booking: each line of one has the same."""
     lines = postings_from_json(postings)
@@ -149,21 +140,36 @@ def _take_amount(entry: Entry, postings: str) -> None:
         entry.amount_minor, entry.currency, entry.priced = money.amount_minor, money.currency, 1
 
 
-def _move(entry: Entry, decision: Decision, at: int) -> None:
-    was_open = entry.state in OPEN_STATES
-    if decision is Decision.DEAD:
-        entry.state = ItemState.OPEN
-    elif decision in _WAITING:
-        entry.state = ItemState.WAITING
-    elif was_open:
-        entry.state = _CLOSED.get(decision) or (ItemState.REPLAYED if entry.times_died else ItemState.SETTLED)
-    if decision in OPEN_DECISIONS:
-        entry.closed_at = None
-    elif was_open:
-        entry.closed_at = at
-
-
 _CLOSED: Mapping[Decision, ItemState] = {Decision.PURGED: ItemState.PURGED, Decision.RESOLVED: ItemState.RESOLVED}
+_CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
+
+
+def _life_of(entry: Entry) -> Life[int]:
+    """Of what closed an item only purges and resolves are told apart."""
+    return Life(
+        decision=Decision(entry.decision),
+        is_open=entry.state in OPEN_STATES,
+        deaths=entry.times_died,
+        replays=entry.replays,
+        first_died_at=entry.first_dead_at,
+        closed_at=entry.closed_at,
+        closed_by=_CLOSED_BY.get(entry.state),
+    )
+
+
+def _take_life(entry: Entry, life: Life[int]) -> None:
+    entry.times_died, entry.replays, entry.closed_at = life.deaths, life.replays, life.closed_at
+    entry.first_dead_at = life.first_died_at
+    entry.since_at = life.first_died_at if life.first_died_at is not None else entry.since_at
+    if life.is_open:
+        entry.state = ItemState.OPEN if life.is_dead else ItemState.WAITING
+    else:
+        entry.state = _state_closed(life)
+
+
+def _state_closed(life: Life[int]) -> ItemState:
+    by_a_person = None if life.closed_by is None else _CLOSED.get(life.closed_by)
+    return by_a_person or (ItemState.REPLAYED if life.deaths else ItemState.SETTLED)
 
 
 def _cut(text: str | None, chars_max: int) -> str | None:

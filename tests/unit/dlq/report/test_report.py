@@ -116,6 +116,16 @@ def test_time_to_resolution_counts_from_the_first_death(journal: Journal) -> Non
     assert (told.median, told.p90, told.longest) == (5 * HOUR, 20 * HOUR, 100 * HOUR)
 
 
+def test_a_reversal_of_a_closed_item_does_not_close_it_once_more(journal: Journal) -> None:
+    item = journal.dies(1)
+    journal.then(item, 2, Decision.REPLAYED)
+    journal.then(item, 3, Decision.APPLIED)
+    journal.then(item, 90, Decision.REVERSED)
+    told = report(journal)
+    assert (told.resolution.closed, told.resolution.longest) == (1, 2 * HOUR)
+    assert told.breaches.over_24h == []
+
+
 def test_replays_are_counted_by_what_they_came_to(journal: Journal) -> None:
     good, bad, twice, waiting = (journal.dies(1) for _ in range(4))
     for item in (good, bad, twice, waiting):
