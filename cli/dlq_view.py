@@ -26,7 +26,7 @@ from dlq.board import (
     stats_told,
     story_told,
 )
-from dlq.witness import READ_PAYLOAD
+from dlq.recorder import READ_PAYLOAD
 from stack.services.dead_letters import open_board
 
 _SORTS = [sort.value for sort in Sort]

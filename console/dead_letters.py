@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlq.board import Board, ItemStory
+from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import (
     Asked,
     DryRuns,
@@ -15,7 +16,6 @@ from dlq.selection import (
     Runner,
     Selections,
 )
-from dlq.witness import READ_PAYLOAD, Reading
 
 RUNNER_STOP_S_MAX = 5.0
 
@@ -29,13 +29,13 @@ class DeadLetters:
     selections: Selections
     dry_runs: DryRuns
     dead_head: str
-    reading: Reading
+    reading: Recorder
     replays_max: int = 5
 
     def item(self, item_seq: int, actor: str) -> ItemStory:
         """Everything that is known of one item. That its bytes were read is on record before they are handed out.
 
-        :raises ActsUnwritable: it can't be put on record
+        :raises AuditLogUnwritable: it can't be put on record
         """
         story = self.board.item(item_seq)
         if story.payload.raw is not None:

@@ -11,8 +11,7 @@ from pyspark.sql import functions as fn
 
 from core.place import Place
 from core.routing import topics_of
-from dlq.acts_anchoring import STREAM
-from dlq.acts_chain import ChainWalk
+from dlq.audit_log import STREAM, ChainWalk
 from journal.anchors import Anchor, AnchorInvalid
 from journal.dataset import dataset_of
 from ledger.verify.evidence import Evidence

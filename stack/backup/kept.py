@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from dlq.acts_chain import ChainWalk
+from dlq.audit_log import ChainWalk
 from journal.dataset import dataset_of
 from journal.lake import open_table
 from ledger.redactions import Redactions

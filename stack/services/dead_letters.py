@@ -11,11 +11,11 @@ from console.dead_letters import DeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, stream_of, topics_of
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.board import Board, kafka_origin
 from dlq.commands import Producer
+from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
-from dlq.witness import Reading
 from ledger.body_amounts import BodyAmounts
 from ledger.body_fates import fates
 from stack.settings import Settings, streams_of
@@ -59,7 +59,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     def hands(name: str) -> frozenset[str]:
         return hands_of(users.all(), name)
 
-    selections = Selections(stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, hands)
+    selections = Selections(stream, file, board, outcomes, limits, alone, clock, AuditLog(layout.acts), channel, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream,
@@ -67,7 +67,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
         selections,
         DryRuns(file, board, finder, clock),
         config.dead_head.value,
-        Reading(Acts(layout.acts), clock, channel),
+        Recorder(AuditLog(layout.acts), clock, channel),
         config.dlq.replays_max,
     )
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
 from core.place import LakeUrl, place_of
-from dlq.acts import Act, Acts, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.bodies import BodyStore
 from journal.commits import commits_of
 from journal.errors import CommitUnknown, Fenced, StorageDown
@@ -196,10 +196,12 @@ def test_bodies_postings_and_receipts_are_written_and_read(folder: str, path: st
 
 
 def test_what_people_did_is_put_on_record_and_a_look_tells_whether_there_is_more(folder: str) -> None:
-    acts = Acts(place_of(f"{folder}/acts"))
+    acts = AuditLog(place_of(f"{folder}/acts"))
     stamps = [acts.stamp()]
     for number in (1, 2):
-        act = Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
+        act = AuditEntry(
+            at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}"
+        )
         acts.record(act)
         stamps.append(acts.stamp())
     assert stamps == sorted(set(stamps)), "each is another"

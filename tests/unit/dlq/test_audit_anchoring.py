@@ -1,4 +1,4 @@
-"""The record's head is said outside the lake, whoever wrote it, and nothing about that stops the listener."""
+"""The audit log's head is said outside the lake, whoever wrote it, and nothing about that stops the listener."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from core.clock import ManualClock
-from dlq import acts_anchoring
-from dlq.acts import APP_ID, Act, Acts, Outcome
-from dlq.acts_anchoring import STREAM, ActsAnchors
-from dlq.acts_chain import ACTS_SCHEMA
+from dlq import audit_log
+from dlq.audit_log import APP_ID, AUDIT_SCHEMA, STREAM, AuditAnchors, AuditEntry, AuditLog, Outcome
 from journal.anchoring import Anchoring
 from journal.append import Appender, AppTransaction
 from tests.unit.journal.test_anchoring import KEYS, Kafka
@@ -33,26 +31,26 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def acts(tmp_path: Path) -> Acts:
-    return Acts(tmp_path / "acts")
+def acts(tmp_path: Path) -> AuditLog:
+    return AuditLog(tmp_path / "acts")
 
 
 @pytest.fixture
-def anchors(acts: Acts, kafka: Kafka, clock: ManualClock) -> ActsAnchors:
-    return ActsAnchors(acts, Anchoring(STREAM, "payments.anchors", KEYS, kafka, EVERY_S, clock))
+def anchors(acts: AuditLog, kafka: Kafka, clock: ManualClock) -> AuditAnchors:
+    return AuditAnchors(acts, Anchoring(STREAM, "payments.anchors", KEYS, kafka, EVERY_S, clock))
 
 
-def record(acts: Acts) -> str:
-    act = Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="cli")
+def record(acts: AuditLog) -> str:
+    act = AuditEntry(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="cli")
     return acts.record(act).chain
 
 
 def test_what_another_process_recorded_is_anchored_too(
-    anchors: ActsAnchors, kafka: Kafka, tmp_path: Path, clock: ManualClock
+    anchors: AuditAnchors, kafka: Kafka, tmp_path: Path, clock: ManualClock
 ) -> None:
     anchors.look()
     assert kafka.written == []
-    chain = record(Acts(tmp_path / "acts"))
+    chain = record(AuditLog(tmp_path / "acts"))
     for _ in range(3):
         anchors.look()
         clock.advance(EVERY_S)
@@ -63,9 +61,9 @@ def test_what_another_process_recorded_is_anchored_too(
 
 
 def test_the_last_head_is_anchored_when_the_listener_ends(
-    anchors: ActsAnchors, acts: Acts, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+    anchors: AuditAnchors, acts: AuditLog, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acts_anchoring, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(audit_log, "LOOK_EVERY_S", 0.01)
     record(acts)
     anchors.start()
     until = time.monotonic() + 30
@@ -77,9 +75,9 @@ def test_the_last_head_is_anchored_when_the_listener_ends(
 
 
 def test_a_record_that_is_broken_is_not_anchored_and_stops_nothing(
-    anchors: ActsAnchors, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    anchors: AuditAnchors, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    DeltaTable.create(str(tmp_path / "acts"), ACTS_SCHEMA)
+    DeltaTable.create(str(tmp_path / "acts"), AUDIT_SCHEMA)
     Appender.open(str(tmp_path / "acts")).append(None, AppTransaction(APP_ID, 1))
     anchors.look()
     assert kafka.written == []

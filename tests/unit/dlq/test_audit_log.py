@@ -1,4 +1,4 @@
-"""The record of acts on a real table: each act once, in one chain, whoever writes at the same time."""
+"""The audit log on a real table: each act once, in one chain, whoever writes at the same time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,27 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from dlq.acts import APP_ID, CONFIGURATION, Act, Acts, ActsBroken, ActsUnwritable, Outcome
-from dlq.acts_chain import ACTS_SCHEMA, SHOWN_CHARS_MAX, TEXT_CHARS_MAX, ChainWalk
+from dlq.audit_log import (
+    APP_ID,
+    AUDIT_SCHEMA,
+    CONFIGURATION,
+    SHOWN_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    AuditEntry,
+    AuditLog,
+    AuditLogBroken,
+    AuditLogUnwritable,
+    ChainWalk,
+    Outcome,
+)
 from journal.append import Appender, AppendUnknown, AppTransaction
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHECKPOINT_EVERY = int(CONFIGURATION["delta.checkpointInterval"])
 
 
-def act(what: str = "items 1", actor: str = "ada", **more: str) -> Act:
-    return Act(at=NOW, actor=actor, action="replay", outcome=Outcome.DONE, channel="api", what=what, **more)
+def act(what: str = "items 1", actor: str = "ada", **more: str) -> AuditEntry:
+    return AuditEntry(at=NOW, actor=actor, action="replay", outcome=Outcome.DONE, channel="api", what=what, **more)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -40,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_an_act_is_read_as_it_was_recorded(path: Path) -> None:
-    given = Act(
+    given = AuditEntry(
         at=NOW + timedelta(microseconds=7),
         actor="ada",
         action="user_roles",
@@ -51,8 +62,8 @@ def test_an_act_is_read_as_it_was_recorded(path: Path) -> None:
         before="{}",
         after=None,
     )
-    kept = Acts(path).record(given)
-    [read] = Acts(path).read(10)
+    kept = AuditLog(path).record(given)
+    [read] = AuditLog(path).read(10)
     assert read == kept
     assert {name: getattr(read, name) for name in given.__dataclass_fields__} == {
         name: getattr(given, name) for name in given.__dataclass_fields__
@@ -60,12 +71,12 @@ def test_an_act_is_read_as_it_was_recorded(path: Path) -> None:
 
 
 def test_nobody_has_done_anything_yet(path: Path) -> None:
-    assert (Acts(path).read(10), Acts(path).head().number) == ([], 0)
+    assert (AuditLog(path).read(10), AuditLog(path).head().number) == ([], 0)
     assert not path.exists()
 
 
 def test_the_newest_come_first_and_pages_follow_one_another(path: Path) -> None:
-    acts = Acts(path)
+    acts = AuditLog(path)
     for number in range(7):
         acts.record(act(str(number)))
     first, second = acts.read(3), acts.read(3, before=5)
@@ -78,7 +89,7 @@ def test_the_newest_come_first_and_pages_follow_one_another(path: Path) -> None:
 
 def test_two_that_write_in_turns_follow_each_other(path: Path) -> None:
     """Each has a handle of its own, which the other's row makes out of date."""
-    one, other = Acts(path), Acts(path)
+    one, other = AuditLog(path), AuditLog(path)
     for turn in range(4):
         (one, other)[turn % 2].record(act(str(turn)))
     assert [row["what"] for row in rows(path)] == ["0", "1", "2", "3"]
@@ -87,7 +98,7 @@ def test_two_that_write_in_turns_follow_each_other(path: Path) -> None:
 
 
 def writes(path: Path, name: str, count: int) -> None:
-    acts = Acts(path)
+    acts = AuditLog(path)
     for number in range(count):
         acts.record(act(f"{name} {number}"))
 
@@ -117,7 +128,7 @@ def test_an_append_that_nobody_knows_the_end_of_is_looked_up(path: Path, monkeyp
         raise AppendUnknown(str(path), "took too long")
 
     monkeypatch.setattr(Appender, "append", forgets)
-    kept = Acts(path).record(act())
+    kept = AuditLog(path).record(act())
     monkeypatch.undo()
     assert [row["act_id"] for row in rows(path)] == [kept.act_id]
 
@@ -131,19 +142,19 @@ def test_an_append_that_was_not_written_is_tried_again(path: Path, monkeypatch: 
         return real(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Appender, "append", fails_once)
-    Acts(path).record(act())
+    AuditLog(path).record(act())
     assert len(rows(path)) == 1
 
 
 def test_a_disk_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    acts = Acts(path)
+    acts = AuditLog(path)
     acts.record(act("before"))
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Appender, "append", full)
-    with pytest.raises(ActsUnwritable, match="No space left"):
+    with pytest.raises(AuditLogUnwritable, match="No space left"):
         acts.record(act("lost"))
     monkeypatch.undo()
     acts.record(act("after"))
@@ -153,41 +164,41 @@ def test_a_disk_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.M
 
 def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
-    with pytest.raises(ActsUnwritable):
-        Acts(tmp_path / "lake" / "acts").record(act())
+    with pytest.raises(AuditLogUnwritable):
+        AuditLog(tmp_path / "lake" / "acts").record(act())
 
 
 def test_texts_that_are_too_long_are_cut_and_say_so(path: Path) -> None:
-    kept = Acts(path).record(act("x" * (TEXT_CHARS_MAX + 5), before="y" * (SHOWN_CHARS_MAX + 7)))
+    kept = AuditLog(path).record(act("x" * (TEXT_CHARS_MAX + 5), before="y" * (SHOWN_CHARS_MAX + 7)))
     assert kept.what == "x" * TEXT_CHARS_MAX + "… (5 more characters)"
     assert kept.before == "y" * SHOWN_CHARS_MAX + "… (7 more characters)"
     assert offenders(path) == []
 
 
 def test_half_a_character_is_replaced_and_not_refused(path: Path) -> None:
-    assert Acts(path).record(act("a\ud800b")).what == "a?b"
+    assert AuditLog(path).record(act("a\ud800b")).what == "a?b"
 
 
 @pytest.mark.parametrize("statement", ["delete", "overwrite"])
 def test_the_table_itself_refuses_to_lose_a_row(path: Path, statement: str) -> None:
-    Acts(path).record(act())
+    AuditLog(path).record(act())
     with pytest.raises((CommitFailedError, DeltaError)):
         if statement == "delete":
             DeltaTable(str(path)).delete("number = 1")
         else:
-            write_deltalake(str(path), ACTS_SCHEMA.empty_table(), mode="overwrite")
+            write_deltalake(str(path), AUDIT_SCHEMA.empty_table(), mode="overwrite")
 
 
 def test_a_last_row_that_is_gone_is_told_to_whoever_writes_next(path: Path) -> None:
     """As a forger leaves it who takes the row out and leaves the log's count alone."""
-    DeltaTable.create(str(path), ACTS_SCHEMA)
+    DeltaTable.create(str(path), AUDIT_SCHEMA)
     Appender.open(str(path)).append(None, AppTransaction(APP_ID, 1))
-    with pytest.raises(ActsBroken, match="its last row, 1, is missing"):
-        Acts(path).record(act())
+    with pytest.raises(AuditLogBroken, match="its last row, 1, is missing"):
+        AuditLog(path).record(act())
 
 
 def test_maintenance_of_the_table_changes_nothing_of_the_record(path: Path) -> None:
-    acts = Acts(path)
+    acts = AuditLog(path)
     for number in range(3):
         acts.record(act(str(number)))
     DeltaTable(str(path)).optimize.compact()
@@ -197,7 +208,7 @@ def test_maintenance_of_the_table_changes_nothing_of_the_record(path: Path) -> N
 
 
 def test_checkpoints_of_the_log_keep_the_count(path: Path) -> None:
-    acts = Acts(path)
+    acts = AuditLog(path)
     for number in range(CHECKPOINT_EVERY + 5):
         acts.record(act(str(number)))
     assert acts._open is not None
@@ -208,7 +219,7 @@ def test_checkpoints_of_the_log_keep_the_count(path: Path) -> None:
     for entry in log.glob("*.json"):
         if int(entry.stem) <= made:
             entry.unlink()
-    Acts(path).record(act("after"))
+    AuditLog(path).record(act("after"))
     acts.record(act("and the one that was open"))
-    assert Acts(path).head().number == CHECKPOINT_EVERY + 7
+    assert AuditLog(path).head().number == CHECKPOINT_EVERY + 7
     assert offenders(path) == []
