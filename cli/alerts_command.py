@@ -14,12 +14,11 @@ from cli.place import Place, with_place
 from cli.tables import row
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from dlq.alerts.engine import RUNBOOK, Alert, State
-from dlq.alerts.notice import Kind, Notice
+from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice, State
 from dlq.alerts.receivers import NotTold, Receiver, receivers
 from dlq.alerts.rules import Severity, rules
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.state_file import Remembered, read_state
+from dlq.alerts.watch import Remembered, read_state
 
 LOOKS_MISSED_MAX = 4
 """So many looks without a word, and at least `STALE_S`: nobody looks any more."""

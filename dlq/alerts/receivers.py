@@ -14,11 +14,14 @@ from typing import Protocol
 import httpx
 
 from core.errors import PayhookError
-from dlq.alerts.notice import Notice
+from dlq.alerts.engine import Notice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
 from notify.delivery import Deliveries, Target
 from notify.errors import AddressRefused, Unreachable
+
+TIMEOUT_S = 10.0
+"""Longest wait for an answer, or for a command's end."""
 
 SAID_CHARS_MAX = 200
 STDERR_BYTES_MAX = 4_096
@@ -87,9 +90,9 @@ class Webhook:
             name=self._name,
             place=place_of(settings.url, settings),
             allowed=settings.parsed(),
-            connect_timeout_s=settings.timeout_s,
-            read_timeout_s=settings.timeout_s,
-            timeout_s=settings.timeout_s,
+            connect_timeout_s=TIMEOUT_S,
+            read_timeout_s=TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
         )
 
     def _authorization(self) -> Mapping[str, str]:
@@ -137,10 +140,10 @@ class Command:
 
     def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
         try:
-            process.communicate(notice.as_json(), self._settings.timeout_s)
+            process.communicate(notice.as_json(), TIMEOUT_S)
         except subprocess.TimeoutExpired:
             _kill_all(process)
-            problem = f"{self.shown} didn't end within {self._settings.timeout_s:g} s and was killed"
+            problem = f"{self.shown} didn't end within {TIMEOUT_S:g} s and was killed"
             raise NotTold(self._name, problem) from None
         return process.returncode
 

@@ -15,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from console.exposition import Scrape, merge
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.alerts.dead import Dead
 from dlq.alerts.metrics import AlertMetrics
-from dlq.alerts.readings import Seen
+from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import Watch
 from ingest.metrics import IngestMetrics

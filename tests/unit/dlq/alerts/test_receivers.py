@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dlq.alerts.notice import Kind, Notice
+from dlq.alerts.engine import Kind, Notice
 from dlq.alerts.receivers import NotTold, receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
@@ -36,7 +36,7 @@ def tell(**settings: Any) -> None:
 
 
 def webhook(server: Receiver, **more: Any) -> None:
-    allowed = {"networks": ("127.0.0.0/8",), "ports": (server.port,), "http": True, "timeout_s": 5.0}
+    allowed = {"networks": ("127.0.0.0/8",), "ports": (server.port,), "http": True}
     tell(**({"url": f"http://127.0.0.1:{server.port}/hook?token=secret"} | allowed | more))
 
 
@@ -74,13 +74,17 @@ def test_any_answer_but_a_good_one_is_a_refusal(server: Receiver, code: int) -> 
     assert len(server.requests) == 1
 
 
-def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(server: Receiver) -> None:
+def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(
+    server: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.alerts.receivers.TIMEOUT_S", 0.3)
+
     def silent(_: socket.socket) -> None:
         server.ended.wait()
 
     server.answer = silent
     with pytest.raises(NotTold, match="no answer within 0.3 s"):
-        webhook(server, timeout_s=0.3)
+        webhook(server)
 
 
 def test_a_webhook_that_is_down_is_a_refusal() -> None:
@@ -119,9 +123,12 @@ def test_a_command_that_fails_is_a_refusal_with_its_words(tmp_path: Path) -> Non
         tell(command=script(tmp_path, "echo the modem is away >&2; exit 3"))
 
 
-def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_killed_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.alerts.receivers.TIMEOUT_S", 2.0)
     with pytest.raises(NotTold, match="didn't end within 2 s and was killed"):
-        tell(command=script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait"), timeout_s=2.0)
+        tell(command=script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait"))
     child = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 30
     while _runs(child) and time.monotonic() < until:

@@ -14,10 +14,9 @@ import pytest
 from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
-from dlq.alerts.dead import Dead
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
-from dlq.alerts.readings import Seen
+from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import Watch
@@ -37,11 +36,9 @@ class Stack:
         program = folder / "tell.sh"
         program.write_text(f"#!/bin/sh\ncat >> {self.got}; echo >> {self.got}\n")
         program.chmod(0o700)
-        hook = ReceiverSettings(
-            url=f"http://127.0.0.1:{port}/", networks=("127.0.0.1/32",), ports=(port,), http=True, timeout_s=2.0
-        )
-        boss = ReceiverSettings(command=(str(program),), only_critical=True, timeout_s=5.0)
-        self.settings = AlertsSettings(receivers={"hook": hook, "boss": boss}, repeat_s=3_600, clear_s=60)
+        hook = ReceiverSettings(url=f"http://127.0.0.1:{port}/", networks=("127.0.0.1/32",), ports=(port,), http=True)
+        boss = ReceiverSettings(command=(str(program),), only_critical=True)
+        self.settings = AlertsSettings(receivers={"hook": hook, "boss": boss}, repeat_s=3_600)
         self.restart()
 
     def restart(self) -> None:
@@ -87,8 +84,8 @@ def test_an_overflow_is_told_once_repeated_and_over_once(stack: Stack, server: R
     stack.step(3_600)
     stack.dead = Dead(0, None)
     stack.step()
-    stack.step(60)
-    stack.step(60)
+    stack.step(120)
+    stack.step(120)
     assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "repeat"), ("dlq_depth", "recovered")]
     assert stack.told_boss() == []
 
@@ -117,7 +114,7 @@ def test_a_restart_neither_repeats_nor_forgets(stack: Stack, server: Receiver) -
     stack.dead = Dead(0, None)
     stack.step()
     stack.restart()
-    stack.step(60)
+    stack.step(120)
     assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "recovered")]
 
 
@@ -153,7 +150,7 @@ def test_what_was_over_before_a_receiver_came_back_is_told_as_over(stack: Stack,
     stack.step()
     stack.dead = Dead(0, None)
     stack.step()
-    stack.step(60)
+    stack.step(120)
     server.replies(status(200))
     stack.step(300)
     assert kinds(server)[-1] == ("dlq_depth", "recovered")
@@ -198,7 +195,7 @@ def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, ser
     assert 'payhook_alert_notices_unsent{receiver="boss"} 0.0' in page
     stack.dead = Dead(0, None)
     stack.step()
-    stack.step(60)
+    stack.step(120)
     metrics.told(stack.watch)
     assert "payhook_alert_firing{" not in generate_latest(metrics.registry).decode()
 

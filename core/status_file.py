@@ -1,0 +1,38 @@
+"""What processes say of themselves in files: small JSON objects, replaced whole, that any other process may read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from core.clock import from_rfc3339
+
+STATUS_AGE_MAX = timedelta(seconds=30)
+"""A stream writes its status about once a second; a batch may take longer."""
+
+
+def read_said(file: Path) -> Mapping[str, Any] | None:
+    """The object in it; None where there is none, or none that can be read."""
+    try:
+        said = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def moment_of(said: Mapping[str, Any] | None, name: str) -> datetime | None:
+    """A time that it says; None where it says none."""
+    try:
+        return None if said is None else from_rfc3339(said[name])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def fresh_status(file: Path, now: datetime) -> Mapping[str, Any] | None:
+    """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`."""
+    said = read_said(file)
+    at = moment_of(said, "at")
+    return said if at is not None and now - at <= STATUS_AGE_MAX else None
