@@ -14,7 +14,7 @@ from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
-from dlq.board import Amounts, Board, BoardSettings, Filter
+from dlq.board import Amounts, Board, Filter
 from dlq.board.payload import Fates, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -98,7 +98,7 @@ class DeadItems:
     ) -> Board:
         """The board, not followed yet."""
         places = self.layout
-        chosen = BoardSettings(closed_days=closed_days)
+        chosen = timedelta(days=closed_days)
         return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
 
     def followed(self, **chosen: Any) -> Board:

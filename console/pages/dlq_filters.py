@@ -10,7 +10,7 @@ from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from dlq.board import Filter, FilterInvalid, ItemState, Mark, Sort
-from dlq.board.filter import TEXT_CHARS_MAX
+from dlq.board.listing import TEXT_CHARS_MAX
 from dlq.command_fields import CommandInvalid, target_of_text
 from dlq.commands import Target
 

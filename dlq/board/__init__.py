@@ -2,19 +2,16 @@
 
 from dlq.board.board import PAGE_SIZE, Board
 from dlq.board.file import BoardUnreadable
-from dlq.board.filter import ITEMS_MAX, Filter, FilterInvalid, Sort
 from dlq.board.fingerprint import Cause
 from dlq.board.follow import Followed
-from dlq.board.groups import GROUPS_MAX, Group
 from dlq.board.item import OPEN_STATES, Item, ItemState, Mark, Seen
-from dlq.board.listing import PAGE_MAX, Page
+from dlq.board.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
 from dlq.board.origin import OriginUnreadable, kafka_origin
 from dlq.board.payload import Fates, Origin, Payload
 from dlq.board.prices import Amounts
-from dlq.board.stats import Count, Hour, Stats
+from dlq.board.stats import GROUPS_MAX, Count, Group, Hour, Stats
 from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
 from dlq.board.told import groups_told, item_told, page_told, stats_told, story_told
-from dlq.settings import BoardSettings
 
 __all__ = [
     "GROUPS_MAX",
@@ -26,7 +23,6 @@ __all__ = [
     "Amounts",
     "Attempt",
     "Board",
-    "BoardSettings",
     "BoardUnreadable",
     "Cause",
     "Count",

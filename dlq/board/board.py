@@ -10,18 +10,17 @@ from core.clock import Clock
 from core.place import Place
 from dlq.board.context import Context
 from dlq.board.file import BoardFile
-from dlq.board.filter import Filter, Sort
-from dlq.board.follow import Followed, Follower
-from dlq.board.groups import GROUPS_MAX, Group, read_groups
-from dlq.board.item import Item, Seen
-from dlq.board.listing import Listing, Page
+from dlq.board.follow import Followed, Follower, read_entries
+from dlq.board.item import Item, Seen, item_of
+from dlq.board.listing import Filter, Page, Sort, count, read_page, read_seen
 from dlq.board.payload import Fates, Origin, Payloads
 from dlq.board.prices import Amounts, Prices
-from dlq.board.stats import Stats, read_stats
+from dlq.board.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
 from dlq.board.story import ItemStory
-from dlq.settings import BoardSettings
 
 PAGE_SIZE = 50
+CLOSED_KEPT = timedelta(days=35)
+"""Closed items stay in the list and its statistics for so long: a month, whichever it is."""
 
 
 class Board:
@@ -37,7 +36,7 @@ class Board:
         journal: Place,
         bodies: Place,
         clock: Clock,
-        settings: BoardSettings | None = None,
+        closed: timedelta = CLOSED_KEPT,
         fates: Fates | None = None,
         origin: Origin | None = None,
         amounts: Amounts | None = None,
@@ -46,6 +45,7 @@ class Board:
         :param folder: the board's own (`core.layout.StreamLayout.board`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
+        :param closed: for how long closed items are kept
         :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
         :param origin: reads records from Kafka where a body isn't kept (`dlq.board.origin.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
@@ -53,10 +53,8 @@ class Board:
         """
         self._file = BoardFile(folder)
         self._clock = clock
-        closed = timedelta(days=(settings or BoardSettings()).closed_days)
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
-        self._listing = Listing(self._file)
         self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
 
     def follow(self) -> Followed:
@@ -77,22 +75,24 @@ class Board:
 
         :raises FilterInvalid: cursor or limit can't be one
         """
-        return self._listing.page(wanted, cursor, limit, sort)
+        return read_page(self._file, wanted, cursor, limit, sort)
 
     def count(self, wanted: Filter) -> int:
         """How many items match."""
-        return self._listing.count(wanted)
+        with self._file.reading() as connection:
+            return count(connection, wanted)
 
     def look_up(self, item_seqs: Iterable[int]) -> dict[int, Item]:
         """Items by number, as they are now; those that the board doesn't hold are left out."""
-        return self._listing.look_up(item_seqs)
+        with self._file.reading() as connection:
+            return {entry.item_seq: item_of(entry) for entry in read_entries(connection, item_seqs)}
 
     def seen(self, wanted: Filter) -> Iterator[Seen]:
         """Number and last row of every item that matches, as of one moment: what a selection freezes.
 
         Made for ``executemany`` of another file. Take it to its end, or close it.
         """
-        return self._listing.seen(wanted)
+        return read_seen(self._file, wanted)
 
     def stats(self, wanted: Filter | None = None) -> Stats:
         """What the items come to now."""

@@ -14,11 +14,10 @@ from typing import Any
 
 from core.clock import to_rfc3339
 from core.money import decimals_of
-from dlq.board.groups import Group
 from dlq.board.item import Item
 from dlq.board.listing import Page
 from dlq.board.payload import Payload
-from dlq.board.stats import Stats
+from dlq.board.stats import Group, Stats
 from dlq.board.story import ItemStory, Some
 
 

@@ -29,7 +29,6 @@ def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap
         layout.journal,
         layout.bodies,
         clock,
-        settings.board,
         fates=known,
         origin=None if bootstrap is None else kafka_origin(bootstrap),
         amounts=BodyAmounts(settings.providers),

@@ -20,7 +20,7 @@ from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from core.layout import Layout
 from core.money import Movement
-from dlq.board import Board, BoardSettings, Filter, ItemState, Sort
+from dlq.board import Board, Filter, ItemState, Sort
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
@@ -258,7 +258,7 @@ def test_the_board_says_what_the_rows_say(
 
 def opened(folder: Path, clock: ManualClock) -> Board:
     layout = Layout(folder).ledger()
-    return Board(layout.board, layout.journal, layout.bodies, clock, BoardSettings(closed_days=CLOSED_DAYS))
+    return Board(layout.board, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
 
 
 class Killed(BaseException):
