@@ -10,9 +10,9 @@ from rich.console import Console
 
 from cli import moments
 from cli.acting import orders, this_account
-from cli.control import APPROVED_WHERE, add_lines, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
+from cli.proposal_tables import APPROVED_WHERE, add_lines, would_be_booked
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.money import Money

@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 
 from cli.acting import orders, this_account
-from cli.control import APPROVED_WHERE, add_lines, would_be_booked
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
+from cli.proposal_tables import APPROVED_WHERE, add_lines, would_be_booked
 from core.clock import SystemClock
 from core.routing import topics_of
 from core.visible import visible_lines

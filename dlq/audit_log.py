@@ -50,7 +50,7 @@ CONFIGURATION = {
     "delta.appendOnly": "true",
     # Rows are few and for ever; their commits say nothing that the rows don't.
     "delta.checkpointInterval": "100",
-    # `number` is the first column: pages are read by it, nobody looks for texts by their range.
+    # `number` is the first column: pages are read by it, and texts aren't looked for by their range.
     "delta.dataSkippingNumIndexedCols": "1",
 }
 TRIES_MAX = 100
@@ -183,9 +183,9 @@ def _problem(row: dict[str, Any], head: str) -> str | None:
 
 
 def _head_after(row: RecordedEntry, head: str) -> str:
-    told = {**row.as_row(), "at": to_rfc3339(row.at)}
-    del told["chain"]
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    tree = {**row.as_row(), "at": to_rfc3339(row.at)}
+    del tree["chain"]
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return extend(head, hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -234,7 +234,7 @@ class AuditLog:
     def record(self, entry: AuditEntry) -> RecordedEntry:
         """Appends one entry; it is on disk when this returns.
 
-        :raises AuditLogUnwritable: it can't be written, or nobody knows whether it was
+        :raises AuditLogUnwritable: it can't be written, or it isn't known whether it was
         :raises AuditLogBroken: see there
         """
         act_id = uuid.uuid4().hex

@@ -38,8 +38,8 @@ class OrderRefused(PayhookError):
     def __init__(self, unknown: Mapping[int, str], moved: Mapping[int, str]) -> None:
         self.unknown = dict(unknown)
         self.moved = dict(moved)
-        told = "; ".join([*self.unknown.values(), *self.moved.values()])
-        super().__init__(f"nothing was sent: {told}")
+        problems = "; ".join([*self.unknown.values(), *self.moved.values()])
+        super().__init__(f"nothing was sent: {problems}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class JournalView(Protocol):
 
 
 class DeltaView:
-    """The journal as it is now, on Delta. One that nobody has begun yet holds nothing."""
+    """The journal as it is now, on Delta. One that isn't begun yet holds nothing."""
 
     def __init__(self, journal: Place, control_topic: str) -> None:
         self._path = str(journal)

@@ -41,7 +41,7 @@ class Producer(Protocol):
 
 
 class Watcher(Protocol):
-    """Who is told of each dead row on its way. Called on the publisher's thread; raises nothing."""
+    """Is called for each dead row on its way. Called on the publisher's thread; raises nothing."""
 
     def taken(self, row: JournalRow) -> None: ...
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...

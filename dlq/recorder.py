@@ -24,7 +24,7 @@ class Log(Protocol):
 
 
 class Unrecorded:
-    """A log for tests and tools that act on nobody's behalf."""
+    """A log for tests and tools that act on no person's behalf."""
 
     def record(self, _entry: AuditEntry, /) -> None:
         """Keeps nothing."""

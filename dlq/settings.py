@@ -14,7 +14,7 @@ from dlq.limits import EVERY_CURRENCY, AloneLimits
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
-"""A topic is a dead-letter queue only if its name begins so: whoever reads it knows what it holds."""
+"""A topic is a dead-letter queue only if its name begins so: its name says what it holds."""
 
 
 class DlqSettings(BaseModel):

@@ -83,7 +83,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             while True:
                 began_s = clock.monotonic()
                 watching.step()
-                metrics.told(watching)
+                metrics.update(watching)
                 if stop.wait(max(0.0, alerts.every_s - (clock.monotonic() - began_s))):
                     return
         finally:

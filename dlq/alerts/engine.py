@@ -18,7 +18,7 @@ CLEAR_S = 120.0
 
 
 class Kind(StrEnum):
-    """What a notice tells of its alert."""
+    """What a notice says of its alert."""
 
     FIRING = "firing"
     REPEAT = "repeat"
@@ -109,7 +109,7 @@ class Alert:
     """One rule's alert on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
 
     ``clear_since``: since when its value has been low enough for it to be over. ``unknown``: the last look couldn't
-    tell, and changes nothing. ``name`` is for receivers, ``text`` what was last told of it.
+    tell, and changes nothing. ``name`` is for receivers, ``text`` what its last notice said.
     """
 
     rule: str
@@ -146,7 +146,7 @@ class Engine:
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
-        """What is to be told of these readings. A subject that isn't read any more (its stream is gone) is over."""
+        """The notices that these readings ask for. A subject that isn't read any more (its stream is gone) is over."""
         notices: list[Notice] = []
         read: set[tuple[str, str]] = set()
         for reading in readings:
@@ -185,7 +185,7 @@ class Engine:
         return [self._notice(alert, rule, Kind.FIRING, now)]
 
     def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
-        """Nobody is told that all is well because nobody can see."""
+        """What can't be seen isn't reported as well."""
         if alert is None:
             return []
         alert.unknown, alert.clear_since = True, None

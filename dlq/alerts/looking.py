@@ -37,7 +37,7 @@ _COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decisio
 class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
-    ``ready_url``: the receiver's readiness; empty where nobody asks. ``backed_up``: what the last backup left;
+    ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
     ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
     scan for card numbers left; None where none are made.
     """
@@ -152,8 +152,8 @@ class DeadItems:
 
     def _take(self, rows: pa.Table) -> None:
         died = pc.equal(rows["decision"], Decision.DEAD.value)
-        told = rows.filter(pc.or_(died, pc.invert(rows["first"])))
-        columns = (told["item_seq"], told["decision"], told["decided_at"].cast(pa.int64()))
+        some = rows.filter(pc.or_(died, pc.invert(rows["first"])))
+        columns = (some["item_seq"], some["decision"], some["decided_at"].cast(pa.int64()))
         for item, decision, at in zip(*(column.to_pylist() for column in columns), strict=True):
             known = self._lives.get(item)
             if known is None and decision != Decision.DEAD.value:

@@ -47,7 +47,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """One alert as the file has it. ``anchor``: its place in the runbook; ``escalates``: it is told to everyone."""
+    """One alert as the file has it. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
 
     group: str
     alert: str
@@ -121,7 +121,7 @@ ONLY_HERE = (
         expr="absent(payhook_dlq_depth) and absent(payhook_dlq_open)",
         for_s=300,
         severity=Severity.CRITICAL,
-        summary="nobody tells how many events are dead",
+        summary="how many events are dead is not known",
         anchor="dlq_depth_unknown",
     ),
     Alerting(
@@ -183,7 +183,7 @@ ONLY_HERE = (
         expr="max by (receiver) (payhook_alert_notices_unsent) > 0",
         for_s=900,
         severity=Severity.WARNING,
-        summary="receiver {{ $labels.receiver }} does not take what it is told",
+        summary="receiver {{ $labels.receiver }} does not take its notices",
         anchor="notices_unsent",
     ),
     Alerting(

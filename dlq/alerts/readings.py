@@ -154,7 +154,7 @@ class Window:
         self._readings: deque[tuple[float, Mapping[Series, float]]] = deque()
 
     def read(self, at_s: float, values: Mapping[Series, float]) -> None:
-        """One reading; a series that it lacks wasn't told this time."""
+        """One reading; a series that it lacks wasn't exposed this time."""
         self._readings.append((at_s, values))
         while len(self._readings) > 2 and self._readings[1][0] <= at_s - self._seconds:
             self._readings.popleft()
@@ -166,7 +166,7 @@ class Window:
     def gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
         """What counters gained in the last ``seconds``, all of them together.
 
-        :param among: their whole family: a reading that has any of it would have told of a counter that isn't in it,
+        :param among: their whole family: a reading that has any of it would have had a counter that isn't in it,
             so that a label that comes up late is counted from 0 on
         """
         readings = [values for values in self._last(seconds) if any(one in values for one in among)]
@@ -175,8 +175,8 @@ class Window:
     def before(self, series: Series, seconds: float) -> float | None:
         """A series' value so long ago; None where that isn't known."""
         since = self._readings[-1][0] - seconds
-        told = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
-        return next(told, None)
+        found = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
+        return next(found, None)
 
     def _last(self, seconds: float) -> Iterator[Mapping[Series, float]]:
         """The readings of so long, and the one before them."""
@@ -186,7 +186,7 @@ class Window:
 
 
 def _gained(values: list[float | None]) -> float:
-    """Of one counter; one that began anew is counted from 0 on."""
+    """Of one counter; one that began again is counted from 0 on."""
     known = [0.0 if value is None and not any(values[:at]) else value for at, value in enumerate(values)]
     steps = itertools.pairwise(value for value in known if value is not None)
     return sum(later - earlier if later >= earlier else later for earlier, later in steps)
@@ -197,8 +197,8 @@ def _age_s(dead: Dead, now: datetime) -> float:
 
 
 def _lag(status: Mapping[str, Any] | None) -> float | None:
-    told = (status or {}).get("catch_up", {}).get("lag")
-    return None if told is None else float(told)
+    lag = (status or {}).get("catch_up", {}).get("lag")
+    return None if lag is None else float(lag)
 
 
 def _lag_of(stream: str) -> Series:

@@ -143,7 +143,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             severity=Severity.CRITICAL,
             threshold=settings.escalate_h * HOUR_S,
             clear_below=settings.escalate_h * HOUR_S,
-            text="nobody has closed a dead event of {of} for {value}",
+            text="a dead event of {of} has not been closed for {value}",
             unit=DURATION,
             prometheus=InPrometheus(alert="PayhookDlqEscalation", value="max by (stream) (payhook_dlq_oldest_seconds)"),
         ),

@@ -1,4 +1,4 @@
-"""The loop: looks, decides what is to be told, remembers it, tells it. Runs whatever else is down.
+"""The loop: looks, decides which notices go out, remembers and delivers them. It runs whatever else is down.
 
 What it remembers over a restart is one JSON file, replaced whole, which only the alerts' own process writes. Notices on
 their way wait in a queue for each receiver, bounded however long it is down.
@@ -19,7 +19,7 @@ from core.backoff import doubled_s
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from dlq.alerts.engine import Alert, Engine, Notice, State
 from dlq.alerts.readings import Readings, Seen
-from dlq.alerts.receivers import NotTold, Receiver
+from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
 from notify.files import write_new
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 QUEUE_MAX = 500
-"""Of one receiver. One notice a rule and subject is kept, so this is met by nobody but who has hundreds of streams."""
+"""Of one receiver. One notice a rule and subject is kept, so only hundreds of streams reach this."""
 
 RETRY_S_FIRST = 5.0
 RETRY_S_MAX = 300.0
@@ -57,8 +57,8 @@ class Watch:
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
 
     def step(self) -> None:
-        """One look, and what it asks to be told. A notice is on disk before anybody is told: none is lost, one may
-        come twice, under the same id.
+        """One look, and the notices that it asks for. A notice is on disk before it is delivered: none is lost, one
+        may come twice, under the same id.
         """
         now = self._clock.now()
         self.last = self._readings.of(self._look(), now, self._clock.monotonic())
@@ -67,26 +67,26 @@ class Watch:
             log.warning("%s: %s", notice.kind, notice.text)
         self.outbox.add(notices)
         self._remember()
-        if self._tell():
+        if self._deliver():
             self._remember()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _tell(self) -> bool:
+    def _deliver(self) -> bool:
         """Tells each receiver what is due, all of them at the same time; returns whether anybody was asked."""
         now_s = self._clock.monotonic()
         due = {name: queue.due(now_s) for name, queue in self.outbox.queues.items()}
         asked = [name for name, notices in due.items() if notices]
-        list(self._pool.map(lambda name: self._tell_one(name, due[name]), asked))
+        list(self._pool.map(lambda name: self._deliver_one(name, due[name]), asked))
         return bool(asked)
 
-    def _tell_one(self, name: str, notices: list[Notice]) -> None:
+    def _deliver_one(self, name: str, notices: list[Notice]) -> None:
         queue: Queue = self.outbox.queues[name]
         for notice in notices:
             try:
-                self._receivers[name].tell(notice)
-            except NotTold as refused:
+                self._receivers[name].deliver(notice)
+            except NotDelivered as refused:
                 queue.refused(refused.problem, self._clock.monotonic())
                 log.error("%s; %d notices wait for it", refused, len(queue.waiting))
                 return
@@ -107,12 +107,12 @@ class Watch:
         try:
             write_state(self._file, remembered)
         except OSError as failed:
-            log.error("what alerts remember can't be written: %s; after a restart they begin anew", failed)
+            log.error("what alerts remember can't be written: %s; after a restart they begin again", failed)
 
 
 @dataclass(slots=True)
 class Queue:
-    """What one receiver is still to be told: of each rule and subject the newest word, which replaces an older one.
+    """What one receiver is still to get: of each rule and subject the newest notice, which replaces an older one.
 
     ``failures`` in a row; nothing is tried before ``next_at`` (monotonic seconds). ``problem``: why the last try
     failed.
@@ -185,7 +185,7 @@ class Remembered:
 
 
 def read_state(file: Path) -> Remembered:
-    """What was remembered; nothing where the file isn't there or can't be read: alerts then begin anew."""
+    """What was remembered; nothing where the file isn't there or can't be read: alerts then begin again."""
     try:
         tree = json.loads(file.read_text("utf-8"))
         if tree["version"] != VERSION:
@@ -200,7 +200,7 @@ def read_state(file: Path) -> Remembered:
     except FileNotFoundError:
         return Remembered()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as unreadable:
-        log.error("%s can't be read (%s): alerts begin anew, and what still holds is told once more", file, unreadable)
+        log.error("%s can't be read (%s): alerts begin again, what still holds is reported once more", file, unreadable)
         return Remembered()
 
 

@@ -1,4 +1,4 @@
-"""The board: one stream's dead and waiting items, for whoever lists, counts or looks at them."""
+"""The board: one stream's dead and waiting items, to list, count and look at."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Board:
         self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
 
     def follow(self) -> Followed:
-        """Takes in what the journal has gained since; a board that isn't of this journal's history begins anew.
+        """Takes in what the journal has gained since; a board that isn't of this journal's history begins again.
 
-        Of one that began anew amounts come some thousands a call (`dlq.board.prices`).
+        Of one that began again amounts come some thousands a call (`dlq.board.prices`).
 
         :raises JournalBroken: the journal is damaged, or the bodies are
         :raises BoardUnreadable: the board's file can't be written

@@ -1,4 +1,4 @@
-"""The board's SQLite file: its tables, and how it is opened. It is derived: what can't be read is made anew.
+"""The board's SQLite file: its tables, and how it is opened. It is derived: what can't be read is made again.
 
 Each use opens a connection of its own, so threads and processes share the file alone, and one that was deleted or
 replaced is noticed by the next use.
@@ -19,7 +19,7 @@ from dlq.board.item import COLUMNS, Entry
 log = logging.getLogger(__name__)
 
 LAYOUT = 4
-"""Of the tables and of what is written to them, fingerprints too: a file of an older one is made anew."""
+"""Of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
 
 BUSY_S = 30.0
 CACHE_KIB = 65_536
@@ -118,7 +118,7 @@ class BoardFile:
                 connection.close()
         except sqlite3.DatabaseError as failed:
             if is_damage(failed):
-                log.warning("%s is damaged (%s): it is made anew from the journal", self.path, failed)
+                log.warning("%s is damaged (%s): it is made again from the journal", self.path, failed)
                 self.remove()
                 raise BoardDamaged(str(self.path), str(failed)) from failed
             raise BoardUnreadable(str(self.path), f"{failed}; see that its disk isn't full and try again") from failed
@@ -166,7 +166,7 @@ class BoardFile:
 
 
 class BoardDamaged(BoardUnreadable):
-    """The file was damaged. It is gone: whoever asks again gets a new one."""
+    """The file was damaged. It is gone: the next use makes a new one."""
 
 
 def empty(connection: sqlite3.Connection) -> None:

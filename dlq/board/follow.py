@@ -65,7 +65,7 @@ class Follower:
         self._closed = closed
 
     def follow(self) -> Followed:
-        """Takes in what the journal has gained; begins anew where the board isn't of this journal's history.
+        """Takes in what the journal has gained; begins again where the board isn't of this journal's history.
 
         :raises JournalBroken: a row is missing, or a file can't be read
         :raises BoardUnreadable: the board's file can't be written

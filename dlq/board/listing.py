@@ -36,7 +36,7 @@ class Sort(StrEnum):
     OLDEST = "oldest"
     NEWEST = "newest"
     LARGEST = "largest"
-    """By amount in minor units, whatever the currency; those whose amount nobody knows come last."""
+    """By amount in minor units, whatever the currency; those whose amount isn't known come last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,10 +235,10 @@ def _group(
     connection: sqlite3.Connection, wanted: Filter, cause: str, n: int, kinds: list[str], providers: list[str]
 ) -> Group:
     ends = [_end(connection, wanted, cause, order) for order in ("ASC", "DESC")]
-    told = connection.execute(
+    cause_row = connection.execute(
         "SELECT error_class, error_code, shape, place FROM causes WHERE fingerprint = ?", (cause,)
     ).fetchone()
-    error_class, error_code, shape, place = told if told is not None else (None, None, "", None)
+    error_class, error_code, shape, place = cause_row if cause_row is not None else (None, None, "", None)
     return Group(
         fingerprint=cause or None,
         error_class=error_class,

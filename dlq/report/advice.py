@@ -75,13 +75,13 @@ def few(items: Sequence[int]) -> str:
 
 def _steps(report: WeeklyReport) -> Iterator[Step]:
     if report.breaches.waiting:
-        told = f"Decide about what is older than 48 hours and still open: {few(report.breaches.waiting)} ("
-        yield _text(told), _command("payhook dlq show ID"), _text(").")
+        what = f"Decide about what is older than 48 hours and still open: {few(report.breaches.waiting)} ("
+        yield _text(what), _command("payhook dlq show ID"), _text(").")
     for cause in [cause for cause in report.causes if cause.open][:STEPS_MAX]:
         yield _text(f"{cause.open:,} × "), _cause(cause), _text(f": {cause.advice}.")
     if again := next((cause for cause in report.causes if cause.again), None):
-        told = f" again before its cause is mended: {again.again:,} {_replays(again.again)} died of it anew."
-        yield _text("Don't replay "), _cause(again), _text(told)
+        why = f" again before its cause is mended: {again.again:,} {_replays(again.again)} died of it again."
+        yield _text("Don't replay "), _cause(again), _text(why)
     if bug := next(iter(report.bugs or ()), None):
         cases = "case" if bug.cases == 1 else "cases"
         yield (

@@ -231,9 +231,9 @@ def _events(journal: str, until: datetime) -> Iterator[tuple[int, Decision, date
     dataset = dataset_of(DeltaTable(journal))
     died = pc.field("decision") == Decision.DEAD.value
     before = pc.field("decided_at") < _moment(until)
-    told = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))
-    dead_items = told.filter(pc.equal(told["decision"], Decision.DEAD.value))["item_seq"].combine_chunks().unique()
-    of_dead = told.filter(pc.is_in(told["item_seq"], value_set=dead_items)).sort_by("seq")
+    rows = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))
+    dead_items = rows.filter(pc.equal(rows["decision"], Decision.DEAD.value))["item_seq"].combine_chunks().unique()
+    of_dead = rows.filter(pc.is_in(rows["item_seq"], value_set=dead_items)).sort_by("seq")
     for batch in of_dead.to_batches():
         columns = (batch.column(name).to_pylist() for name in ("item_seq", "decision", "decided_at"))
         for item, decision, at in zip(*columns, strict=True):

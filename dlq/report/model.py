@@ -126,7 +126,7 @@ class Replays:
 class Breaches:
     """Items that came to be open for longer than 24 and 48 hours within the week; their numbers, oldest first.
 
-    ``waiting``: of all items, whenever they died, those over 48 hours that nobody had closed by the end.
+    ``waiting``: of all items, whenever they died, those over 48 hours that weren't closed by the end.
     """
 
     over_24h: Sequence[int]
@@ -136,7 +136,7 @@ class Breaches:
 
 @dataclass(frozen=True, slots=True)
 class BugCount:
-    """What a provider told twice, or in two ways: cases whose second report came in the week."""
+    """What a provider reported twice, or in two ways: cases whose second report came in the week."""
 
     provider: str
     kind: str
@@ -149,7 +149,7 @@ class BugCount:
 class WeeklyReport:
     """One stream's week. ``died``: items that died for the first time in it; ``depths``: at its beginning and at the
     end of each day, as far as it has gone; ``until``: what was known, the week's end or earlier. ``bugs``: None where
-    no money is booked: there nobody tells it twice.
+    no money is booked.
     """
 
     stream: str

@@ -77,7 +77,7 @@ def _alerts() -> str:
     watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
     watch.step()
     metrics = AlertMetrics(ManualClock(NOW))
-    metrics.told(watch)
+    metrics.update(watch)
     watch.close()
     return generate_latest(metrics.registry).decode()
 
@@ -85,7 +85,7 @@ def _alerts() -> str:
 class _Deaf:
     shown = "nowhere"
 
-    def tell(self, notice: object) -> None:
+    def deliver(self, notice: object) -> None:
         """Takes everything."""
 
 
