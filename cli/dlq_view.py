@@ -17,7 +17,7 @@ from core.errors import PayhookError
 from dlq.board import (
     PAGE_MAX,
     PAGE_SIZE,
-    Board,
+    DeadLetterIndex,
     Filter,
     ItemState,
     Sort,
@@ -107,7 +107,7 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
         dlq_tables.print_groups(found, SystemClock().now())
 
 
-def followed(place: Place) -> Board:
+def followed(place: Place) -> DeadLetterIndex:
     """The board of the stream that is looked at, as the journal is now."""
     try:
         bootstrap: str | None = place.bootstrap()

@@ -7,7 +7,7 @@ from typing import Any
 from console.bookings import AnotherPersonWanted
 from core.errors import PayhookError
 from dlq.audit_log import AuditLogUnwritable
-from dlq.board import BoardUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from dlq.board import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
 from dlq.commands import CommandInvalid, CommandNotSent
 from dlq.selection import (
     RunRefused,
@@ -60,7 +60,7 @@ KNOWN: tuple[tuple[type[PayhookError], int, str, str], ...] = (
     (SecondPersonWanted, 409, "second-person", "Another person approves it"),
     (RunRefused, 409, "run-refused", "The run isn't taken"),
     (AuditLogUnwritable, 503, "acts-unwritable", "It can't be put on record"),
-    (BoardUnreadable, 503, "board-unreadable", "The list of dead items can't be read"),
+    (DeadLetterIndexUnreadable, 503, "board-unreadable", "The list of dead items can't be read"),
     (OriginUnreadable, 503, "origin-unreadable", "Kafka doesn't answer"),
     (JournalBroken, 503, "journal-unreadable", "The journal can't be read"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dlq.board import Board, ItemStory
+from dlq.board import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import (
     Asked,
@@ -25,7 +25,7 @@ class DeadLetters:
     """What may be asked and done about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
 
     stream: str
-    board: Board
+    board: DeadLetterIndex
     selections: Selections
     dry_runs: DryRuns
     dead_head: str

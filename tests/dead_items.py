@@ -14,7 +14,7 @@ from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
-from dlq.board import Amounts, Board, Filter
+from dlq.board import Amounts, DeadLetterIndex, Filter
 from dlq.board.payload import Fates, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -95,13 +95,13 @@ class DeadItems:
         fates: Fates | None = None,
         origin: Origin | None = None,
         amounts: Amounts | None = None,
-    ) -> Board:
+    ) -> DeadLetterIndex:
         """The board, not followed yet."""
         places = self.layout
         chosen = timedelta(days=closed_days)
-        return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
+        return DeadLetterIndex(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
 
-    def followed(self, **chosen: Any) -> Board:
+    def followed(self, **chosen: Any) -> DeadLetterIndex:
         board = self.board(**chosen)
         board.follow()
         return board

@@ -1,7 +1,7 @@
 """The read model of dead items: a SQLite file that follows a stream's journal, and may be deleted at any time."""
 
-from dlq.board.board import PAGE_SIZE, Board
-from dlq.board.file import BoardUnreadable
+from dlq.board.board import PAGE_SIZE, DeadLetterIndex
+from dlq.board.file import DeadLetterIndexUnreadable
 from dlq.board.fingerprint import Cause
 from dlq.board.follow import Followed
 from dlq.board.item import OPEN_STATES, Item, ItemState, Mark, Seen
@@ -22,10 +22,10 @@ __all__ = [
     "Act",
     "Amounts",
     "Attempt",
-    "Board",
-    "BoardUnreadable",
     "Cause",
     "Count",
+    "DeadLetterIndex",
+    "DeadLetterIndexUnreadable",
     "Fates",
     "Filter",
     "FilterInvalid",

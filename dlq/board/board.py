@@ -1,4 +1,4 @@
-"""The board: one stream's dead and waiting items, to list, count and look at."""
+"""The dead-letter index: one stream's dead and waiting items, to list, count and look at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from core.clock import Clock
 from core.place import Place
 from dlq.board.context import Context
-from dlq.board.file import BoardFile
+from dlq.board.file import IndexFile
 from dlq.board.follow import Followed, Follower, read_entries
 from dlq.board.item import Item, Seen, item_of
 from dlq.board.listing import Filter, Page, Sort, count, read_page, read_seen
@@ -23,7 +23,7 @@ CLOSED_KEPT = timedelta(days=35)
 """Closed items stay in the list and its statistics for so long: a month, whichever it is."""
 
 
-class Board:
+class DeadLetterIndex:
     """Reads one stream's items. Its methods block: call them off an event loop. Threads and processes may share it.
 
     Nothing follows the journal by itself: call `follow` before what must be fresh. Everything is derived from the
@@ -42,7 +42,7 @@ class Board:
         amounts: Amounts | None = None,
     ) -> None:
         """
-        :param folder: the board's own (`core.layout.StreamLayout.board`)
+        :param folder: the index's own (`core.layout.StreamLayout.board`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
         :param closed: for how long closed items are kept
@@ -51,19 +51,19 @@ class Board:
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
         """
-        self._file = BoardFile(folder)
+        self._file = IndexFile(folder)
         self._clock = clock
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
         self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
 
     def follow(self) -> Followed:
-        """Takes in what the journal has gained since; a board that isn't of this journal's history begins again.
+        """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.
 
         Of one that began again amounts come some thousands a call (`dlq.board.prices`).
 
         :raises JournalBroken: the journal is damaged, or the bodies are
-        :raises BoardUnreadable: the board's file can't be written
+        :raises DeadLetterIndexUnreadable: the index's file can't be written
         """
         followed = self._follower.follow()
         if self._prices is not None:
@@ -83,7 +83,7 @@ class Board:
             return count(connection, wanted)
 
     def look_up(self, item_seqs: Iterable[int]) -> dict[int, Item]:
-        """Items by number, as they are now; those that the board doesn't hold are left out."""
+        """Items by number, as they are now; those that the index doesn't hold are left out."""
         with self._file.reading() as connection:
             return {entry.item_seq: item_of(entry) for entry in read_entries(connection, item_seqs)}
 

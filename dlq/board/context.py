@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from dlq.board.file import BoardFile
+from dlq.board.file import IndexFile
 from dlq.board.fold import ROW_COLUMNS, fold
 from dlq.board.follow import records
 from dlq.board.item import COLUMNS, Entry, Item, ItemState, item_of
@@ -34,7 +34,7 @@ _NEIGHBOUR_COLUMNS = (
 class Context:
     """Reads stories of one stream's items."""
 
-    def __init__(self, stream: str, file: BoardFile, journal: str, payloads: Payloads) -> None:
+    def __init__(self, stream: str, file: IndexFile, journal: str, payloads: Payloads) -> None:
         self._stream = stream
         self._file = file
         self._journal = journal

@@ -1,4 +1,4 @@
-"""The board's SQLite file: its tables, and how it is opened. It is derived: what can't be read is made again.
+"""The index's SQLite file: its tables, and how it is opened. It is derived: what can't be read is made again.
 
 Each use opens a connection of its own, so threads and processes share the file alone, and one that was deleted or
 replaced is noticed by the next use.
@@ -58,8 +58,8 @@ TABLES = (
 )
 
 
-class BoardUnreadable(PayhookError):
-    """The board's file can't be used now."""
+class DeadLetterIndexUnreadable(PayhookError):
+    """The index's file can't be used now."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class BoardUnreadable(PayhookError):
         super().__init__(f"the list of dead items {path}: {problem}")
 
 
-class BoardFile:
+class IndexFile:
     """Where the tables are. ``folder`` holds nothing else, and may be deleted at any time."""
 
     def __init__(self, folder: Path) -> None:
@@ -76,9 +76,9 @@ class BoardFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One moment of the board: what others write meanwhile isn't seen.
+        """One moment of the index: what others write meanwhile isn't seen.
 
-        :raises BoardUnreadable: it can't be read
+        :raises DeadLetterIndexUnreadable: it can't be read
         """
         with self._opened() as connection:
             connection.execute("BEGIN")
@@ -91,7 +91,7 @@ class BoardFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """All of it, or nothing; others wait.
 
-        :raises BoardUnreadable: it can't be written
+        :raises DeadLetterIndexUnreadable: it can't be written
         """
         with self._opened() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -120,8 +120,10 @@ class BoardFile:
             if is_damage(failed):
                 log.warning("%s is damaged (%s): it is made again from the journal", self.path, failed)
                 self.remove()
-                raise BoardDamaged(str(self.path), str(failed)) from failed
-            raise BoardUnreadable(str(self.path), f"{failed}; see that its disk isn't full and try again") from failed
+                raise DeadLetterIndexDamaged(str(self.path), str(failed)) from failed
+            raise DeadLetterIndexUnreadable(
+                str(self.path), f"{failed}; see that its disk isn't full and try again"
+            ) from failed
 
     def _connect(self) -> sqlite3.Connection:
         if not self.path.exists():
@@ -138,7 +140,7 @@ class BoardFile:
         version = _layout_of(connection)
         if version > LAYOUT:
             problem = f"newer code wrote it (layout {version}, this code knows {LAYOUT}); delete it, or use that code"
-            raise BoardUnreadable(str(self.path), problem)
+            raise DeadLetterIndexUnreadable(str(self.path), problem)
         if version < LAYOUT:
             connection.execute("BEGIN IMMEDIATE")
             if _layout_of(connection) < LAYOUT:
@@ -165,7 +167,7 @@ class BoardFile:
             yield
 
 
-class BoardDamaged(BoardUnreadable):
+class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
     """The file was damaged. It is gone: the next use makes a new one."""
 
 

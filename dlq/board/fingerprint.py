@@ -4,7 +4,7 @@ A message is masked from its clearest parts to its least clear ones. What has a 
 number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
 Quoted text is data, so it goes too, except in errors that quote names of the code itself.
 
-Fingerprints are kept in the board's file: a change here that gives an error another one is a change of
+Fingerprints are kept in the index's file: a change here that gives an error another one is a change of
 `dlq.board.file.LAYOUT` too, which has every such file made again. A test binds the two.
 """
 

@@ -1,4 +1,4 @@
-"""An item's rows, one after the other, become what the board says of it."""
+"""An item's rows, one after the other, become what the index says of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board follows its stream's journal by seq: a window of rows a transaction, from its own mark.
+"""The index follows its stream's journal by seq: a window of rows a transaction, from its own mark.
 
 Any number of processes may follow at once: a window is read without holding anybody up, and counts only if the mark is
 still where it was when reading began.
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, to_micros
 from core.decision import Decision
-from dlq.board.file import CUBE_COLUMNS, BoardDamaged, BoardFile, empty
+from dlq.board.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
 from dlq.board.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.board.item import COLUMNS, Entry, ItemState, values
 from journal.position import Position, follows
@@ -39,7 +39,7 @@ _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 
 class _Mark(NamedTuple):
-    """Up to which row of which journal the board goes."""
+    """Up to which row of which journal the index goes."""
 
     table_id: str | None
     seq: int
@@ -49,32 +49,32 @@ class _Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """``rows``: of the journal that this call took in; ``seq``: the last one that the board reflects."""
+    """``rows``: of the journal that this call took in; ``seq``: the last one that the index reflects."""
 
     rows: int
     seq: int
 
 
 class Follower:
-    """Brings one board up to its journal's end. Threads may share it."""
+    """Brings one index up to its journal's end. Threads may share it."""
 
-    def __init__(self, file: BoardFile, journal: str, clock: Clock, closed: timedelta) -> None:
+    def __init__(self, file: IndexFile, journal: str, clock: Clock, closed: timedelta) -> None:
         self._file = file
         self._journal = journal
         self._clock = clock
         self._closed = closed
 
     def follow(self) -> Followed:
-        """Takes in what the journal has gained; begins again where the board isn't of this journal's history.
+        """Takes in what the journal has gained; begins again where the index isn't of this journal's history.
 
         :raises JournalBroken: a row is missing, or a file can't be read
-        :raises BoardUnreadable: the board's file can't be written
+        :raises DeadLetterIndexUnreadable: the index's file can't be written
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
         for left in range(TRIES_MAX - 1, -1, -1):
             try:
                 return self._follow()
-            except BoardDamaged:
+            except DeadLetterIndexDamaged:
                 if left == 0:
                     raise
         raise AssertionError("at least one try is made")
@@ -100,9 +100,9 @@ class Follower:
                 empty(connection)
 
     def _begin(self) -> tuple[JournalReader, _Mark]:
-        """The journal, and how far the board goes in it.
+        """The journal, and how far the index goes in it.
 
-        The mark is read first: others may take the board on, and a journal that was opened before would seem to have
+        The mark is read first: others may take the index on, and a journal that was opened before would seem to have
         lost what they took in.
         """
         with self._file.reading() as connection:
@@ -122,7 +122,7 @@ class Follower:
     def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
         """Takes in windows until there are no more, or another process was quicker.
 
-        Returns how many rows were taken in, and how far the board goes.
+        Returns how many rows were taken in, and how far the index goes.
         """
         since = mark.seq
         for table in reader.tables_after(mark.seq, MARK_COLUMNS):
@@ -136,7 +136,7 @@ class Follower:
         return mark.seq - since, mark
 
     def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark | None:
-        """Takes rows in, unless another process took the board on from ``before``: returns where it is then."""
+        """Takes rows in, unless another process took the index on from ``before``: returns where it is then."""
         with self._file.writing() as connection:
             there = _mark(connection)
             if there != before:
@@ -161,9 +161,9 @@ class Follower:
 
 
 def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
-    """The rows that leave something open or end it, some at a time, and up to which row the board goes with them.
+    """The rows that leave something open or end it, some at a time, and up to which row the index goes with them.
 
-    Those that settle their event at once are nothing to the board.
+    Those that settle their event at once are nothing to the index.
     """
     settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
     wanted = table["seq"].filter(pc.invert(settled)).to_pylist()
@@ -272,7 +272,7 @@ def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
 
 
 def _belongs(mark: _Mark, reader: JournalReader) -> bool:
-    """Whether the board reflects this table, and its last row is there as it was.
+    """Whether the index reflects this table, and its last row is there as it was.
 
     :raises JournalOlder: this table had it
     """

@@ -14,7 +14,7 @@ from typing import Any
 from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from dlq.board.file import BoardFile
+from dlq.board.file import IndexFile
 from dlq.board.item import COLUMNS, Entry, Item, ItemState, Mark, Seen, item_of
 
 ITEMS_MAX = 5_000
@@ -141,7 +141,7 @@ SEEN_PER_READ = 10_000
 class Page:
     """Some items in their order. ``next``: the cursor of the page after it; None: there is none.
 
-    ``total``: of the whole filter. ``seq``: the journal's row up to which the board goes.
+    ``total``: of the whole filter. ``seq``: the journal's row up to which the index goes.
     """
 
     items: tuple[Item, ...]
@@ -170,7 +170,7 @@ _ORDERS = {
 }
 
 
-def read_page(file: BoardFile, wanted: Filter, cursor: str | None, limit: int, sort: Sort) -> Page:
+def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, sort: Sort) -> Page:
     """The next ``limit`` items. What arrives or leaves meanwhile moves no other item to another page.
 
     :raises FilterInvalid: cursor or limit can't be one
@@ -192,7 +192,7 @@ def read_page(file: BoardFile, wanted: Filter, cursor: str | None, limit: int, s
     return Page(tuple(item_of(entry) for _, entry in found[:limit]), following, total, seq)
 
 
-def read_seen(file: BoardFile, wanted: Filter) -> Iterator[Seen]:
+def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
     """All that match, as of one moment, in the order of their numbers; none is held in memory.
 
     Take it to its end or close it: until then it holds on to that moment.
@@ -216,7 +216,7 @@ def count(connection: sqlite3.Connection, wanted: Filter) -> int:
 
 
 def seq_of(connection: sqlite3.Connection) -> int:
-    """The journal's row up to which the board goes."""
+    """The journal's row up to which the index goes."""
     found = connection.execute("SELECT seq FROM mark").fetchone()
     return int(found[0]) if found is not None else 0
 

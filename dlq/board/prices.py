@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from deltalake import DeltaTable
 
 from core.money import Money
-from dlq.board.file import BoardFile
+from dlq.board.file import IndexFile
 from journal.bodies import BodyStore
 
 Amounts: TypeAlias = Callable[[str, str, bytes], Money | None]
@@ -29,7 +29,7 @@ class _Unpriced(NamedTuple):
 class Prices:
     """Gives items that died their amounts, the oldest first, each once."""
 
-    def __init__(self, file: BoardFile, bodies: str, amounts: Amounts) -> None:
+    def __init__(self, file: IndexFile, bodies: str, amounts: Amounts) -> None:
         self._file = file
         self._bodies = bodies
         self._amounts = amounts
@@ -38,7 +38,7 @@ class Prices:
         """Some that have none yet.
 
         :raises JournalBroken: the bodies can't be read
-        :raises BoardUnreadable: the board's file can't be written
+        :raises DeadLetterIndexUnreadable: the board's file can't be written
         """
         for _ in range(READS_MAX):
             with self._file.reading() as connection:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.place import Place
-from dlq.board.file import BoardFile
+from dlq.board.file import IndexFile
 from dlq.board.follow import read_entries
 from dlq.board.item import OPEN_STATES, Entry
 from dlq.commands import Target
@@ -54,7 +54,7 @@ class FactFinder:
     """
 
     def __init__(self, board: Path, journal: Place, bodies: Place) -> None:
-        self._board = BoardFile(board)
+        self._board = IndexFile(board)
         self._journal = str(journal)
         self._bodies = str(bodies)
 

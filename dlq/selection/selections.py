@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.clock import Clock
-from dlq.board import Board, Filter, ItemState
+from dlq.board import DeadLetterIndex, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.done_alone import DoneAlone
 from dlq.hands import Hands, in_common, same_person
@@ -55,7 +55,7 @@ class Selections:
         self,
         stream: str,
         file: SelectionFile,
-        board: Board,
+        board: DeadLetterIndex,
         outcomes: Outcomes,
         settings: SelectionSettings,
         alone: AloneLimits,

@@ -22,7 +22,7 @@ from rich.progress import Progress
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.layout import Layout
-from dlq.board import Board, Filter, Sort
+from dlq.board import DeadLetterIndex, Filter, Sort
 from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
 from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
 from load.bench.figures import is_short
@@ -59,7 +59,7 @@ def measure_board(folder: Path, console: Console, items: int | None = None) -> d
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(f"{count:,} dead items", total=count)
         make_dead_items(Path(places.journal), STREAM, count, lambda rows: progress.advance(task, rows))
-    board = Board(
+    board = DeadLetterIndex(
         places.board, places.journal, places.bodies, ManualClock(FIRST_AT + timedelta(hours=count / PER_HOUR + 1))
     )
     began = time.perf_counter()
@@ -84,7 +84,7 @@ def measure_board(folder: Path, console: Console, items: int | None = None) -> d
     }
 
 
-def _page(board: Board, wanted: Filter, sort: Sort) -> Callable[[], object]:
+def _page(board: DeadLetterIndex, wanted: Filter, sort: Sort) -> Callable[[], object]:
     def ask() -> object:
         page = board.page(wanted, sort=sort)
         assert page.items and page.total
@@ -93,7 +93,7 @@ def _page(board: Board, wanted: Filter, sort: Sort) -> Callable[[], object]:
     return ask
 
 
-def _figures(board: Board, wanted: Filter) -> Callable[[], object]:
+def _figures(board: DeadLetterIndex, wanted: Filter) -> Callable[[], object]:
     def ask() -> object:
         figures, groups = board.stats(wanted), board.groups(wanted)
         assert figures.open == sum(group.count for group in groups)
@@ -102,7 +102,7 @@ def _figures(board: Board, wanted: Filter) -> Callable[[], object]:
     return ask
 
 
-def _freeze(board: Board, file: Path, count: int) -> None:
+def _freeze(board: DeadLetterIndex, file: Path, count: int) -> None:
     """About `FROZEN` items into another file, in one transaction."""
     file.unlink(missing_ok=True)
     first = random.Random(13).randint(0, max(0, count - FROZEN))

@@ -12,7 +12,7 @@ from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.audit_log import AuditLog
-from dlq.board import Board, kafka_origin
+from dlq.board import DeadLetterIndex, kafka_origin
 from dlq.commands import Producer
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
@@ -21,10 +21,10 @@ from ledger.body_fates import fates
 from stack.settings import Settings, streams_of
 
 
-def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> Board:
+def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> DeadLetterIndex:
     """The board of one stream. ``bootstrap``: Kafka's servers, to ask for bodies that aren't kept; None: not to ask."""
     known = partial(fates, layout.bodies, layout.derived("redactions"))
-    return Board(
+    return DeadLetterIndex(
         layout.board,
         layout.journal,
         layout.bodies,

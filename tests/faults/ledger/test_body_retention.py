@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.board import Board, ItemStory
+from dlq.board import DeadLetterIndex, ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.body_fates import fates
@@ -57,7 +57,7 @@ def there(lake: Lake) -> set[int]:
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
     known = partial(fates, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
-    board = Board(
+    board = DeadLetterIndex(
         Path(lake.tables.journal).parent / "board",
         lake.tables.journal,
         lake.tables.bodies,

@@ -19,7 +19,7 @@ from console.pages.asking import Asking
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
-from dlq.board import Board
+from dlq.board import DeadLetterIndex
 from dlq.commands import Producer
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
@@ -39,7 +39,7 @@ def dead_letters(
 ) -> DeadLetters:
     """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
     layout = Layout(data).ledger()
-    board = Board(layout.board, layout.journal, layout.bodies, clock)
+    board = DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock)
     file = SelectionFile(layout.selections)
     outcomes = Outcomes(file, layout.journal, CONTROL)
     users = Users(Layout(data).users)

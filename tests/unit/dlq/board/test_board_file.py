@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
-from dlq.board import BoardUnreadable, Filter
+from dlq.board import DeadLetterIndexUnreadable, Filter
 from dlq.board.file import LAYOUT, TABLES
 from journal.position import JournalOlder
 from journal.reader import JournalReader
@@ -132,7 +132,7 @@ def test_one_of_an_earlier_lineage_is_made_again(items: DeadItems, ahead: Callab
 def test_whoever_reads_a_damaged_one_is_told_and_the_next_one_follows(items: DeadItems) -> None:
     board = items.board()
     no_sqlite(items)
-    with pytest.raises(BoardUnreadable, match="not a database"):
+    with pytest.raises(DeadLetterIndexUnreadable, match="not a database"):
         board.page(Filter())
     board.follow()
     assert len(board.page(Filter()).items) == 3
@@ -140,7 +140,7 @@ def test_whoever_reads_a_damaged_one_is_told_and_the_next_one_follows(items: Dea
 
 def test_one_that_newer_code_wrote_is_left_alone(items: DeadItems) -> None:
     sql(items, f"PRAGMA user_version = {LAYOUT + 1}")
-    with pytest.raises(BoardUnreadable, match="newer code wrote it"):
+    with pytest.raises(DeadLetterIndexUnreadable, match="newer code wrote it"):
         items.followed()
     with contextlib.closing(sqlite3.connect(file_of(items))) as connection:
         assert connection.execute("SELECT count(*) FROM items").fetchone() == (3,)

@@ -20,7 +20,7 @@ from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from core.layout import Layout
 from core.money import Movement
-from dlq.board import Board, Filter, ItemState, Sort
+from dlq.board import DeadLetterIndex, Filter, ItemState, Sort
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
@@ -143,7 +143,7 @@ def _item(rows: list[JournalRow]) -> Expected | None:
     )
 
 
-def listed(board: Board, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 3) -> list[Any]:
+def listed(board: DeadLetterIndex, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 3) -> list[Any]:
     """All pages one after the other."""
     found: list[Any] = []
     cursor = None
@@ -156,7 +156,7 @@ def listed(board: Board, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 
             return found
 
 
-def agrees(board: Board, rows: Sequence[JournalRow], now: datetime) -> None:
+def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) -> None:
     """The board says what plain Python does."""
     wanted = expected(rows, now)
     items = {item.item_seq: item for item in listed(board, ALL)}
@@ -182,7 +182,7 @@ def agrees(board: Board, rows: Sequence[JournalRow], now: datetime) -> None:
     _statistics_agree(board, wanted, now)
 
 
-def _statistics_agree(board: Board, wanted: dict[int, Expected], now: datetime) -> None:
+def _statistics_agree(board: DeadLetterIndex, wanted: dict[int, Expected], now: datetime) -> None:
     stripe = Filter(providers=("stripe",))
     # The same question to the table of counts, and to the items: text that everything has takes the other way.
     for asked in (Filter(), stripe, Filter(text=":"), Filter(text=":", providers=("stripe",))):
@@ -256,16 +256,16 @@ def test_the_board_says_what_the_rows_say(
     shutil.rmtree(folder)
 
 
-def opened(folder: Path, clock: ManualClock) -> Board:
+def opened(folder: Path, clock: ManualClock) -> DeadLetterIndex:
     layout = Layout(folder).ledger()
-    return Board(layout.board, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
+    return DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
 
 
 class Killed(BaseException):
     """The process ended here."""
 
 
-def _crash(board: Board, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def _crash(board: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Follows until some windows are written, and ends within the next one, after its rows and before its mark."""
     left = [after]
     set_mark = dlq.board.follow._set_mark
