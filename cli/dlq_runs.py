@@ -22,7 +22,7 @@ from console.selection_words import DryRunTold, ProgressTold, RunTold
 from core.clock import SystemClock
 from core.routing import topics_of
 from dlq import commands
-from dlq.board import Filter
+from dlq.index import Filter
 from dlq.orders import DeltaView, Order, OrderService, Wanted
 from dlq.selection import Run, RunState
 

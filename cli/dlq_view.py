@@ -14,7 +14,7 @@ from cli.dlq_filters import with_filter
 from cli.place import Place, with_place_of_stream
 from core.clock import SystemClock
 from core.errors import PayhookError
-from dlq.board import (
+from dlq.index import (
     PAGE_MAX,
     PAGE_SIZE,
     DeadLetterIndex,

@@ -7,8 +7,8 @@ from typing import Any
 from console.bookings import AnotherPersonWanted
 from core.errors import PayhookError
 from dlq.audit_log import AuditLogUnwritable
-from dlq.board import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
 from dlq.commands import CommandInvalid, CommandNotSent
+from dlq.index import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
 from dlq.selection import (
     RunRefused,
     SecondPersonWanted,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dlq.board import DeadLetterIndex, ItemStory
+from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import (
     Asked,

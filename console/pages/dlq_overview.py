@@ -14,7 +14,7 @@ from markupsafe import Markup
 from console.plots import Steps, bars_plot, steps_plot
 from console.told import span
 from core.clock import from_rfc3339
-from dlq.board import Count, DeadLetterIndex, Group, Stats
+from dlq.index import Count, DeadLetterIndex, Group, Stats
 
 BARS_MAX = 8
 GROUPS_SHOWN = 5

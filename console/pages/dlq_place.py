@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.event import Mode
 from core.layout import StreamLayout
 from core.routing import mode_of
-from dlq.board import DeadLetterIndex
+from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 
 STREAM = "stream"

@@ -1,17 +1,17 @@
 """The read model of dead items: a SQLite file that follows a stream's journal, and may be deleted at any time."""
 
-from dlq.board.board import PAGE_SIZE, DeadLetterIndex
-from dlq.board.file import DeadLetterIndexUnreadable
-from dlq.board.fingerprint import Cause
-from dlq.board.follow import Followed
-from dlq.board.item import OPEN_STATES, Item, ItemState, Mark, Seen
-from dlq.board.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
-from dlq.board.origin import OriginUnreadable, kafka_origin
-from dlq.board.payload import Fates, Origin, Payload
-from dlq.board.prices import Amounts
-from dlq.board.stats import GROUPS_MAX, Count, Group, Hour, Stats
-from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
-from dlq.board.told import groups_told, item_told, page_told, stats_told, story_told
+from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
+from dlq.index.file import DeadLetterIndexUnreadable
+from dlq.index.fingerprint import Cause
+from dlq.index.follow import Followed
+from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
+from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
+from dlq.index.origin import OriginUnreadable, kafka_origin
+from dlq.index.payload import Fates, Origin, Payload
+from dlq.index.prices import Amounts
+from dlq.index.stats import GROUPS_MAX, Count, Group, Hour, Stats
+from dlq.index.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
+from dlq.index.told import groups_told, item_told, page_told, stats_told, story_told
 
 __all__ = [
     "GROUPS_MAX",

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from dlq.board.file import IndexFile
-from dlq.board.fold import ROW_COLUMNS, fold
-from dlq.board.follow import records
-from dlq.board.item import COLUMNS, Entry, Item, ItemState, item_of
-from dlq.board.payload import Payloads
-from dlq.board.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
+from dlq.index.file import IndexFile
+from dlq.index.fold import ROW_COLUMNS, fold
+from dlq.index.follow import records
+from dlq.index.item import COLUMNS, Entry, Item, ItemState, item_of
+from dlq.index.payload import Payloads
+from dlq.index.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
 from journal.dataset import dataset_of
 from journal.errors import JournalBroken
 from journal.schema import JournalRow, from_arrow, to_arrow

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.errors import PayhookError
-from dlq.board.item import COLUMNS, Entry
+from dlq.index.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 

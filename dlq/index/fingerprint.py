@@ -5,7 +5,7 @@ number, because words of a message have none; numbers that say what went wrong (
 Quoted text is data, so it goes too, except in errors that quote names of the code itself.
 
 Fingerprints are kept in the index's file: a change here that gives an error another one is a change of
-`dlq.board.file.LAYOUT` too, which has every such file made again. A test binds the two.
+`dlq.index.file.LAYOUT` too, which has every such file made again. A test binds the two.
 """
 
 from __future__ import annotations

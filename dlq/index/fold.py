@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from core.decision import Decision
 from core.event import POISON_TYPE
 from core.work import postings_from_json
-from dlq.board.fingerprint import Cause, cause_of
-from dlq.board.item import OPEN_STATES, Entry, ItemState, Mark, values
 from dlq.command import hash_head
+from dlq.index.fingerprint import Cause, cause_of
+from dlq.index.item import OPEN_STATES, Entry, ItemState, Mark, values
 from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
 

@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, to_micros
 from core.decision import Decision
-from dlq.board.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
-from dlq.board.fold import ROW_COLUMNS, Row, fold, is_command
-from dlq.board.item import COLUMNS, Entry, ItemState, values
+from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
+from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
+from dlq.index.item import COLUMNS, Entry, ItemState, values
 from journal.position import Position, follows
 from journal.reader import JournalReader
 

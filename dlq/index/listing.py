@@ -14,8 +14,8 @@ from typing import Any
 from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from dlq.board.file import IndexFile
-from dlq.board.item import COLUMNS, Entry, Item, ItemState, Mark, Seen, item_of
+from dlq.index.file import IndexFile
+from dlq.index.item import COLUMNS, Entry, Item, ItemState, Mark, Seen, item_of
 
 ITEMS_MAX = 5_000
 TEXT_CHARS_MAX = 200

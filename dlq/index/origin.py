@@ -22,7 +22,7 @@ class OriginUnreadable(PayhookError):
 
 
 def kafka_origin(bootstrap: str, read_s_max: float = READ_S_MAX) -> Callable[[str, int, int], bytes | None]:
-    """Reads a record's value from these servers (`dlq.board.payload.Origin`). It joins no group and commits nothing.
+    """Reads a record's value from these servers (`dlq.index.payload.Origin`). It joins no group and commits nothing.
 
     What it returns raises `OriginUnreadable` where Kafka doesn't answer in time.
     """

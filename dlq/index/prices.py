@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from deltalake import DeltaTable
 
 from core.money import Money
-from dlq.board.file import IndexFile
+from dlq.index.file import IndexFile
 from journal.bodies import BodyStore
 
 Amounts: TypeAlias = Callable[[str, str, bytes], Money | None]

@@ -11,9 +11,9 @@ from typing import Any
 
 from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
-from dlq.board.follow import HOUR_US
-from dlq.board.item import ItemState
-from dlq.board.listing import Filter, Where, in_cube, seq_of, where
+from dlq.index.follow import HOUR_US
+from dlq.index.item import ItemState
+from dlq.index.listing import Filter, Where, in_cube, seq_of, where
 
 SLA = timedelta(hours=24)
 ESCALATION = timedelta(hours=48)

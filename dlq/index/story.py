@@ -9,8 +9,8 @@ from datetime import datetime
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from dlq.board.item import Item
-from dlq.board.payload import Payload
+from dlq.index.item import Item
+from dlq.index.payload import Payload
 from journal.schema import JournalRow
 
 ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})

@@ -14,11 +14,11 @@ from typing import Any
 
 from core.clock import to_rfc3339
 from core.money import decimals_of
-from dlq.board.item import Item
-from dlq.board.listing import Page
-from dlq.board.payload import Payload
-from dlq.board.stats import Group, Stats
-from dlq.board.story import ItemStory, Some
+from dlq.index.item import Item
+from dlq.index.listing import Page
+from dlq.index.payload import Payload
+from dlq.index.stats import Group, Stats
+from dlq.index.story import ItemStory, Some
 
 
 def item_told(item: Item) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.decision import Decision
-from dlq.board.fingerprint import Cause, cause_of
+from dlq.index.fingerprint import Cause, cause_of
 from dlq.report.advice import advice
 from dlq.report.model import DAYS, Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, Week, WeeklyReport
 from journal.dataset import dataset_of

@@ -77,7 +77,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class CauseOfWeek:
-    """Deaths of one cause (`dlq.board.fingerprint.Cause`). ``open``: of its items, those still dead at the end.
+    """Deaths of one cause (`dlq.index.fingerprint.Cause`). ``open``: of its items, those still dead at the end.
 
     ``again``: deaths that followed a replay; ``advice``: what to do next.
     """

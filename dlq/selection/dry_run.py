@@ -9,8 +9,8 @@ from datetime import datetime
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from dlq.acceptance import Meanwhile
-from dlq.board import DeadLetterIndex
 from dlq.commands import ReplayMode, Target
+from dlq.index import DeadLetterIndex
 from dlq.selection import store
 from dlq.selection.errors import check_lineage
 from dlq.selection.facts import FactFinder

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.place import Place
-from dlq.board.file import IndexFile
-from dlq.board.follow import read_entries
-from dlq.board.item import OPEN_STATES, Entry
 from dlq.commands import Target
+from dlq.index.file import IndexFile
+from dlq.index.follow import read_entries
+from dlq.index.item import OPEN_STATES, Entry
 from dlq.selection.known import Known, Standing, holders, wants_holder
 from journal.bodies import BodyStore
 from journal.dataset import dataset_of

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.clock import Clock
-from dlq.board import DeadLetterIndex, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.done_alone import DoneAlone
 from dlq.hands import Hands, in_common, same_person
+from dlq.index import DeadLetterIndex, Filter, ItemState
 from dlq.limits import AloneLimits, Volume, kind_of
 from dlq.recorder import Log, Recorder, Unrecorded
 from dlq.selection import runs, store

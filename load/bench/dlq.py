@@ -22,7 +22,7 @@ from rich.progress import Progress
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.layout import Layout
-from dlq.board import DeadLetterIndex, Filter, Sort
+from dlq.index import DeadLetterIndex, Filter, Sort
 from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
 from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
 from load.bench.figures import is_short

@@ -12,8 +12,8 @@ from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.audit_log import AuditLog
-from dlq.board import DeadLetterIndex, kafka_origin
 from dlq.commands import Producer
+from dlq.index import DeadLetterIndex, kafka_origin
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
 from ledger.body_amounts import BodyAmounts

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.board import DeadLetterIndex, ItemStory
+from dlq.index import DeadLetterIndex, ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.body_fates import fates

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
-from dlq.board import DeadLetterIndex, Filter
 from dlq.commands import Target, decode
+from dlq.index import DeadLetterIndex, Filter
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Run, Runner, SelectionFile, Selections, SelectionSettings
 from dlq.selection.live import Load

@@ -19,8 +19,8 @@ from console.pages.asking import Asking
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
-from dlq.board import DeadLetterIndex
 from dlq.commands import Producer
+from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder

@@ -11,9 +11,9 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.board import Filter, FilterInvalid, ItemState, Mark, Sort
-from dlq.board.stats import time_to_clear
 from dlq.commands import Target
+from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
+from dlq.index.stats import time_to_clear
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import START
 
@@ -259,7 +259,7 @@ def test_items_are_looked_up_by_number(items: DeadItems) -> None:
 
 def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
     """A selection that is being frozen takes no item twice, and none in two states."""
-    monkeypatch.setattr("dlq.board.listing.SEEN_PER_READ", 1)
+    monkeypatch.setattr("dlq.index.listing.SEEN_PER_READ", 1)
     rows = items.deaths(4)
     items.commit()
     board = items.followed()

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
-from dlq.board import DeadLetterIndexUnreadable, Filter
-from dlq.board.file import LAYOUT, TABLES
+from dlq.index import DeadLetterIndexUnreadable, Filter
+from dlq.index.file import LAYOUT, TABLES
 from journal.position import JournalOlder
 from journal.reader import JournalReader
 from tests.dead_items import DeadItems, follow_until, seqs

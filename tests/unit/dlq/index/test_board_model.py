@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dlq.board.follow
+import dlq.index.follow
 from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from core.layout import Layout
 from core.money import Movement
-from dlq.board import DeadLetterIndex, Filter, ItemState, Sort
+from dlq.index import DeadLetterIndex, Filter, ItemState, Sort
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
@@ -230,7 +230,7 @@ def test_the_board_says_what_the_rows_say(
     batches: list[tuple[list[int], str]], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("board")
-    monkeypatch.setattr(dlq.board.follow, "ROWS_PER_PICK", 2)
+    monkeypatch.setattr(dlq.index.follow, "ROWS_PER_PICK", 2)
     history = History(SmallLedger(folder))
     clock = ManualClock(START)
     board = opened(folder, clock)
@@ -268,7 +268,7 @@ class Killed(BaseException):
 def _crash(board: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Follows until some windows are written, and ends within the next one, after its rows and before its mark."""
     left = [after]
-    set_mark = dlq.board.follow._set_mark
+    set_mark = dlq.index.follow._set_mark
 
     def dying(*arguments: Any) -> None:
         if left[0] == 0:
@@ -277,7 +277,7 @@ def _crash(board: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) 
         set_mark(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(dlq.board.follow, "_set_mark", dying)
+        patched.setattr(dlq.index.follow, "_set_mark", dying)
         try:
             board.follow()
         except Killed:

@@ -13,9 +13,9 @@ from itertools import combinations
 
 import pytest
 
-from dlq.board import fingerprint
-from dlq.board.file import LAYOUT
-from dlq.board.fingerprint import SHAPE_CHARS_MAX, cause_of, place_of, shape_of
+from dlq.index import fingerprint
+from dlq.index.file import LAYOUT
+from dlq.index.fingerprint import SHAPE_CHARS_MAX, cause_of, place_of, shape_of
 
 
 def digest(number: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money
-from dlq.board import Filter, Sort
+from dlq.index import Filter, Sort
 from journal.bodies import BodyStore
 from ledger.body_amounts import BodyAmounts
 from load.webhooks import stripe_event
@@ -82,8 +82,8 @@ def test_a_body_that_is_gone_is_asked_for_once(items: DeadItems) -> None:
 def test_a_board_that_began_anew_gets_its_amounts_call_by_call(
     items: DeadItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.board.prices.ITEMS_PER_READ", 1)
-    monkeypatch.setattr("dlq.board.prices.READS_MAX", 2)
+    monkeypatch.setattr("dlq.index.prices.ITEMS_PER_READ", 1)
+    monkeypatch.setattr("dlq.index.prices.READS_MAX", 2)
     items.deaths(3)
     items.commit(with_bodies=True)
     asked = Asked()

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.board import DeadLetterIndex
 from dlq.commands import Command, ReplayMode, decode
+from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
 from dlq.selection import (
     FactFinder,

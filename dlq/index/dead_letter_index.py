@@ -8,15 +8,15 @@ from pathlib import Path
 
 from core.clock import Clock
 from core.place import Place
-from dlq.board.context import Context
-from dlq.board.file import IndexFile
-from dlq.board.follow import Followed, Follower, read_entries
-from dlq.board.item import Item, Seen, item_of
-from dlq.board.listing import Filter, Page, Sort, count, read_page, read_seen
-from dlq.board.payload import Fates, Origin, Payloads
-from dlq.board.prices import Amounts, Prices
-from dlq.board.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
-from dlq.board.story import ItemStory
+from dlq.index.context import Context
+from dlq.index.file import IndexFile
+from dlq.index.follow import Followed, Follower, read_entries
+from dlq.index.item import Item, Seen, item_of
+from dlq.index.listing import Filter, Page, Sort, count, read_page, read_seen
+from dlq.index.payload import Fates, Origin, Payloads
+from dlq.index.prices import Amounts, Prices
+from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
+from dlq.index.story import ItemStory
 
 PAGE_SIZE = 50
 CLOSED_KEPT = timedelta(days=35)
@@ -47,7 +47,7 @@ class DeadLetterIndex:
         :param bodies: the table of the stream's bodies
         :param closed: for how long closed items are kept
         :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
-        :param origin: reads records from Kafka where a body isn't kept (`dlq.board.origin.kafka_origin`)
+        :param origin: reads records from Kafka where a body isn't kept (`dlq.index.origin.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
         """
@@ -60,7 +60,7 @@ class DeadLetterIndex:
     def follow(self) -> Followed:
         """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.
 
-        Of one that began again amounts come some thousands a call (`dlq.board.prices`).
+        Of one that began again amounts come some thousands a call (`dlq.index.prices`).
 
         :raises JournalBroken: the journal is damaged, or the bodies are
         :raises DeadLetterIndexUnreadable: the index's file can't be written
