@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.clock import from_rfc3339, to_rfc3339
 from dlq.alerts.rules import Reading, Rule, Severity
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 RUNBOOK = "docs/runbook.md"
 CLEAR_S = 120.0
@@ -56,21 +59,7 @@ class Notice:
 
     def as_tree(self) -> dict[str, Any]:
         """As receivers and the state file have it; times are RFC 3339 in UTC."""
-        return {
-            "id": self.notice_id,
-            "alert": self.alert,
-            "number": self.number,
-            "kind": self.kind.value,
-            "rule": self.rule,
-            "subject": self.subject,
-            "severity": self.severity.value,
-            "text": self.text,
-            "value": self.value,
-            "threshold": self.threshold,
-            "since": to_rfc3339(self.since),
-            "at": to_rfc3339(self.at),
-            "runbook": self.runbook,
-        }
+        return {"id": self.notice_id, **tree_of(self)}
 
     def as_json(self) -> bytes:
         return json.dumps(self.as_tree(), ensure_ascii=True).encode()
@@ -81,20 +70,14 @@ class Notice:
 
         :raises KeyError, ValueError, TypeError: it isn't one
         """
-        return cls(
-            alert=str(tree["alert"]),
-            number=int(tree["number"]),
-            kind=Kind(tree["kind"]),
-            rule=str(tree["rule"]),
-            subject=str(tree["subject"]),
-            severity=Severity(tree["severity"]),
-            text=str(tree["text"]),
-            value=float(tree["value"]),
-            threshold=float(tree["threshold"]),
-            since=from_rfc3339(tree["since"]),
-            at=from_rfc3339(tree["at"]),
-            runbook=str(tree["runbook"]),
-        )
+        known = {one.name: tree[one.name] for one in fields(cls)}
+        times = {name: from_rfc3339(known[name]) for name in ("since", "at")}
+        return cls(**{**known, **times, "kind": Kind(known["kind"]), "severity": Severity(known["severity"])})
+
+
+def tree_of(one: DataclassInstance) -> dict[str, Any]:
+    """A notice or an alert by its fields' names; times are RFC 3339 in UTC."""
+    return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(one).items()}
 
 
 class State(StrEnum):

@@ -85,14 +85,14 @@ class InPrometheus:
 class Rule:
     """One condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
-    It is over once the value has been at most ``clear_below`` for a while (`dlq.alerts.engine.CLEAR_S`). ``text``: what
-    it says, of ``{of}`` and ``{value}``.
+    It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`).
+    ``text``: what it says, of ``{of}`` and ``{value}``.
     """
 
     name: str
     severity: Severity
     threshold: float
-    clear_below: float
+    clear_share: float = 1.0
     text: str
     unit: Unit = AMOUNT
     for_s: float = 0.0
@@ -102,6 +102,10 @@ class Rule:
     def anchor(self) -> str:
         """Its place in docs/runbook.md."""
         return f"alert-{self.name}"
+
+    @property
+    def clear_below(self) -> float:
+        return self.threshold * self.clear_share
 
     def says(self, subject: str, value: float) -> str:
         return self.text.format(of=subject, value=self.unit.shown(value))
@@ -124,7 +128,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="dlq_depth",
             severity=Severity.WARNING,
             threshold=settings.depth_max,
-            clear_below=settings.depth_max * CLEAR_SHARE,
+            clear_share=CLEAR_SHARE,
             text="{value} dead events of {of} wait for a person",
             prometheus=InPrometheus(alert="PayhookDlqDepth", value="stream:payhook_dlq_depth:max"),
         ),
@@ -133,7 +137,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="dlq_age",
             severity=Severity.WARNING,
             threshold=settings.age_h_max * HOUR_S,
-            clear_below=settings.age_h_max * HOUR_S,
             text="a dead event of {of} has been open for {value}",
             unit=DURATION,
             prometheus=InPrometheus(alert="PayhookDlqOldest", value="max by (stream) (payhook_dlq_oldest_seconds)"),
@@ -142,7 +145,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="dlq_escalation",
             severity=Severity.CRITICAL,
             threshold=settings.escalate_h * HOUR_S,
-            clear_below=settings.escalate_h * HOUR_S,
             text="a dead event of {of} has not been closed for {value}",
             unit=DURATION,
             prometheus=InPrometheus(alert="PayhookDlqEscalation", value="max by (stream) (payhook_dlq_oldest_seconds)"),
@@ -151,7 +153,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="dlq_publish",
             severity=Severity.CRITICAL,
             threshold=UNPUBLISHED_S_MAX,
-            clear_below=UNPUBLISHED_S_MAX,
             text="a dead letter of {of} has waited {value} for its topic; the journal holds it meanwhile",
             unit=DURATION,
             prometheus=InPrometheus(
@@ -162,7 +163,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="not_ready",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            clear_below=0.0,
             text="{of} is down, blocked or not ready",
             for_s=NOT_READY_S_MAX,
             prometheus=InPrometheus(
@@ -173,7 +173,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="refused",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            clear_below=0.0,
             text="{of} decides nothing until a person does: see payhook recover",
             prometheus=InPrometheus(alert="PayhookStreamRefused", value="max by (stream) (payhook_stream_refused)"),
         ),
@@ -181,7 +180,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="lag",
             severity=Severity.WARNING,
             threshold=settings.lag_max,
-            clear_below=settings.lag_max * CLEAR_SHARE,
+            clear_share=CLEAR_SHARE,
             text="{value} events wait for {of} and do not get fewer",
             for_s=WINDOW_S,
             prometheus=InPrometheus(
@@ -194,7 +193,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="retry_rate",
             severity=Severity.WARNING,
             threshold=settings.retry_share_max,
-            clear_below=settings.retry_share_max * CLEAR_SHARE,
+            clear_share=CLEAR_SHARE,
             text="{value} of the tries of {of} end in a retry",
             unit=SHARE,
             prometheus=InPrometheus(
@@ -207,7 +206,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="redis_slow",
             severity=Severity.WARNING,
             threshold=SLOW_SHARE_MAX,
-            clear_below=SLOW_SHARE_MAX * CLEAR_SHARE,
+            clear_share=CLEAR_SHARE,
             text=f"{{value}} of the claims take more than {SLOW_S * 1_000:g} ms",
             unit=SHARE,
             for_s=SLOW_WINDOWS * WINDOW_S,
@@ -222,7 +221,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="slo_burn",
             severity=Severity.CRITICAL,
             threshold=late,
-            clear_below=late * CLEAR_SHARE,
+            clear_share=CLEAR_SHARE,
             text="{value} of the events of {of} missed the 5 s in the last hour",
             unit=SHARE,
             prometheus=InPrometheus(
@@ -238,7 +237,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="backup",
             severity=Severity.WARNING,
             threshold=BACKUP_LATE,
-            clear_below=BACKUP_LATE,
             text="the newest good backup is {value} times as old as backup.every_h",
             unit=TIMES,
             prometheus=InPrometheus(alert="PayhookBackupLate", value="max(payhook_backup_age_ratio)"),
@@ -247,7 +245,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="card_data",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            clear_below=0.0,
             text="{value} kept bodies hold card data: run/card-scan.json names their events, and "
             "`payhook ledger redact KEY --reason …` removes a body",
             prometheus=InPrometheus(alert="PayhookCardDataKept", value="max(payhook_card_data_bodies)"),

@@ -10,14 +10,14 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from core.backoff import doubled_s
 from core.clock import Clock, from_rfc3339, to_rfc3339
-from dlq.alerts.engine import Alert, Engine, Notice, State
+from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
 from dlq.alerts.readings import Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
@@ -212,16 +212,12 @@ def write_state(file: Path, remembered: Remembered) -> None:
     tree = {
         "version": VERSION,
         "at": to_rfc3339(remembered.at),
-        "alerts": [_tree(alert) for alert in remembered.alerts],
+        "alerts": [tree_of(alert) for alert in remembered.alerts],
         "waiting": {name: [one.as_tree() for one in notices] for name, notices in remembered.waiting.items()},
         "problems": dict(remembered.problems),
         "values": remembered.values,
     }
     write_new(file, json.dumps(tree, indent=1) + "\n")
-
-
-def _tree(alert: Alert) -> dict[str, Any]:
-    return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(alert).items()}
 
 
 def _alert(tree: dict[str, Any]) -> Alert:
