@@ -1,15 +1,21 @@
-"""What is done on the command line, put on record."""
+"""What is done on the command line: recorded in the audit log, and sent to the processor."""
 
 from __future__ import annotations
 
 import os
 import pwd
 from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+from confluent_kafka import Producer
 
 from cli.place import Place
 from core.clock import SystemClock
-from dlq.acts import Act, Acts, Outcome
-from dlq.witness import Witnessed, witnessed
+from core.routing import topics_of
+from dlq.audit_log import AuditLog, Outcome
+from dlq.orders import Orders
+from dlq.recorder import Changes, Recorder
 
 CHANNEL = "cli"
 
@@ -23,12 +29,12 @@ def this_account() -> str:
         return f"uid {uid}"
 
 
-def on_record(place: Place, action: str, what: str, reason: str = "") -> AbstractContextManager[Witnessed]:
+def on_record(place: Place, action: str, what: str, reason: str = "") -> AbstractContextManager[Changes]:
     """For the length of a ``with`` that does something in the name of the account that the command runs as.
 
-    :raises ActsUnwritable: it can't be put on record
+    :raises AuditLogUnwritable: it can't be recorded
     """
-    return witnessed(Acts(place.layout.acts), SystemClock(), this_account(), CHANNEL, action, what, reason)
+    return _recorder(place).act(this_account(), action, what, reason)
 
 
 def put_on_record(
@@ -40,19 +46,23 @@ def put_on_record(
     before: str | None = None,
     after: str | None = None,
 ) -> None:
-    """An act that is to be on record before it takes effect, or that was refused.
+    """An act of this account that is to be recorded before it takes effect, or that was refused.
 
-    :raises ActsUnwritable: it can't be put on record
+    :raises AuditLogUnwritable: it can't be recorded
     """
-    act = Act(
-        at=SystemClock().now(),
-        actor=this_account(),
-        action=action,
-        outcome=outcome,
-        channel=CHANNEL,
-        what=what,
-        reason=reason,
-        before=before,
-        after=after,
-    )
-    Acts(place.layout.acts).record(act)
+    _recorder(place).record(this_account(), action, what, outcome, reason, before, after)
+
+
+def orders(place: Place) -> Orders:
+    """Sends commands to the mode that is looked at."""
+
+    @cache
+    def producer() -> Any:
+        # Any: the client's stubs and the port agree only on arguments given by name.
+        return Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+
+    return Orders(producer, topics_of(place.mode).control, _recorder(place))
+
+
+def _recorder(place: Place) -> Recorder:
+    return Recorder(AuditLog(place.layout.acts), SystemClock(), CHANNEL)

@@ -14,12 +14,11 @@ from cli.place import Place, with_place
 from cli.tables import row
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from dlq.alerts.engine import RUNBOOK, Alert, State
-from dlq.alerts.notice import Kind, Notice
-from dlq.alerts.receivers import NotTold, Receiver, receivers
+from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice, State
+from dlq.alerts.receivers import NotDelivered, Receiver, receivers
 from dlq.alerts.rules import Severity, rules
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.state_file import Remembered, read_state
+from dlq.alerts.watch import Remembered, read_state
 
 LOOKS_MISSED_MAX = 4
 """So many looks without a word, and at least `STALE_S`: nobody looks any more."""
@@ -93,8 +92,8 @@ def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> boo
 
 def _told(name: str, receiver: Receiver, notice: Notice) -> bool:
     try:
-        receiver.tell(notice)
-    except NotTold as refused:
+        receiver.deliver(notice)
+    except NotDelivered as refused:
         click.echo(f"{name}: {refused.problem}")
         return False
     click.echo(f"{name}: told ({receiver.shown})")

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from cli.place import Place, with_place
 from cli.tables import row
 from core.clock import to_rfc3339
-from dlq.acts import Acts, RecordedAct
+from dlq.audit_log import AuditLog, RecordedEntry
 
 LIMIT_MAX = 100_000
 
@@ -29,7 +29,7 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
     Live and test traffic have one record. Nothing in it can be changed: its rows are chained, and `payhook verify`
     checks the chain.
     """
-    found = Acts(place.layout.acts).read(limit, before)
+    found = AuditLog(place.layout.acts).read(limit, before)
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1))
     elif not found:
@@ -38,11 +38,11 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
         _print(found)
 
 
-def _as_dict(one: RecordedAct) -> dict[str, Any]:
+def _as_dict(one: RecordedEntry) -> dict[str, Any]:
     return {**one.as_row(), "at": to_rfc3339(one.at)}
 
 
-def _print(found: list[RecordedAct]) -> None:
+def _print(found: list[RecordedEntry]) -> None:
     """Five columns, which fit 80 characters; what an act changed stands below it."""
     table = Table("no.", "when", "who", "outcome", Column("act", overflow="fold"))
     for one in found:
@@ -51,7 +51,7 @@ def _print(found: list[RecordedAct]) -> None:
     Console(soft_wrap=True).print(table)
 
 
-def _told(one: RecordedAct) -> Iterator[str]:
+def _told(one: RecordedEntry) -> Iterator[str]:
     yield f"{one.action} {one.what}".strip()
     for name, value in (("why", one.reason), ("before", one.before), ("after", one.after)):
         if value:

@@ -10,7 +10,7 @@ import click
 
 from cli import moments
 from core.decision import ErrorKind
-from dlq.board import OPEN_STATES, Filter, ItemState, Mark
+from dlq.index import OPEN_STATES, Filter, ItemState, Mark
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

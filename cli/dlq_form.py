@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from rich.console import Console
 
 from core.visible import visible
-from dlq.board import Item
+from dlq.index import Item
 
 ERROR_CHARS_MAX = 240
 

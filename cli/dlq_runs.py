@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import click
-from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from cli.acting import on_record, this_account
+from cli.acting import orders, this_account
 from cli.dlq_opened import SELECTION, number_of, opened
 from cli.dlq_watch import outcome, watch
 from cli.kept_text import KEPT_TEXT
@@ -23,8 +22,8 @@ from console.selection_words import DryRunTold, ProgressTold, RunTold
 from core.clock import SystemClock
 from core.routing import topics_of
 from dlq import commands
-from dlq.board import Filter
-from dlq.orders import DeltaView, Wanted, as_seen
+from dlq.index import Filter
+from dlq.orders import DeltaView, Order, OrderService, Wanted
 from dlq.selection import Run, RunState
 
 REASON = "replay from the command line"
@@ -149,18 +148,13 @@ def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
 def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
     """Single items in one command, as it was always done: it needs no listener."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
-    with on_record(place, "replay", f"{place.looked_at.stream} items {', '.join(map(str, ids))}", reason) as act:
-        lineage = view.lineage()
-        targets = as_seen([Wanted(item_id) for item_id in ids], view.last_rows(ids))
-        command = commands.replay(place.looked_at.stream, lineage, targets, this_account(), reason, SystemClock().now())
-        # Any: the client's stubs and the port agree only on arguments given by name.
-        producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
-        commands.send(producer, command, topics_of(place.mode).control)
-        act.after = f"command {command.command_id}"
+    service = OrderService(place.looked_at.stream, view, orders(place), SystemClock())
+    order = Order(uuid.uuid4().hex, commands.REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
+    service.give(order)
     if as_json:
-        click.echo(json.dumps({"command_id": command.command_id, "items": list(ids)}))
+        click.echo(json.dumps({"command_id": order.command_id, "items": list(ids)}))
     else:
-        click.echo(f"sent as command {command.command_id}; `payhook dlq show ID` tells what became of it")
+        click.echo(f"sent as command {order.command_id}; `payhook dlq show ID` tells what became of it")
 
 
 def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:

@@ -19,7 +19,7 @@ from cli.tables import row
 from console.dead_letters import DeadLetters
 from console.selection_words import ProgressTold, SelectedItem, SelectionsTold, SelectionTold
 from core.money import decimals_of
-from dlq.board import Filter, ItemState
+from dlq.index import Filter, ItemState
 from dlq.selection import Kept, RunItemState, Selection
 
 SHOWN_MAX = 100

@@ -14,7 +14,7 @@ from cli.dlq_form import age, console, error_of, money
 from cli.tables import row
 from core.clock import to_rfc3339
 from core.visible import visible, visible_lines
-from dlq.board import Attempt, Item, ItemStory, Neighbour, Some
+from dlq.index import Attempt, Item, ItemStory, Neighbour, Some
 
 BODY_SHOWN_CHARS_MAX = 4_000
 STACK_SHOWN_CHARS_MAX = 5_000

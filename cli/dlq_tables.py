@@ -12,7 +12,7 @@ from rich.table import Table
 from cli.dlq_form import ERROR_CHARS_MAX, age, console, duration, error_of, money
 from cli.tables import row
 from core.visible import visible
-from dlq.board import Group, Hour, Page, Stats
+from dlq.index import Group, Hour, Page, Stats
 
 HOURS_SHOWN = 12
 BAR_CHARS = 20

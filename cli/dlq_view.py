@@ -14,10 +14,10 @@ from cli.dlq_filters import with_filter
 from cli.place import Place, with_place_of_stream
 from core.clock import SystemClock
 from core.errors import PayhookError
-from dlq.board import (
+from dlq.index import (
     PAGE_MAX,
     PAGE_SIZE,
-    Board,
+    DeadLetterIndex,
     Filter,
     ItemState,
     Sort,
@@ -26,7 +26,7 @@ from dlq.board import (
     stats_told,
     story_told,
 )
-from dlq.witness import READ_PAYLOAD
+from dlq.recorder import READ_PAYLOAD
 from stack.services.dead_letters import open_board
 
 _SORTS = [sort.value for sort in Sort]
@@ -107,7 +107,7 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
         dlq_tables.print_groups(found, SystemClock().now())
 
 
-def followed(place: Place) -> Board:
+def followed(place: Place) -> DeadLetterIndex:
     """The board of the stream that is looked at, as the journal is now."""
     try:
         bootstrap: str | None = place.bootstrap()

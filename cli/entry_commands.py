@@ -9,10 +9,10 @@ import click
 from rich.console import Console
 
 from cli import moments
-from cli.acting import on_record, this_account
-from cli.control import APPROVED_WHERE, add_lines, send_command, would_be_booked
+from cli.acting import orders, this_account
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
+from cli.proposal_tables import APPROVED_WHERE, add_lines, would_be_booked
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.money import Money
@@ -70,11 +70,9 @@ def enter(
     if dry_run:
         click.echo("nothing was sent")
         return
-    with on_record(place, "propose_entry", f"{place.mode} {entity}", reason) as act:
-        lineage = lineage_of(str(place.ledger.journal))
-        command = propose_entry(place.ledger.stream, lineage, entry, this_account(), reason, now)
-        send_command(place, command)
-        act.after = f"proposal {command.command_id}"
+    lineage = lineage_of(str(place.ledger.journal))
+    command = propose_entry(place.ledger.stream, lineage, entry, this_account(), reason, now)
+    orders(place).send(command, f"{place.mode} {entity}")
     click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 

@@ -14,7 +14,7 @@ from cli.acting import put_on_record
 from cli.place import Place, with_place_of_mode
 from core.decision import Decision
 from core.moments import span
-from dlq.witness import EXPORT
+from dlq.recorder import EXPORT
 
 if TYPE_CHECKING:
     from ledger.queries import Form, Source

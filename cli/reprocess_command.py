@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import moments
-from cli.control import APPROVED_WHERE
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
+from cli.proposal_tables import APPROVED_WHERE
 
 if TYPE_CHECKING:
     from ledger.reprocess import Forecast, Ignored, Wanted

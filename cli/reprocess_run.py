@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from confluent_kafka import Producer
-
-from cli.acting import on_record, this_account
+from cli.acting import orders, this_account
 from cli.ledger_tables import looking
 from cli.place import Place
 from core.clock import Clock, SystemClock
 from core.decision import OPEN_DECISIONS, Decision
 from core.routing import topics_of
-from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess, reprocess, send
+from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess, reprocess
 from dlq.orders import DeltaView
 from journal.schema import JournalRow
 from ledger.reprocess import Forecast
@@ -28,7 +25,6 @@ DECIDED_S_MAX = 60.0
 SETTLED_S_MAX = 90.0
 """Beside the time that a rate takes: a retry or two."""
 LOOK_S = 0.5
-WORDS_MAX = 500
 
 WELL = frozenset({Decision.APPLIED, Decision.DUPLICATE_FACT})
 """Its movement is booked, by it or by another event that reported the same one."""
@@ -63,17 +59,16 @@ def run(
     ``propose``: each is a proposal, and nothing becomes of the events yet.
 
     :raises CommandNotSent: Kafka didn't acknowledge one; those before it are on their way
-    :raises ActsUnwritable: it can't be put on record
+    :raises AuditLogUnwritable: it can't be put on record
     """
     clock, ran = SystemClock(), Ran(waited=wait and not propose)
     topic = topics_of(place.mode).control
     view = DeltaView(place.ledger.journal, topic)
     lineage = view.lineage()
     interval_us = 0 if per_s is None else round(1_000_000 / per_s)
-    # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
     name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess)
-    with on_record(place, name, f"{place.mode} {what}", reason) as act, looking("the processor decides"):
+    giving = orders(place).giving(this_account(), name, f"{place.mode} {what}", reason)
+    with giving as act, looking("the processor decides"):
         wanted = [Target.of(one.row) for one in books]
         for number, targets in enumerate(commands_of(wanted, interval_us)):
             if number and not propose:
@@ -81,10 +76,9 @@ def run(
             command = order(
                 place.ledger.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
             )
-            send(producer, command, topic)
+            act.send(command)
             decided = _decided(view, command.command_id, clock) if wait else None
             ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
-            act.after = f"command {', '.join(ran.commands)}"[:WORDS_MAX]
             if wait and decided is None:
                 break
     if ran.waited:

@@ -8,10 +8,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from cli.acting import on_record, this_account
-from cli.control import APPROVED_WHERE, add_lines, send_command, would_be_booked
+from cli.acting import orders, this_account
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_mode
+from cli.proposal_tables import APPROVED_WHERE, add_lines, would_be_booked
 from core.clock import SystemClock
 from core.routing import topics_of
 from core.visible import visible_lines
@@ -44,9 +44,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         return
     targets = [booking.target for booking in bookings]
     command = propose_reversal(place.ledger.stream, lineage, targets, this_account(), reason, SystemClock().now())
-    with on_record(place, "propose_reversal", f"{place.mode} {', '.join(keys)}", reason) as act:
-        send_command(place, command)
-        act.after = f"proposal {command.command_id}"
+    orders(place).send(command, f"{place.mode} {', '.join(keys)}")
     click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 

@@ -18,7 +18,7 @@ from console.access import Role, Users, accounts
 from console.access.users import TOKEN_DAYS, Token
 from core.clock import SystemClock, from_rfc3339
 from core.errors import PayhookError
-from dlq.acts import ActsUnwritable, Outcome
+from dlq.audit_log import AuditLogUnwritable, Outcome
 
 ROLES = click.Choice([role.value for role in Role])
 Recording = accounts.Recording
@@ -173,7 +173,7 @@ def _recorded(place: Place, action: str, name: str, change: Callable[[Recording]
 
     try:
         change(record)
-    except ActsUnwritable:
+    except AuditLogUnwritable:
         raise
     except PayhookError as refused:
         put_on_record(place, action, name, Outcome.REFUSED, str(refused))

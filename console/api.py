@@ -22,15 +22,11 @@ from console.key_parameter import key_parameter
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
 from console.refusals import answer_refusal
 from console.strict_route import StrictRoute
-from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
-from core.layout import LEDGER
-from core.routing import stream_of
-from dlq.acts import ActsBroken, ActsUnwritable
+from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
-from dlq.orders import Given, Order, OrderDesk, OrderRefused
-from dlq.witness import Recorder, witnessed
+from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 
 PREFIX = "/api"
@@ -43,24 +39,16 @@ COMMAND_ID = r"^[0-9a-f]{32}$"
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
 
-Desks = Mapping[Mode, OrderDesk]
+Desks = Mapping[Mode, OrderService]
 
 
-def mount_api(
-    app: FastAPI,
-    desks: Desks,
-    bookings: Bookings,
-    answers: AnswerStore,
-    acts: Recorder,
-    clock: Clock,
-    streams: Streams,
-) -> None:
+def mount_api(app: FastAPI, desks: Desks, bookings: Bookings, answers: AnswerStore, streams: Streams) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks`` and ``bookings``: one for each mode that has a ledger here; ``acts``: where orders are put on record;
-    ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
+    ``desks`` and ``bookings``: one for each mode that has a ledger here; ``streams``: whose dead items are shown,
+    selected and run. `console.guard.Guard` stands before it.
     """
-    api = create_api(desks, bookings, acts, clock, streams)
+    api = create_api(desks, bookings, streams)
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
@@ -85,12 +73,12 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(desks: Desks, bookings: Bookings, acts: Recorder, clock: Clock, streams: Streams) -> FastAPI:
+def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
-        _add_order(api, action, desks, acts, clock)
+        _add_order(api, action, desks)
     for router in (dead_routes(streams), reading(streams), acting(streams), booking_routes(bookings)):
         api.router.routes.extend(router.routes)
 
@@ -105,7 +93,7 @@ def create_api(desks: Desks, bookings: Bookings, acts: Recorder, clock: Clock, s
 
     api.add_exception_handler(Problem, _on_problem)
     api.add_exception_handler(PayhookError, _on_known)
-    for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken):
+    for refusal in (NotSignedIn, NotAllowed, AuditLogUnwritable, AuditLogBroken):
         api.add_exception_handler(refusal, _on_refusal)
     api.add_exception_handler(HTTPException, _on_http)
     api.add_exception_handler(RequestValidationError, _on_invalid)
@@ -113,14 +101,7 @@ def create_api(desks: Desks, bookings: Bookings, acts: Recorder, clock: Clock, s
     return api
 
 
-def _add_order(api: FastAPI, action: str, desks: Desks, acts: Recorder, clock: Clock) -> None:
-    def given_on_record(desk: OrderDesk, order: Order, mode: Mode) -> Given:
-        what = f"{stream_of(LEDGER, mode)} items {', '.join(str(wanted.item_seq) for wanted in order.items)}"
-        with witnessed(acts, clock, order.actor, "api", action, what, order.reason) as act:
-            given = desk.give(order)
-            act.after = f"command {order.command_id}"
-            return given
-
+def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
     @api.post(
         f"/dlq/{action}",
         status_code=202,
@@ -138,7 +119,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks, acts: Recorder, clock: C
         run: Run = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            given = await asyncio.to_thread(given_on_record, _desk(desks, asked.mode), order, asked.mode)
+            given = await asyncio.to_thread(_desk(desks, asked.mode).give, order)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:
@@ -156,7 +137,7 @@ def _caller(scope: Scope) -> str:
     return user.name
 
 
-def _desk(desks: Desks, mode: Mode) -> OrderDesk:
+def _desk(desks: Desks, mode: Mode) -> OrderService:
     try:
         return desks[mode]
     except KeyError:

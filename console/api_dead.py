@@ -16,8 +16,8 @@ from console.api_problems import problems
 from console.api_streams import Streams, StreamWanted
 from console.strict_route import StrictRoute
 from core.decision import ErrorKind
-from dlq.board import PAGE_MAX, Filter, Group, Item, ItemState, ItemStory, Mark, Sort, Stats
 from dlq.commands import SEQ_MAX
+from dlq.index import PAGE_MAX, Filter, Group, Item, ItemState, ItemStory, Mark, Sort, Stats
 
 LISTED_MAX = 100
 TEXT_CHARS_MAX = 200

@@ -6,9 +6,9 @@ from typing import Any
 
 from console.bookings import AnotherPersonWanted
 from core.errors import PayhookError
-from dlq.acts import ActsUnwritable
-from dlq.board import BoardUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from dlq.audit_log import AuditLogUnwritable
 from dlq.commands import CommandInvalid, CommandNotSent
+from dlq.index import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
 from dlq.selection import (
     RunRefused,
     SecondPersonWanted,
@@ -58,8 +58,8 @@ KNOWN: tuple[tuple[type[PayhookError], int, str, str], ...] = (
     (SelectionBroken, 409, "selection-broken", "The selection isn't what was frozen"),
     (SecondPersonWanted, 409, "second-person", "Another person approves it"),
     (RunRefused, 409, "run-refused", "The run isn't taken"),
-    (ActsUnwritable, 503, "acts-unwritable", "It can't be put on record"),
-    (BoardUnreadable, 503, "board-unreadable", "The list of dead items can't be read"),
+    (AuditLogUnwritable, 503, "acts-unwritable", "It can't be put on record"),
+    (DeadLetterIndexUnreadable, 503, "board-unreadable", "The list of dead items can't be read"),
     (OriginUnreadable, 503, "origin-unreadable", "Kafka doesn't answer"),
     (JournalBroken, 503, "journal-unreadable", "The journal can't be read"),
 )

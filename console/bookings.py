@@ -8,10 +8,10 @@ from console.access.users import Users, hands_of
 from core.clock import Clock
 from core.errors import PayhookError
 from core.layout import StreamLayout
-from dlq.commands import Command, Producer, approve, propose_entry, send
+from dlq.commands import Command, approve, propose_entry
 from dlq.entry import Entry
 from dlq.hands import in_common, same_person
-from dlq.witness import Recorder, witnessed
+from dlq.orders import Orders
 from journal.reader import lineage_of
 from ledger.reversals import Proposed, proposal, proposals
 
@@ -28,28 +28,21 @@ class AnotherPersonWanted(PayhookError):
 
 
 class BookingDesk:
-    """Blocks; threads may share it. Every act through it is on record, each refusal too.
-
-    ``channel``: through which acts come, ``page`` or ``api``.
-    """
+    """Blocks; threads may share it."""
 
     def __init__(
         self,
         ledger: StreamLayout,
         control_topic: str,
-        producer: Producer,
+        orders: Orders,
         users: Users,
-        acts: Recorder,
         clock: Clock,
-        channel: str,
     ) -> None:
         self._ledger = ledger
         self._control_topic = control_topic
-        self._producer = producer
+        self._orders = orders
         self._users = users
-        self._acts = acts
         self._clock = clock
-        self._channel = channel
 
     def proposals(self) -> Sequence[Proposed]:
         """What was proposed, newest first, and what became of it."""
@@ -59,17 +52,13 @@ class BookingDesk:
         """Sends a proposal; the processor takes it down.
 
         :raises CommandNotSent: Kafka didn't acknowledge it
-        :raises ActsUnwritable: it can't be put on record
+        :raises AuditLogUnwritable: it can't be put on record
         """
         hands = hands_of(self._users.all(), actor) - same_person(actor)
         lineage, stream = lineage_of(str(self._ledger.journal)), self._ledger.stream
-        with witnessed(
-            self._acts, self._clock, actor, self._channel, "propose_entry", f"{stream} {entry.entity_key}", reason
-        ) as act:
-            command = propose_entry(stream, lineage, entry, actor, reason, self._clock.now(), hands)
-            send(self._producer, command, self._control_topic)
-            act.after = f"proposal {command.command_id}"
-            return command
+        command = propose_entry(stream, lineage, entry, actor, reason, self._clock.now(), hands)
+        self._orders.send(command, f"{stream} {entry.entity_key}")
+        return command
 
     def approve(self, command_id: str, actor: str, reason: str) -> Command:
         """Sends the approval of a proposal that waits; the processor books it, once.
@@ -77,17 +66,16 @@ class BookingDesk:
         :raises ProposalUnknown: there is none that waits
         :raises AnotherPersonWanted: it is one's own, or of somebody who could be oneself
         :raises CommandNotSent: Kafka didn't acknowledge it
-        :raises ActsUnwritable: it can't be put on record
+        :raises AuditLogUnwritable: it can't be put on record
         """
         what = f"{self._ledger.stream} proposal {command_id}"
-        with witnessed(self._acts, self._clock, actor, self._channel, "approve_booking", what, reason) as act:
+        with self._orders.giving(actor, "approve_booking", what, reason) as giving:
             found = proposal(*self._tables(), command_id).command
             known = self._users.all()
             if in_common({*found.hands, *hands_of(known, found.actor)}, hands_of(known, actor)):
                 raise AnotherPersonWanted(command_id, found.actor, actor)
             approval = approve(found, actor, reason, self._clock.now())
-            send(self._producer, approval, self._control_topic)
-            act.after = f"command {approval.command_id}"
+            giving.send(approval)
             return approval
 
     def _tables(self) -> tuple[str, str, str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dlq.board import Board, ItemStory
+from dlq.index import DeadLetterIndex, ItemStory
+from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import (
     Asked,
     DryRuns,
@@ -15,7 +16,6 @@ from dlq.selection import (
     Runner,
     Selections,
 )
-from dlq.witness import READ_PAYLOAD, Reading
 
 RUNNER_STOP_S_MAX = 5.0
 
@@ -25,17 +25,17 @@ class DeadLetters:
     """What may be asked and done about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
 
     stream: str
-    board: Board
+    board: DeadLetterIndex
     selections: Selections
     dry_runs: DryRuns
     dead_head: str
-    reading: Reading
+    reading: Recorder
     replays_max: int = 5
 
     def item(self, item_seq: int, actor: str) -> ItemStory:
         """Everything that is known of one item. That its bytes were read is on record before they are handed out.
 
-        :raises ActsUnwritable: it can't be put on record
+        :raises AuditLogUnwritable: it can't be put on record
         """
         story = self.board.item(item_seq)
         if story.payload.raw is not None:

@@ -15,7 +15,7 @@ from console.forms import FormRefused
 from console.web import render
 from console.web.paths import HOME, path_of
 from core.errors import PayhookError
-from dlq.acts import ActsBroken, ActsUnwritable
+from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
 from ingest.idempotency import Problem
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def _problem(refusal: Exception) -> Problem:
             log.error("nobody can be let in: %s", refusal)
             detail = "the file of users can't be read; the listener's log says why"
             return Problem(503, "users-unreadable", "Nobody can be let in", detail, closes=True)
-        case ActsUnwritable() | ActsBroken():
+        case AuditLogUnwritable() | AuditLogBroken():
             log.error("nothing can be put on record: %s", refusal)
             detail = "the listener's log says why; an order that was given all the same has one effect when repeated"
             return Problem(503, "record-unavailable", "This can't be put on record", detail, closes=True)

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.api_dead import FilterAsked
 from console.orders import ItemAsked, Text
-from dlq.board import ITEMS_MAX, Filter
 from dlq.commands import ReplayMode, Target
+from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,
     Forecast,

@@ -42,7 +42,7 @@ class StreamLayout:
 
     @property
     def board(self) -> Path:
-        """The list of dead items (`dlq.board`), made again from the journal."""
+        """The list of dead items (`dlq.index`), made again from the journal."""
         return self.root / "console" / self.stream
 
     @property

@@ -1,9 +1,13 @@
-"""From what an operator asks for to a command: looked up in the journal, checked, sent; nothing is sent of a part."""
+"""Orders: checked against the journal, sent as a command and acknowledged, and recorded in the audit log.
+
+Nothing is sent of a part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,10 +19,14 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
-from dlq.commands import ACTIONS, Command, Producer, Sent, Target, send
+from dlq.commands import ACTIONS, APPROVES, Command, Producer, Sent, Target, send
+from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import dataset_of, lineage_of
 from journal.schema import JournalRow, from_arrow
+
+SENT_CHARS_MAX = 500
+"""Of the ids of an act's commands, in the audit log."""
 
 
 class OrderRefused(PayhookError):
@@ -29,8 +37,8 @@ class OrderRefused(PayhookError):
     def __init__(self, unknown: Mapping[int, str], moved: Mapping[int, str]) -> None:
         self.unknown = dict(unknown)
         self.moved = dict(moved)
-        told = "; ".join([*self.unknown.values(), *self.moved.values()])
-        super().__init__(f"nothing was sent: {told}")
+        problems = "; ".join([*self.unknown.values(), *self.moved.values()])
+        super().__init__(f"nothing was sent: {problems}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class JournalView(Protocol):
 
 
 class DeltaView:
-    """The journal as it is now, on Delta. One that nobody has begun yet holds nothing."""
+    """The journal as it is now, on Delta. One that isn't begun yet holds nothing."""
 
     def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
@@ -100,14 +108,59 @@ class DeltaView:
         return from_arrow(dataset_of(DeltaTable(self._path)).to_table(filter=wanted))
 
 
-class OrderDesk:
-    """Gives orders on one stream. Its methods block: call them off the event loop; threads may share it."""
+class Orders:
+    """Sends commands to one control topic, each recorded in the audit log with what became of it. It blocks; threads
+    may share it. ``producer`` is asked for when the first command goes out: an order that is refused needs no Kafka.
+    """
 
-    def __init__(self, stream: str, journal: JournalView, producer: Producer, control_topic: str, clock: Clock) -> None:
-        self._stream = stream
-        self._journal = journal
+    def __init__(self, producer: Callable[[], Producer], control_topic: str, recorder: Recorder) -> None:
         self._producer = producer
         self._control_topic = control_topic
+        self._recorder = recorder
+
+    def send(self, command: Command, what: str) -> Sent:
+        """Sends a command that needs no check here; ``what`` says to people what it is about.
+
+        :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
+        :raises AuditLogUnwritable: it can't be recorded; the command was sent
+        """
+        with self.giving(command.actor, command.action, what, command.reason) as giving:
+            return giving.send(command)
+
+    @contextmanager
+    def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
+        """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
+        with self._recorder.act(actor, action, what, reason) as changes:
+            yield Giving(self._producer, self._control_topic, changes)
+
+
+@dataclass(slots=True)
+class Giving:
+    """One act's commands; those that were sent are in the audit log by their ids."""
+
+    producer: Callable[[], Producer]
+    control_topic: str
+    changes: Changes
+    sent: list[str] = field(default_factory=list)
+
+    def send(self, command: Command) -> Sent:
+        """
+        :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
+        """
+        sent = send(self.producer(), command, self.control_topic)
+        self.sent.append(command.command_id)
+        called = "proposal" if command.action in APPROVES.values() else "command"
+        self.changes.after = f"{called} {', '.join(self.sent)}"[:SENT_CHARS_MAX]
+        return sent
+
+
+class OrderService:
+    """Orders on one stream's dead items. Its methods block: call them off the event loop; threads may share it."""
+
+    def __init__(self, stream: str, journal: JournalView, orders: Orders, clock: Clock) -> None:
+        self._stream = stream
+        self._journal = journal
+        self._orders = orders
         self._clock = clock
 
     def give(self, order: Order) -> Given:
@@ -115,22 +168,26 @@ class OrderDesk:
 
         :raises OrderRefused: an item isn't there, or isn't dead as it was seen
         :raises CommandNotSent: Kafka didn't acknowledge it; giving the same order again is safe
+        :raises AuditLogUnwritable: it can't be recorded; the command may have been sent
         """
-        if (decided := self.decision(order.command_id)) is not None:
-            return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
-        lineage = self._journal.lineage()
-        targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
-        command = Command(
-            order.command_id,
-            self._stream,
-            lineage,
-            order.action,
-            targets,
-            order.actor,
-            order.reason,
-            self._clock.now(),
-        )
-        return Given(send(self._producer, command, self._control_topic), None)
+        what = f"{self._stream} items {', '.join(str(wanted.item_seq) for wanted in order.items)}"
+        with self._orders.giving(order.actor, order.action, what, order.reason) as giving:
+            if (decided := self.decision(order.command_id)) is not None:
+                giving.changes.after = f"command {order.command_id}"
+                return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
+            lineage = self._journal.lineage()
+            targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
+            command = Command(
+                order.command_id,
+                self._stream,
+                lineage,
+                order.action,
+                targets,
+                order.actor,
+                order.reason,
+                self._clock.now(),
+            )
+            return Given(giving.send(command), None)
 
     def decision(self, command_id: str) -> JournalRow | None:
         """What the processor decided of a command, if it has."""

@@ -6,7 +6,8 @@ import heapq
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,14 +16,15 @@ from confluent_kafka import KafkaError, KafkaException
 from core.backoff import doubled_s
 from core.clock import Clock, SystemClock
 from core.decision import Decision
-from dlq.catch_up import Bodies, CatchUp, Read, Rows
 from dlq.record import DlqRecord, build_record
 from dlq.settings import DlqSettings
 from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
 
-RETRY_S_FIRST = 0.5
+RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
+IN_MEMORY_MAX = 2_000
+"""Unpublished dead letters that are held in memory; more are read again from the journal."""
 
 
 class Producer(Protocol):
@@ -39,7 +41,7 @@ class Producer(Protocol):
 
 
 class Watcher(Protocol):
-    """Who is told of each dead row on its way. Called on the publisher's thread; raises nothing."""
+    """Is called for each dead row on its way. Called on the publisher's thread; raises nothing."""
 
     def taken(self, row: JournalRow) -> None: ...
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...
@@ -72,7 +74,7 @@ class DlqPublisher:
     """Takes dead rows in seq order and produces each until Kafka acknowledges it; repeats are possible, gaps aren't.
 
     `publish`, `passed` and `poll` return at once whatever Kafka does, and belong to one thread. At most
-    ``settings.in_memory_max`` letters are held: what comes beyond is read again from the journal once there is room.
+    ``in_memory_max`` letters are held: what comes beyond is read again from the journal once there is room.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class DlqPublisher:
         clock: Clock | None = None,
         watcher: Watcher | None = None,
         tally: Tally | None = None,
+        in_memory_max: int = IN_MEMORY_MAX,
     ) -> None:
         self._producer_factory = producer_factory
         self._producer: Producer | None = None
@@ -94,6 +97,7 @@ class DlqPublisher:
         self._settings = settings or DlqSettings()
         self._clock = clock or SystemClock()
         self._watcher = watcher
+        self._in_memory_max = in_memory_max
         self._taken_upto = self._passed = published_upto
         self._unacknowledged: dict[int, _Letter] = {}
         self._waiting: deque[_Letter] = deque()
@@ -185,7 +189,7 @@ class DlqPublisher:
 
     @property
     def _room(self) -> int:
-        return self._settings.in_memory_max - len(self._unacknowledged)
+        return self._in_memory_max - len(self._unacknowledged)
 
     def _take(self, row: JournalRow, body: bytes) -> None:
         letter = _Letter(row, body, self._clock.monotonic())
@@ -206,7 +210,7 @@ class DlqPublisher:
         if read is not None:
             self._take_read(read)
             self._behind = not read.whole or self._taken_upto < self._passed
-        elif not source.busy and self._room * 2 >= self._settings.in_memory_max:
+        elif not source.busy and self._room * 2 >= self._in_memory_max:
             source.begin(self._taken_upto, self._room)
 
     def _take_read(self, read: Read) -> None:
@@ -270,7 +274,7 @@ class DlqPublisher:
             letter.by_reference = True
             self._waiting.append(letter)
             return
-        delay_s = doubled_s(RETRY_S_FIRST, letter.tries - 1, self._settings.retry_s_max)
+        delay_s = doubled_s(RETRY_S_FIRST, letter.tries - 1, RETRY_S_MAX)
         heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
         log.error("dead row %d isn't on %s yet (%s); next try in %.1f s", letter.row.seq, self._topic, error, delay_s)
 
@@ -281,3 +285,71 @@ class DlqPublisher:
             self._producer.poll(0)
         self._producer = None
         self._replace_producer = False
+
+
+class Rows(Protocol):
+    """A journal that can be read by seq (`journal.reader.JournalReader`)."""
+
+    def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]: ...
+
+
+class Bodies(Protocol):
+    """A store of bodies by hash (`journal.bodies.BodyStore`)."""
+
+    def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Dead rows with bodies; every dead row up to ``upto`` is among them or came before.
+
+    ``whole``: the journal had no more.
+    """
+
+    letters: list[tuple[JournalRow, bytes]]
+    upto: int
+    whole: bool
+
+
+class CatchUp:
+    """Reads dead rows from the journal, beside the caller's thread where asked to."""
+
+    def __init__(self, bodies: Bodies, reopen: Callable[[], Rows] | None) -> None:
+        self._bodies = bodies
+        self._reopen = reopen
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dlq-catch-up")
+        self._future: Future[Read] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._future is not None
+
+    def begin(self, after: int, letters_max: int) -> None:
+        reopen = self._reopen
+        if reopen is not None:
+            self._future = self._thread.submit(lambda: self.read(reopen(), after, letters_max))
+
+    def finished(self) -> Read | None:
+        if self._future is None or not self._future.done():
+            return None
+        future, self._future = self._future, None
+        return future.result()
+
+    def read(self, reader: Rows, after: int, letters_max: int) -> Read:
+        """The next dead rows after ``after``, at most so many."""
+        dead: list[JournalRow] = []
+        upto, whole = after, True
+        for rows in reader.rows_after(after):
+            found = [row for row in rows if row.decision is Decision.DEAD]
+            taken = found[: letters_max - len(dead)]
+            dead += taken
+            if len(taken) < len(found):
+                upto, whole = max(upto, taken[-1].seq if taken else rows[0].seq - 1), False
+                break
+            upto = rows[-1].seq
+        hashes = [row.body_sha256 for row in dead if row.body_sha256 is not None]
+        bodies = self._bodies.fetch(hashes) if hashes else {}
+        return Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, whole)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -14,7 +14,7 @@ from dlq.limits import EVERY_CURRENCY, AloneLimits
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
-"""A topic is a dead-letter queue only if its name begins so: whoever reads it knows what it holds."""
+"""A topic is a dead-letter queue only if its name begins so: its name says what it holds."""
 
 
 class DlqSettings(BaseModel):
@@ -35,7 +35,6 @@ class DlqSettings(BaseModel):
         False, description="make the topic at start if it isn't there; false: refuse to start, and say how it is made"
     )
     replication: int = Field(1, ge=1, le=16, description="replicas of a topic that is made at start")
-    retry_s_max: float = Field(30.0, gt=0, description="longest wait between two tries to publish a dead letter")
     replays_max: int = Field(
         5,
         ge=1,
@@ -60,9 +59,6 @@ class DlqSettings(BaseModel):
     alone_redactions_max: int = Field(
         100, ge=1, description="most bodies that one person may have removed (`payhook ledger redact`) within 24 hours"
     )
-    in_memory_max: int = Field(
-        2_000, ge=1, description="most unpublished dead letters held in memory; more are read again from the journal"
-    )
 
     @field_validator("alone_amounts_minor_max", "alone_replay_amounts_minor_max")
     @classmethod
@@ -82,16 +78,6 @@ class DlqSettings(BaseModel):
             self.alone_replay_amounts_minor_max,
             self.alone_redactions_max,
         )
-
-
-class BoardSettings(BaseModel):
-    """What the list of dead items holds beside the open ones."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    closed_days: float = Field(
-        35.0, gt=0, le=400, description="days for which closed items stay in the DLQ's list and statistics"
-    )
 
 
 class SelectionSettings(BaseModel):

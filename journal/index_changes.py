@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from rocksdict import WriteBatch
@@ -14,11 +15,12 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
+from journal.life import Life, life_after
 from journal.open_item import (
     OpenItem,
-    died_in_place,
     frees_key,
     holds_key,
+    is_conflict,
     is_other_content,
     leaves_open,
     pack,
@@ -244,13 +246,13 @@ class Changes:
 def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:
     kept = copy.copy(row)
     body = bodies.get(row.body_sha256 or "", b"")
+    known: Life[datetime] | None = None
     if before is not None:
         body = before.body or body
         kept.headers = kept.headers or before.row.headers
-    replays = before.replays if before is not None else 0
-    if row.decision is Decision.REPLAYED:
-        replays += 1
-    return OpenItem(kept, body, row.seq, died_in_place(row, before), replays)
+        known = Life(before.row.decision, passed_over=before.died, replays=before.replays)
+    life = life_after(known, row.decision, row.decided_at, blocking=row.blocking, conflict=is_conflict(row))
+    return OpenItem(kept, body, row.seq, life.passed_over, life.replays)
 
 
 def _place(item: OpenItem) -> bytes:

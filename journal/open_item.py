@@ -26,8 +26,7 @@ _NAMES = tuple(field.name for field in fields(JournalRow))
 class OpenItem:
     """An event that still waits. ``row`` is its last row with the first one's headers.
 
-    ``died``: it died once, holds nothing back since, and is still open: later events of its entity passed it over.
-    ``replays``: how often people had it tried again.
+    ``died`` and ``replays``: `journal.life.Life.passed_over` and ``replays``.
     """
 
     row: JournalRow
@@ -70,15 +69,6 @@ def frees_key(row: JournalRow, before: JournalRow) -> bool:
 def takes_key(row: JournalRow, before: JournalRow) -> bool:
     """Whether the row takes its event key over, if that is free: a person replayed other content."""
     return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)
-
-
-def died_in_place(row: JournalRow, before: OpenItem | None) -> bool:
-    """`OpenItem.died` after ``row``. A conflict has no place in its entity's order, so nothing passes it over."""
-    if row.blocking:
-        return False
-    if row.decision is Decision.DEAD:
-        return not is_conflict(row)
-    return before is not None and before.died
 
 
 def pack(item: OpenItem) -> bytes:

@@ -16,14 +16,13 @@ import httpx
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
-from core.errors import PayhookError, SettingError
+from core.errors import PayhookError
 from core.files import try_lock
 from core.log import configure_logging
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
-from ingest.metrics import SECONDS_BUCKETS
 from stack.children import metrics_urls, status_files
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
@@ -47,17 +46,6 @@ def places(settings: Settings) -> Places:
         card_scan=layout.card_scan if settings.ingest.pan.enabled else None,
         backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,
     )
-
-
-def check(settings: Settings) -> None:
-    """
-    :raises SettingError: a bound that the metrics can't tell
-    """
-    if settings.alerts.redis_s_max not in SECONDS_BUCKETS:
-        edges = ", ".join(f"{edge:g}" for edge in SECONDS_BUCKETS)
-        raise SettingError(
-            "alerts.redis_s_max", f"{settings.alerts.redis_s_max:g} isn't an edge of the histogram; {edges} are"
-        )
 
 
 @contextlib.contextmanager
@@ -95,7 +83,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             while True:
                 began_s = clock.monotonic()
                 watching.step()
-                metrics.told(watching)
+                metrics.update(watching)
                 if stop.wait(max(0.0, alerts.every_s - (clock.monotonic() - began_s))):
                     return
         finally:
@@ -106,7 +94,6 @@ def main() -> int:
     configure_logging()
     try:
         settings = load_settings()
-        check(settings)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -24,7 +24,7 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.settings import KafkaSettings, RedisSettings, StorageSettings, TopicsSettings, equip
 from dlq.alerts.settings import AlertsSettings
-from dlq.settings import BoardSettings, SelectionSettings
+from dlq.settings import SelectionSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
@@ -76,7 +76,6 @@ class Settings(BaseSettings):
         default_factory=dict, description="keys of work streams, laid over those of streams.toml"
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
-    board: BoardSettings = Field(default_factory=lambda: BoardSettings(), description="the list of dead events")
     selections: SelectionSettings = Field(
         default_factory=lambda: SelectionSettings(), description="frozen sets of dead events, and their runs"
     )

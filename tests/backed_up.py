@@ -9,7 +9,7 @@ from typing import Any
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.acts import Act, Acts, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -56,8 +56,10 @@ class SmallLake:
         return rows
 
     def act(self, what: str) -> None:
-        act = Act(at=self.clock.now(), actor="ada", action="purge", outcome=Outcome.DONE, channel="cli", what=what)
-        Acts(self.settings.layout.acts).record(act)
+        act = AuditEntry(
+            at=self.clock.now(), actor="ada", action="purge", outcome=Outcome.DONE, channel="cli", what=what
+        )
+        AuditLog(self.settings.layout.acts).record(act)
 
     def redacted(self, seq: int) -> Redaction:
         """The acts by which the body of a row was removed."""

@@ -20,7 +20,7 @@ from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
 from core.layout import Layout
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
 from tests.dead_letters import DeadLetters
@@ -55,7 +55,7 @@ class Site:
         self.letters = letters
         layout = Layout(data)
         ledger = layout.ledger()
-        self.acts = Acts(layout.acts)
+        self.acts = AuditLog(layout.acts)
         settings = SelectionSettings(command_items_max=command_items_max)
         self.dead = dead_letters(data, clock, self.acts, settings, alone)
         file = SelectionFile(ledger.selections)

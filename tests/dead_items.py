@@ -9,13 +9,13 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
-import dlq.board.follow
+import dlq.index.follow
 from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
-from dlq.board import Amounts, Board, BoardSettings, Filter
-from dlq.board.payload import Fates, Origin
+from dlq.index import Amounts, DeadLetterIndex, Filter
+from dlq.index.payload import Fates, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from tests.small_ledger import START, SmallLedger
@@ -95,13 +95,13 @@ class DeadItems:
         fates: Fates | None = None,
         origin: Origin | None = None,
         amounts: Amounts | None = None,
-    ) -> Board:
+    ) -> DeadLetterIndex:
         """The board, not followed yet."""
         places = self.layout
-        chosen = BoardSettings(closed_days=closed_days)
-        return Board(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
+        chosen = timedelta(days=closed_days)
+        return DeadLetterIndex(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
 
-    def followed(self, **chosen: Any) -> Board:
+    def followed(self, **chosen: Any) -> DeadLetterIndex:
         board = self.board(**chosen)
         board.follow()
         return board
@@ -116,7 +116,7 @@ def follow_until(data: Path, seq: int, counted: Queue[int]) -> None:
     """What one of several processes does: tells 0 when it begins, follows in small steps until the board goes so far,
     and tells how many rows it took in itself.
     """
-    dlq.board.follow.ROWS_PER_PICK = 3
+    dlq.index.follow.ROWS_PER_PICK = 3
     board, rows, reached = DeadItems(data).board(), 0, 0
     counted.put(0)
     while reached < seq:

@@ -7,6 +7,7 @@ import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from console.access import accounts, passwords
@@ -18,7 +19,8 @@ from console.access.tokens import token_sha256
 from console.access.users import Users
 from core.clock import Clock
 from core.errors import PayhookError
-from dlq.acts import Act, Acts, Outcome
+from dlq.audit_log import AuditLog, Outcome
+from dlq.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +62,13 @@ class SignInBusy(PayhookError):
 class Access:
     """The listener's one place that knows who somebody is. Every sign-in, taken or refused, is an act."""
 
-    def __init__(self, users: Users, sessions: Sessions, throttle: SignInThrottle, acts: Acts, clock: Clock) -> None:
+    def __init__(
+        self, users: Users, sessions: Sessions, throttle: SignInThrottle, audit_log: AuditLog, clock: Clock
+    ) -> None:
         self._users = users
         self._sessions = sessions
         self._throttle = throttle
-        self._acts = acts
+        self._recorder = Recorder(audit_log, clock, "page")
         self._clock = clock
         self._hashing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sign-in")
         self._waiting = 0
@@ -120,7 +124,7 @@ class Access:
     def sign_out(self, secret: str, user: User) -> None:
         """Ends a session."""
         self._sessions.end(secret)
-        self._record(user.name, "sign_out", Outcome.DONE, "")
+        self._recorder.record(user.name, "sign_out", "", Outcome.DONE)
 
     def not_allowed(self, user: User, what: str, channel: str) -> None:
         """Puts on record what somebody tried who may not. Of one user so many in an hour: nobody fills the disk so."""
@@ -133,7 +137,8 @@ class Access:
         last = f"; more of {user.name} in this hour isn't put on record" if count == NOT_ALLOWED_MAX else ""
         roles = ", ".join(sorted(user.roles)) or "no role"
         try:
-            self._record(user.name, "order", Outcome.REFUSED, what, f"has {roles}{last}", channel)
+            recorder = replace(self._recorder, channel=channel)
+            recorder.record(user.name, "order", what, Outcome.REFUSED, f"has {roles}{last}")
         except PayhookError as failed:
             log.error("%s of %s was refused, and that can't be put on record: %s", what, user.name, failed)
 
@@ -159,12 +164,12 @@ class Access:
         if (wait_s := self._throttle.begin(name, address)) > 0:
             raise SignInTooSoon(wait_s)
         if account is None or not passwords.matches(current, account.password):
-            self._record(name, OWN_PASSWORD, Outcome.REFUSED, name, f"from {address}, with another password")
+            self._recorder.record(name, OWN_PASSWORD, name, Outcome.REFUSED, f"from {address}, with another password")
             raise SignInRefused
         self._throttle.succeeded(name, address)
 
         def record(_name: str, _before: str | None, _after: str | None) -> None:
-            self._record(name, OWN_PASSWORD, Outcome.DONE, name)
+            self._recorder.record(name, OWN_PASSWORD, name, Outcome.DONE)
 
         accounts.set_password(self._users, name, new, record, by=name)
 
@@ -173,22 +178,8 @@ class Access:
         if (wait_s := self._throttle.begin(name, address)) > 0:
             raise SignInTooSoon(wait_s)
         if not passwords.matches(password, None if account is None else account.password) or account is None:
-            self._record(NOBODY if account is None else name, "sign_in", Outcome.REFUSED, f"from {address}")
+            self._recorder.record(NOBODY if account is None else name, "sign_in", f"from {address}", Outcome.REFUSED)
             raise SignInRefused
         self._throttle.succeeded(name, address)
-        self._record(name, "sign_in", Outcome.DONE, f"from {address}")
+        self._recorder.record(name, "sign_in", f"from {address}", Outcome.DONE)
         return self._sessions.begin(name, account.stamp)
-
-    def _record(
-        self, actor: str, action: str, outcome: Outcome, what: str, reason: str = "", channel: str = "page"
-    ) -> None:
-        act = Act(
-            at=self._clock.now(),
-            actor=actor,
-            action=action,
-            outcome=outcome,
-            channel=channel,
-            what=what,
-            reason=reason,
-        )
-        self._acts.record(act)

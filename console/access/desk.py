@@ -16,8 +16,8 @@ from console.access.roles import Role
 from console.access.sessions import Sessions
 from console.access.users import Account, Token, Users, UserUnfit
 from core.clock import Clock
-from core.errors import PayhookError
-from dlq.acts import Act, Acts, ActsUnwritable, Outcome
+from dlq.audit_log import AuditLog
+from dlq.recorder import Recorder
 
 
 class MachineOnly(UserUnfit):
@@ -45,12 +45,12 @@ class Person:
 class UserDesk:
     """Blocks; threads may share it."""
 
-    def __init__(self, users: Users, sessions: Sessions, acts: Acts, clock: Clock, channel: str = "page") -> None:
+    def __init__(
+        self, users: Users, sessions: Sessions, audit_log: AuditLog, clock: Clock, channel: str = "page"
+    ) -> None:
         self._users = users
         self._sessions = sessions
-        self._acts = acts
-        self._clock = clock
-        self._channel = channel
+        self._recorder = Recorder(audit_log, clock, channel)
 
     def people(self) -> list[Person]:
         """Everybody, by name."""
@@ -127,38 +127,10 @@ class UserDesk:
 
     def _recorded(self, actor: str, action: str, name: str, change: Callable[[Recording], None]) -> None:
         def record(_name: str, before: str | None, after: str | None) -> None:
-            self._put(actor, action, name, Outcome.DONE, before=before, after=after)
+            self._recorder.record(actor, action, name, before=before, after=after)
 
-        try:
+        with self._recorder.refusals(actor, action, name):
             change(record)
-        except ActsUnwritable:
-            raise
-        except PayhookError as refused:
-            self._put(actor, action, name, Outcome.REFUSED, str(refused))
-            raise
-
-    def _put(
-        self,
-        actor: str,
-        action: str,
-        name: str,
-        outcome: Outcome,
-        reason: str = "",
-        before: str | None = None,
-        after: str | None = None,
-    ) -> None:
-        act = Act(
-            at=self._clock.now(),
-            actor=actor,
-            action=action,
-            outcome=outcome,
-            channel=self._channel,
-            what=name,
-            reason=reason,
-            before=before,
-            after=after,
-        )
-        self._acts.record(act)
 
 
 def _no_admin(roles: frozenset[Role], command: str) -> None:

@@ -23,25 +23,25 @@ from console.pages.ledger_stories import add_stories
 from console.pages.place import Place
 from console.pages.users import user_routes
 from core.event import Mode
-from dlq.acts import Acts
-from dlq.witness import Reading
+from dlq.audit_log import AuditLog
+from dlq.recorder import Recorder
 
 __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
 def routers(
-    finance: Place, dlq: DlqPlace, acts: Acts, users: UserDesk, bookings: Mapping[Mode, BookingDesk]
+    finance: Place, dlq: DlqPlace, audit_log: AuditLog, users: UserDesk, bookings: Mapping[Mode, BookingDesk]
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
-        _ledger(finance, Reading(acts, finance.clock, "page")),
+        _ledger(finance, Recorder(audit_log, finance.clock, "page")),
         booking_routes(finance, bookings),
-        _dlq(dlq, acts),
+        _dlq(dlq, audit_log),
         user_routes(users, dlq.asking, dlq.clock),
     ]
 
 
-def _ledger(place: Place, reading: Reading) -> APIRouter:
+def _ledger(place: Place, reading: Recorder) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
     for add in (add_balances, add_search, add_reports, add_stories):
         add(router, place)
@@ -49,9 +49,9 @@ def _ledger(place: Place, reading: Reading) -> APIRouter:
     return router
 
 
-def _dlq(place: DlqPlace, acts: Acts) -> APIRouter:
+def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
     for add in (add_overview, add_list, add_item, add_selections, add_dry_run, add_report):
         add(router, place)
-    add_audit(router, place, acts)
+    add_audit(router, place, audit_log)
     return router

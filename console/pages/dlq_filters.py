@@ -9,10 +9,10 @@ from console.pages.fields import Fields
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
-from dlq.board import Filter, FilterInvalid, ItemState, Mark, Sort
-from dlq.board.filter import TEXT_CHARS_MAX
 from dlq.command_fields import CommandInvalid, target_of_text
 from dlq.commands import Target
+from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
+from dlq.index.listing import TEXT_CHARS_MAX
 
 KINDS = tuple(kind.value for kind in ErrorKind)
 STATES = tuple(state.value for state in ItemState if state is not ItemState.SETTLED)

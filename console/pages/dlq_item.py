@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlq.board import ItemStory
+from dlq.index import ItemStory
 
 RAW_BYTES_MAX = 4_096
 _BYTES_PER_LINE = 32

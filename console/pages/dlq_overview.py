@@ -14,7 +14,7 @@ from markupsafe import Markup
 from console.plots import Steps, bars_plot, steps_plot
 from console.told import span
 from core.clock import from_rfc3339
-from dlq.board import Board, Count, Group, Stats
+from dlq.index import Count, DeadLetterIndex, Group, Stats
 
 BARS_MAX = 8
 GROUPS_SHOWN = 5
@@ -61,10 +61,10 @@ class Overview:
     clears_at_per_h: float
 
 
-def overview(board: Board) -> Overview:
+def overview(board: DeadLetterIndex) -> Overview:
     """As of now.
 
-    :raises BoardUnreadable: see there
+    :raises DeadLetterIndexUnreadable: see there
     """
     stats = board.stats()
     needed = stats.open / CLEAR_WITHIN_H + stats.inflow_per_h

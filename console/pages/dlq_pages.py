@@ -13,7 +13,7 @@ from console.pages.dlq_overview import overview, said
 from console.pages.dlq_place import DlqPlace
 from console.pages.fields import Fields
 from console.web import render
-from dlq.board import FilterInvalid
+from dlq.index import FilterInvalid
 
 PER_PAGE = 50
 GROUPS_MAX = 100

@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.event import Mode
 from core.layout import StreamLayout
 from core.routing import mode_of
-from dlq.board import Board
+from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 
 STREAM = "stream"
@@ -43,7 +43,7 @@ class WorkStream:
         return mode_of(self.name)
 
     @property
-    def board(self) -> Board:
+    def board(self) -> DeadLetterIndex:
         return self.dead.board
 
     @property

@@ -15,8 +15,8 @@ from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.fields import Fields
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.board import Filter
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.index import Filter
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
 from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 

@@ -20,7 +20,7 @@ from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
 from core.errors import PayhookError
-from dlq.witness import EXPORT, Reading
+from dlq.recorder import EXPORT, Recorder
 from ledger.queries import Form, Source, export
 
 EXPORT_S_MAX = 120.0
@@ -39,7 +39,7 @@ class ExportTooLarge(PayhookError):
         super().__init__(f"{problem}. Choose a shorter time, or use `payhook ledger export`, which has no such limit")
 
 
-def add_export(router: APIRouter, place: Place, reading: Reading) -> None:
+def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
     # One at a time: each writes a file as large as it likes within its limits.
     exporting = Asking(at_once=1, waiting=2, seconds=EXPORT_S_MAX + 10)
 

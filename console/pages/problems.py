@@ -8,7 +8,7 @@ from console.access.accounts import UserUnknown
 from console.pages.asking import TooMuchAsked
 from console.web import render
 from core.errors import PayhookError
-from dlq.board import FilterInvalid, ItemUnknown
+from dlq.index import FilterInvalid, ItemUnknown
 from dlq.selection import RunRefused, SelectionEmpty, SelectionsFull, SelectionTooLarge, SelectionUnknown
 from ledger.queries import NothingBooked
 

@@ -18,7 +18,7 @@ from console.web.own_password import own_password_routes
 from console.web.rendering import render
 from console.web.sign_in import sign_in_routes
 from console.web.static import FOR_EVER, PATH, static_files
-from dlq.acts import ActsBroken, ActsUnwritable
+from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
 
 TITLES = {404: "There is no such page", 405: "This page doesn't take that"}
 
@@ -28,7 +28,7 @@ def mount_pages(app: FastAPI, access: Access, cookies: Cookies, pages: Iterable[
     for router in (sign_in_routes(access, cookies), own_password_routes(access, cookies), _static_routes(), *pages):
         # Not include_router: it hides what each route demands behind objects of the framework's own.
         app.router.routes.extend(router.routes)
-    for refusal in (NotSignedIn, NotAllowed, ActsUnwritable, ActsBroken, UsersUnreadable):
+    for refusal in (NotSignedIn, NotAllowed, AuditLogUnwritable, AuditLogBroken, UsersUnreadable):
         app.add_exception_handler(refusal, _refused)
     app.add_exception_handler(HTTPException, _not_served)
     app.add_exception_handler(RequestValidationError, _not_valid)

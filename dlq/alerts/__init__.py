@@ -1,1 +1,1 @@
-"""Alerts that need no Prometheus: what is looked at, when it is told, to whom."""
+"""Alerts that need no Prometheus: what is looked at, when people are notified, and who."""

@@ -2,16 +2,82 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
-from core.clock import to_rfc3339
-from dlq.alerts.notice import Kind, Notice
-from dlq.alerts.rules import Reading, Rule
+from core.clock import from_rfc3339, to_rfc3339
+from dlq.alerts.rules import Reading, Rule, Severity
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 RUNBOOK = "docs/runbook.md"
+CLEAR_S = 120.0
+"""An alert is over once its condition has been away for so long: no flapping."""
+
+
+class Kind(StrEnum):
+    """What a notice says of its alert."""
+
+    FIRING = "firing"
+    REPEAT = "repeat"
+    RECOVERED = "recovered"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """``alert`` names the alert for as long as it fires: a receiver that has seen it opens no second ticket.
+
+    ``number`` counts an alert's notices from 1; ``alert`` and it together name the notice, however often it comes.
+    """
+
+    alert: str
+    number: int
+    kind: Kind
+    rule: str
+    subject: str
+    severity: Severity
+    text: str
+    value: float
+    threshold: float
+    since: datetime
+    at: datetime
+    runbook: str
+
+    @property
+    def notice_id(self) -> str:
+        return f"{self.alert}#{self.number}"
+
+    @property
+    def is_critical(self) -> bool:
+        return self.severity is Severity.CRITICAL
+
+    def as_tree(self) -> dict[str, Any]:
+        """As receivers and the state file have it; times are RFC 3339 in UTC."""
+        return {"id": self.notice_id, **tree_of(self)}
+
+    def as_json(self) -> bytes:
+        return json.dumps(self.as_tree(), ensure_ascii=True).encode()
+
+    @classmethod
+    def of(cls, tree: dict[str, Any]) -> Notice:
+        """The inverse of `as_tree`.
+
+        :raises KeyError, ValueError, TypeError: it isn't one
+        """
+        known = {one.name: tree[one.name] for one in fields(cls)}
+        times = {name: from_rfc3339(known[name]) for name in ("since", "at")}
+        return cls(**{**known, **times, "kind": Kind(known["kind"]), "severity": Severity(known["severity"])})
+
+
+def tree_of(one: DataclassInstance) -> dict[str, Any]:
+    """A notice or an alert by its fields' names; times are RFC 3339 in UTC."""
+    return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(one).items()}
 
 
 class State(StrEnum):
@@ -26,7 +92,7 @@ class Alert:
     """One rule's alert on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
 
     ``clear_since``: since when its value has been low enough for it to be over. ``unknown``: the last look couldn't
-    tell, and changes nothing. ``name`` is for receivers, ``text`` what was last told of it.
+    tell, and changes nothing. ``name`` is for receivers, ``text`` what its last notice said.
     """
 
     rule: str
@@ -50,7 +116,7 @@ class Engine:
     """All alerts. ``alerts`` are those that a state file remembers."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], *, clear_s: float, repeat_s: float, alerts: Iterable[Alert] = ()
+        self, rules: Mapping[str, Rule], *, repeat_s: float, clear_s: float = CLEAR_S, alerts: Iterable[Alert] = ()
     ) -> None:
         self._rules = rules
         self._clear_s = clear_s
@@ -63,7 +129,7 @@ class Engine:
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
-        """What is to be told of these readings. A subject that isn't read any more (its stream is gone) is over."""
+        """The notices that these readings ask for. A subject that isn't read any more (its stream is gone) is over."""
         notices: list[Notice] = []
         read: set[tuple[str, str]] = set()
         for reading in readings:
@@ -102,7 +168,7 @@ class Engine:
         return [self._notice(alert, rule, Kind.FIRING, now)]
 
     def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
-        """Nobody is told that all is well because nobody can see."""
+        """What can't be seen isn't reported as well."""
         if alert is None:
             return []
         alert.unknown, alert.clear_since = True, None

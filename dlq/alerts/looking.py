@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.clock import Clock, from_rfc3339
+from core.clock import Clock, from_micros
+from core.decision import Decision
 from core.location import Location
-from dlq.alerts.dead import Dead, DeadItems
-from dlq.alerts.readings import WANTED, Seen
-from dlq.alerts.window import Series
+from core.status_file import fresh_status, moment_of, read_said
+from dlq.alerts.readings import WANTED, Dead, Seen, Series
 from journal.errors import JournalBroken
+from journal.life import Life, life_after
+from journal.reader import JournalReader
 
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 2.0
-STATUS_AGE_MAX = timedelta(seconds=30)
-"""A stream writes its status about once a second; a batch may take longer."""
+READ_S_MAX = 5.0
+"""Of one look at a long journal; the next look goes on from there."""
+
+_COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
-    ``ready_url``: the receiver's readiness; empty where nobody asks. ``backed_up``: what the last backup left;
+    ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
     ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
     scan for card numbers left; None where none are made.
     """
@@ -74,19 +79,13 @@ class Looking:
     def _backup_age(self, now: datetime) -> float | None:
         if self._places.backed_up is None or not self._places.backup_every_s:
             return None
-        try:
-            since = from_rfc3339(json.loads(self._places.backed_up.read_text("utf-8"))["since"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return (now - since).total_seconds() / self._places.backup_every_s
+        since = moment_of(read_said(self._places.backed_up), "since")
+        return None if since is None else (now - since).total_seconds() / self._places.backup_every_s
 
     def _card_bodies(self) -> int | None:
-        if self._places.card_scan is None:
-            return None
-        try:
-            return len(json.loads(self._places.card_scan.read_text("utf-8"))["found"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        said = None if self._places.card_scan is None else read_said(self._places.card_scan)
+        found = (said or {}).get("found")
+        return len(found) if isinstance(found, list) else None
 
     def _receiver_ready(self) -> bool | None:
         if not self._places.ready_url:
@@ -112,18 +111,53 @@ class Looking:
         }
 
 
-def fresh_status(file: Path, now: datetime) -> Mapping[str, Any] | None:
-    """A stream's word; None where there is none, or an old one."""
-    try:
-        said: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        return said if now - from_rfc3339(said["at"]) <= STATUS_AGE_MAX else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _dead(stream: str, items: DeadItems) -> Dead | None:
     try:
         return items.read()
     except (JournalBroken, DeltaError, OSError) as unread:
         log.warning("the journal of %s can't be read: %s", stream, unread)
         return None
+
+
+class DeadItems:
+    """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each."""
+
+    def __init__(self, journal: Location, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._table_id: str | None = None
+        self._seq = 0
+        self._lives: dict[int, Life[int]] = {}
+        """By item, of those that died and are open; times in microseconds."""
+
+    def read(self) -> Dead | None:
+        """As the journal is now; None while there is more of it to read than one look takes.
+
+        :raises JournalBroken, DeltaError, OSError: it can't be read
+        """
+        if not DeltaTable.is_deltatable(str(self._journal)):
+            return Dead(0, None)
+        reader = JournalReader(str(self._journal))
+        if reader.table_id != self._table_id or reader.last_seq < self._seq:
+            # Another journal in its place, or one that was restored.
+            self._table_id, self._seq, self._lives = reader.table_id, 0, {}
+        until = self._clock.monotonic() + READ_S_MAX
+        for rows in reader.tables_after(self._seq, _COLUMNS):
+            self._take(rows)
+            self._seq = rows["seq"][-1].as_py()
+            if self._clock.monotonic() > until and self._seq < reader.last_seq:
+                return None
+        died_at = [life.died_at for life in self._lives.values() if life.is_dead and life.died_at is not None]
+        return Dead(len(died_at), from_micros(min(died_at)) if died_at else None)
+
+    def _take(self, rows: pa.Table) -> None:
+        died = pc.equal(rows["decision"], Decision.DEAD.value)
+        some = rows.filter(pc.or_(died, pc.invert(rows["first"])))
+        columns = (some["item_seq"], some["decision"], some["decided_at"].cast(pa.int64()))
+        for item, decision, at in zip(*(column.to_pylist() for column in columns), strict=True):
+            known = self._lives.get(item)
+            if known is None and decision != Decision.DEAD.value:
+                continue
+            life = self._lives[item] = life_after(known, Decision(decision), at)
+            if not life.is_open:
+                del self._lives[item]

@@ -39,7 +39,7 @@ class AlertMetrics:
             "payhook_alerts_looked_timestamp_seconds", "When the alerts last looked", registry=self.registry
         )
 
-    def told(self, watch: Watch) -> None:
+    def update(self, watch: Watch) -> None:
         """After each look."""
         self._looked.set((self._clock.now() - EPOCH).total_seconds())
         for reading in watch.last:

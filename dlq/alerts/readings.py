@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dlq.alerts.dead import Dead
-from dlq.alerts.rules import Reading
-from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.window import Series, Window
+from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SLOW_S, WINDOW_S, Reading
+
+Series = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric's name and its labels, sorted."""
 
 WANTED = (
     *("payhook_decisions_total", "payhook_sli_events_total"),
@@ -18,11 +20,18 @@ WANTED = (
 )
 """The samples that are looked at."""
 
-HOUR_S = 3_600.0
 RECEIVER = "the receiver"
 """The subject of what isn't a stream."""
 
 _TRIES = ("applied", "ignored", "retry", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it."""
+
+    depth: int
+    oldest_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +50,15 @@ class Seen:
 
 
 class Readings:
-    """Makes each look's readings; shares are taken over the looks before it."""
+    """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
-    def __init__(self, settings: AlertsSettings) -> None:
-        self._settings = settings
-        self._window = Window(max(HOUR_S, settings.window_s))
+    def __init__(
+        self, window_s: float = WINDOW_S, counted_min: int = COUNTED_MIN, claims_min: int = CLAIMS_MIN
+    ) -> None:
+        self._window_s = window_s
+        self._counted_min = counted_min
+        self._claims_min = claims_min
+        self._window = Window(max(HOUR_S, window_s))
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
         """Every rule's value on each of its subjects."""
@@ -81,7 +94,7 @@ class Readings:
 
     def _growing_lag(self, stream: str, lag: float | None) -> float | None:
         """0 where the backlog shrinks: that is being dealt with."""
-        before = self._window.before(_lag_of(stream), self._settings.window_s)
+        before = self._window.before(_lag_of(stream), self._window_s)
         if lag is None:
             return None
         return lag if before is None or lag >= before else 0.0
@@ -100,19 +113,16 @@ class Readings:
         ]
         counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed")]
         missed = [one for one in counted if _label(one, "outcome") != "in_time"]
-        shares = [self._share(missed, counted, seconds) for seconds in (self._settings.window_s, HOUR_S)]
+        shares = [self._share(missed, counted, seconds) for seconds in (self._window_s, HOUR_S)]
         return None if None in shares else min(share for share in shares if share is not None)
 
     def _redis(self, seen: Seen) -> Reading:
         """The share of the claims that took longer than the bound, which is an edge of the histogram."""
         name = "payhook_redis_claim_seconds"
         claims = [one for one in seen.samples if one[0] == f"{name}_count"]
-        quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and self._is_edge(one)]
-        least = self._settings.redis_claims_min
-        return Reading("redis_slow", "", self._share(quick, claims, counted_min=least, others=True) if quick else None)
-
-    def _is_edge(self, series: Series) -> bool:
-        return float(_label(series, "le") or "nan") == self._settings.redis_s_max
+        quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and _is_edge(one)]
+        share = self._share(quick, claims, counted_min=self._claims_min, others=True) if quick else None
+        return Reading("redis_slow", "", share)
 
     def _share(
         self,
@@ -124,16 +134,62 @@ class Readings:
         others: bool = False,
     ) -> float | None:
         """Of what was counted, ``some`` or all ``others``; 0 where too little was, None where that isn't known."""
-        least = self._settings.counted_min if counted_min is None else counted_min
-        over_s = self._settings.window_s if seconds is None else seconds
+        least = self._counted_min if counted_min is None else counted_min
+        over_s = self._window_s if seconds is None else seconds
         if not every:
             return None
         counted = self._window.gained(every, every, over_s)
         if counted < least:
-            return 0.0 if self._window.spans(self._settings.window_s) else None
+            return 0.0 if self._window.spans(self._window_s) else None
         found = self._window.gained(some, every, over_s)
         # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
         return max(0.0, counted - found) / counted if others else found / counted
+
+
+class Window:
+    """Readings of the last ``seconds`` (and the one before those). Moments are monotonic seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._readings: deque[tuple[float, Mapping[Series, float]]] = deque()
+
+    def read(self, at_s: float, values: Mapping[Series, float]) -> None:
+        """One reading; a series that it lacks wasn't exposed this time."""
+        self._readings.append((at_s, values))
+        while len(self._readings) > 2 and self._readings[1][0] <= at_s - self._seconds:
+            self._readings.popleft()
+
+    def spans(self, seconds: float) -> bool:
+        """Whether there are readings over so long."""
+        return bool(self._readings) and self._readings[-1][0] - self._readings[0][0] >= seconds
+
+    def gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
+        """What counters gained in the last ``seconds``, all of them together.
+
+        :param among: their whole family: a reading that has any of it would have had a counter that isn't in it,
+            so that a label that comes up late is counted from 0 on
+        """
+        readings = [values for values in self._last(seconds) if any(one in values for one in among)]
+        return sum(_gained([values.get(one) for values in readings]) for one in some)
+
+    def before(self, series: Series, seconds: float) -> float | None:
+        """A series' value so long ago; None where that isn't known."""
+        since = self._readings[-1][0] - seconds
+        found = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
+        return next(found, None)
+
+    def _last(self, seconds: float) -> Iterator[Mapping[Series, float]]:
+        """The readings of so long, and the one before them."""
+        since = self._readings[-1][0] - seconds
+        first = next((n for n, (at, _) in enumerate(self._readings) if at > since), len(self._readings) - 1)
+        return (values for _, values in itertools.islice(self._readings, max(0, first - 1), None))
+
+
+def _gained(values: list[float | None]) -> float:
+    """Of one counter; one that began again is counted from 0 on."""
+    known = [0.0 if value is None and not any(values[:at]) else value for at, value in enumerate(values)]
+    steps = itertools.pairwise(value for value in known if value is not None)
+    return sum(later - earlier if later >= earlier else later for earlier, later in steps)
 
 
 def _age_s(dead: Dead, now: datetime) -> float:
@@ -141,8 +197,8 @@ def _age_s(dead: Dead, now: datetime) -> float:
 
 
 def _lag(status: Mapping[str, Any] | None) -> float | None:
-    told = (status or {}).get("catch_up", {}).get("lag")
-    return None if told is None else float(told)
+    lag = (status or {}).get("catch_up", {}).get("lag")
+    return None if lag is None else float(lag)
 
 
 def _lag_of(stream: str) -> Series:
@@ -151,3 +207,7 @@ def _lag_of(stream: str) -> Series:
 
 def _label(series: Series, name: str) -> str | None:
     return dict(series[1]).get(name)
+
+
+def _is_edge(series: Series) -> bool:
+    return float(_label(series, "le") or "nan") == SLOW_S

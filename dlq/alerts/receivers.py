@@ -1,4 +1,4 @@
-"""Who is told: a webhook, or a command. Each is tried once and within its time; the outbox tries again."""
+"""Who gets notices: a webhook, or a command. Each is tried once and within its time; the outbox tries again."""
 
 from __future__ import annotations
 
@@ -14,38 +14,41 @@ from typing import Protocol
 import httpx
 
 from core.errors import PayhookError
-from dlq.alerts.notice import Notice
+from dlq.alerts.engine import Notice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
 from notify.delivery import Deliveries, Target
 from notify.errors import AddressRefused, Unreachable
 
+TIMEOUT_S = 10.0
+"""Longest wait for an answer, or for a command's end."""
+
 SAID_CHARS_MAX = 200
 STDERR_BYTES_MAX = 4_096
 
 
-class NotTold(PayhookError):
+class NotDelivered(PayhookError):
     """A receiver didn't take a notice; it is tried again."""
 
     def __init__(self, receiver: str, problem: str) -> None:
         self.receiver = receiver
         self.problem = problem
-        super().__init__(f"receiver {receiver} wasn't told: {problem}")
+        super().__init__(f"receiver {receiver} didn't take the notice: {problem}")
 
-    def __reduce__(self) -> tuple[type[NotTold], tuple[str, str]]:
-        return NotTold, (self.receiver, self.problem)
+    def __reduce__(self) -> tuple[type[NotDelivered], tuple[str, str]]:
+        return NotDelivered, (self.receiver, self.problem)
 
 
 class Receiver(Protocol):
-    """Somebody who is told."""
+    """Somebody who gets notices."""
 
     @property
     def shown(self) -> str:
         """Where it is, for people to read: without secrets."""
 
-    def tell(self, notice: Notice) -> None:
+    def deliver(self, notice: Notice) -> None:
         """
-        :raises NotTold: it didn't take the notice, or nobody knows
+        :raises NotDelivered: it didn't take the notice, or that isn't known
         """
 
 
@@ -61,7 +64,7 @@ class Webhook:
     def shown(self) -> str:
         return shown_url(self._settings.url, path_is_secret=True)
 
-    def tell(self, notice: Notice) -> None:
+    def deliver(self, notice: Notice) -> None:
         headers = {
             "user-agent": "payhook",
             "content-type": "application/json",
@@ -72,14 +75,14 @@ class Webhook:
         try:
             answer = self._deliveries.post(self._target(), headers, notice.as_json())
         except UrlRefused as refused:
-            raise NotTold(self._name, f"{self.shown}: {refused}") from None
+            raise NotDelivered(self._name, f"{self.shown}: {refused}") from None
         except AddressRefused as refused:
-            told = f"{refused.place}: {refused.problem}; alerts.receivers.{self._name}.networks can allow it"
-            raise NotTold(self._name, told) from None
+            problem = f"{refused.place}: {refused.problem}; alerts.receivers.{self._name}.networks can allow it"
+            raise NotDelivered(self._name, problem) from None
         except Unreachable as silent:
-            raise NotTold(self._name, silent.problem) from None
+            raise NotDelivered(self._name, silent.problem) from None
         if not 200 <= answer.status < 300:
-            raise NotTold(self._name, f"it answered {answer.status} {_printable(answer.said)}".rstrip())
+            raise NotDelivered(self._name, f"it answered {answer.status} {_printable(answer.said)}".rstrip())
 
     def _target(self) -> Target:
         settings = self._settings
@@ -87,9 +90,9 @@ class Webhook:
             name=self._name,
             place=place_of(settings.url, settings),
             allowed=settings.parsed(),
-            connect_timeout_s=settings.timeout_s,
-            read_timeout_s=settings.timeout_s,
-            timeout_s=settings.timeout_s,
+            connect_timeout_s=TIMEOUT_S,
+            read_timeout_s=TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
         )
 
     def _authorization(self) -> Mapping[str, str]:
@@ -98,9 +101,9 @@ class Webhook:
         try:
             token = Path(self._settings.token_file).read_text("ascii").strip()
         except (OSError, ValueError) as unreadable:
-            raise NotTold(self._name, f"{self._settings.token_file} can't be read: {unreadable}") from None
+            raise NotDelivered(self._name, f"{self._settings.token_file} can't be read: {unreadable}") from None
         if not token.isprintable() or not token or " " in token:
-            raise NotTold(self._name, f"{self._settings.token_file} doesn't hold one token")
+            raise NotDelivered(self._name, f"{self._settings.token_file} doesn't hold one token")
         return {"authorization": f"Bearer {token}"}
 
 
@@ -117,7 +120,7 @@ class Command:
     def shown(self) -> str:
         return self._settings.command[0]
 
-    def tell(self, notice: Notice) -> None:
+    def deliver(self, notice: Notice) -> None:
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
@@ -128,25 +131,25 @@ class Command:
                     start_new_session=True,
                 )
             except OSError as failed:
-                raise NotTold(self._name, f"{self.shown} can't be run: {failed.strerror}") from None
+                raise NotDelivered(self._name, f"{self.shown} can't be run: {failed.strerror}") from None
             code = self._end_of(process, notice)
             said.seek(0)
             words = _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
         if code != 0:
-            raise NotTold(self._name, f"{self.shown} ended with {code} {words}".rstrip())
+            raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
 
     def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
         try:
-            process.communicate(notice.as_json(), self._settings.timeout_s)
+            process.communicate(notice.as_json(), TIMEOUT_S)
         except subprocess.TimeoutExpired:
             _kill_all(process)
-            problem = f"{self.shown} didn't end within {self._settings.timeout_s:g} s and was killed"
-            raise NotTold(self._name, problem) from None
+            problem = f"{self.shown} didn't end within {TIMEOUT_S:g} s and was killed"
+            raise NotDelivered(self._name, problem) from None
         return process.returncode
 
 
 def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
-    """Everyone who is told, by name."""
+    """Everyone who gets notices, by name."""
     deliveries = Deliveries(resolver or SystemResolver(), httpx.create_ssl_context(trust_env=False))
     return {
         name: Webhook(name, one, deliveries) if one.url else Command(name, one)
@@ -165,5 +168,5 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 def _printable(text: str) -> str:
-    """One line of what somebody else said."""
+    """One line of what another program said."""
     return "".join(one if one.isprintable() else " " for one in text)[:SAID_CHARS_MAX].strip()

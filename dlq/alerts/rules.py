@@ -1,4 +1,7 @@
-"""The conditions: what each is called, when it holds, and what it says; deploy/ has the same ones for Prometheus."""
+"""The table of conditions: what each is called, when it holds, and what it says, here and in Prometheus.
+
+`rules` are those that payhook looks at by itself; `dlq.alerts.prometheus` writes all of them as Prometheus' rules.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,38 @@ from enum import StrEnum
 
 from dlq.alerts.settings import AlertsSettings
 
-SECONDS_AN_HOUR = 3_600.0
+HOUR_S = 3_600.0
+CLEAR_SHARE = 0.8
+"""An alert on an amount is over below this part of its threshold: 80 of 100 dead events."""
+
+UNPUBLISHED_S_MAX = 60.0
+NOT_READY_S_MAX = 120.0
+WINDOW_S = 300.0
+"""Shares are taken over so long."""
+
+COUNTED_MIN = 100
+"""Fewer tries or events in the window make no share."""
+
+CLAIMS_MIN = 1_000
+"""Fewer claims in the window make no share: of 100, a single slow one is 1 %."""
+
+SLOW_S = 0.010
+"""A claim that takes longer is slow. It is an edge of the histogram, so that both sides can be counted."""
+
 SLOW_SHARE_MAX = 0.01
 """Of the claims: the 99th percentile is above an edge when more than this share is."""
 
 SLOW_WINDOWS = 2
 """A burst of slow claims is in the share for one window; a share that stays for two has been fed again since."""
 
+ALLOWED_SHARE = 0.001
+"""Of events that may miss the 5 s: 99.9 % are promised."""
+
+BURN_FAST, BURN_SLOW = 14.4, 6
+"""Times what is allowed: the first uses a month's up in two days, the second in five."""
+
 BACKUP_LATE = 1.5
 """A backup that is made by schedule is late when the newest good one is so many times as old as it should ever be."""
-
-Says = Callable[[str, float], str]
-"""A sentence of a subject and its value."""
 
 
 class Severity(StrEnum):
@@ -30,23 +53,62 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """How a value is shown to people: by ``shown`` here, by a filter of Prometheus' there."""
+
+    shown: Callable[[float], str]
+    filter: str = "humanize"
+
+
+AMOUNT = Unit(lambda n: f"{n:,.0f}")
+TIMES = Unit(lambda n: f"{n:,.1f}")
+SHARE = Unit(lambda share: f"{share:.2%}", "humanizePercentage")
+DURATION = Unit(lambda s: f"{s / HOUR_S:,.1f} h" if s >= HOUR_S else f"{s:,.0f} s", "humanizeDuration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPrometheus:
+    """A condition as Prometheus asks for it: it holds where ``value`` is above the threshold, and ``also`` holds.
+
+    ``text``: where it isn't `Rule.text`; ``of``: the label that names its subject; ``comment``: for who reads the file.
+    """
+
+    alert: str
+    value: str
+    also: str = ""
+    text: str = ""
+    of: str = "stream"
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
-    It is over once the value has been at most ``clear_below`` for a while (`AlertsSettings.clear_s`).
+    It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`).
+    ``text``: what it says, of ``{of}`` and ``{value}``.
     """
 
     name: str
     severity: Severity
     threshold: float
-    clear_below: float
-    for_s: float
-    says: Says
+    clear_share: float = 1.0
+    text: str
+    unit: Unit = AMOUNT
+    for_s: float = 0.0
+    prometheus: InPrometheus
 
     @property
     def anchor(self) -> str:
         """Its place in docs/runbook.md."""
         return f"alert-{self.name}"
+
+    @property
+    def clear_below(self) -> float:
+        return self.threshold * self.clear_share
+
+    def says(self, subject: str, value: float) -> str:
+        return self.text.format(of=subject, value=self.unit.shown(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,100 +120,134 @@ class Reading:
     value: float | None
 
 
-PROMETHEUS: Mapping[str, str] = {
-    "dlq_depth": "PayhookDlqDepth",
-    "dlq_age": "PayhookDlqOldest",
-    "dlq_escalation": "PayhookDlqEscalation",
-    "dlq_publish": "PayhookDlqPublishFailing",
-    "not_ready": "PayhookNotReady",
-    "refused": "PayhookStreamRefused",
-    "lag": "PayhookLagGrowing",
-    "retry_rate": "PayhookRetryRate",
-    "redis_slow": "PayhookRedisSlow",
-    "slo_burn": "PayhookSloBurnFast",
-    "backup": "PayhookBackupLate",
-    "card_data": "PayhookCardDataKept",
-}
-"""What the same condition is called in deploy/prometheus."""
-
-
 def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
     """Every rule by its name, with its thresholds as they are set."""
-    share, redis_ms = settings.clear_share, settings.redis_s_max * 1_000
-    warning, critical = Severity.WARNING, Severity.CRITICAL
-
-    def amount(name: str, severity: Severity, threshold: float, says: Says, for_s: float = 0.0) -> Rule:
-        return Rule(name, severity, threshold, threshold * share, for_s, says)
-
-    def age(name: str, severity: Severity, threshold: float, says: Says, for_s: float = 0.0) -> Rule:
-        """Falls by a leap when the old one is gone: needs no distance between firing and being over."""
-        return Rule(name, severity, threshold, threshold, for_s, says)
-
+    late = BURN_FAST * ALLOWED_SHARE
     every = (
-        amount(
-            "dlq_depth", warning, settings.depth_max, lambda of, n: f"{n:,.0f} dead events of {of} wait for a person"
+        Rule(
+            name="dlq_depth",
+            severity=Severity.WARNING,
+            threshold=settings.depth_max,
+            clear_share=CLEAR_SHARE,
+            text="{value} dead events of {of} wait for a person",
+            prometheus=InPrometheus(alert="PayhookDlqDepth", value="stream:payhook_dlq_depth:max"),
         ),
-        age(
-            "dlq_age",
-            warning,
-            settings.age_h_max * SECONDS_AN_HOUR,
-            lambda of, s: f"a dead event of {of} has been open for {_hours(s)}",
+        # An age falls by a leap when the old one is gone: it needs no distance between firing and being over.
+        Rule(
+            name="dlq_age",
+            severity=Severity.WARNING,
+            threshold=settings.age_h_max * HOUR_S,
+            text="a dead event of {of} has been open for {value}",
+            unit=DURATION,
+            prometheus=InPrometheus(alert="PayhookDlqOldest", value="max by (stream) (payhook_dlq_oldest_seconds)"),
         ),
-        age(
-            "dlq_escalation",
-            critical,
-            settings.escalate_h * SECONDS_AN_HOUR,
-            lambda of, s: f"nobody has closed a dead event of {of} for {_hours(s)}",
+        Rule(
+            name="dlq_escalation",
+            severity=Severity.CRITICAL,
+            threshold=settings.escalate_h * HOUR_S,
+            text="a dead event of {of} has not been closed for {value}",
+            unit=DURATION,
+            prometheus=InPrometheus(alert="PayhookDlqEscalation", value="max by (stream) (payhook_dlq_oldest_seconds)"),
         ),
-        age(
-            "dlq_publish",
-            critical,
-            settings.unpublished_s_max,
-            lambda of, s: f"a dead letter of {of} has waited {s:,.0f} s for its topic; the journal holds it meanwhile",
-        ),
-        age("not_ready", critical, 0.0, lambda of, _: f"{of} is down, blocked or not ready", settings.not_ready_s_max),
-        age("refused", critical, 0.0, lambda of, _: f"{of} decides nothing until a person does: see payhook recover"),
-        amount(
-            "lag",
-            warning,
-            settings.lag_max,
-            lambda of, n: f"{n:,.0f} events wait for {of} and don't get fewer",
-            settings.window_s,
-        ),
-        amount(
-            "retry_rate",
-            warning,
-            settings.retry_share_max,
-            lambda of, x: f"{x:.1%} of the tries of {of} end in a retry",
-        ),
-        amount(
-            "redis_slow",
-            warning,
-            SLOW_SHARE_MAX,
-            lambda _, x: f"{x:.1%} of the claims take more than {redis_ms:g} ms",
-            SLOW_WINDOWS * settings.window_s,
-        ),
-        amount(
-            "slo_burn", critical, settings.late_share_max, lambda of, x: f"{x:.2%} of the events of {of} missed the 5 s"
-        ),
-        age(
-            "backup",
-            warning,
-            BACKUP_LATE,
-            lambda _, times: f"the newest good backup is {times:,.1f} times as old as backup.every_h",
-        ),
-        age(
-            "card_data",
-            critical,
-            0.0,
-            lambda _, n: (
-                f"{n:,.0f} kept bodies hold card data: run/card-scan.json names their events, "
-                "and `payhook ledger redact KEY --reason …` removes a body"
+        Rule(
+            name="dlq_publish",
+            severity=Severity.CRITICAL,
+            threshold=UNPUBLISHED_S_MAX,
+            text="a dead letter of {of} has waited {value} for its topic; the journal holds it meanwhile",
+            unit=DURATION,
+            prometheus=InPrometheus(
+                alert="PayhookDlqPublishFailing", value="max by (stream) (payhook_dlq_unpublished_seconds)"
             ),
+        ),
+        Rule(
+            name="not_ready",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="{of} is down, blocked or not ready",
+            for_s=NOT_READY_S_MAX,
+            prometheus=InPrometheus(
+                alert="PayhookNotReady", value="1 - payhook_process_up", of="process", text="{of} does not answer"
+            ),
+        ),
+        Rule(
+            name="refused",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="{of} decides nothing until a person does: see payhook recover",
+            prometheus=InPrometheus(alert="PayhookStreamRefused", value="max by (stream) (payhook_stream_refused)"),
+        ),
+        Rule(
+            name="lag",
+            severity=Severity.WARNING,
+            threshold=settings.lag_max,
+            clear_share=CLEAR_SHARE,
+            text="{value} events wait for {of} and do not get fewer",
+            for_s=WINDOW_S,
+            prometheus=InPrometheus(
+                alert="PayhookLagGrowing",
+                value="max by (stream) (payhook_lag_events)",
+                also="on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0",
+            ),
+        ),
+        Rule(
+            name="retry_rate",
+            severity=Severity.WARNING,
+            threshold=settings.retry_share_max,
+            clear_share=CLEAR_SHARE,
+            text="{value} of the tries of {of} end in a retry",
+            unit=SHARE,
+            prometheus=InPrometheus(
+                alert="PayhookRetryRate",
+                value="stream:payhook_retries:ratio_rate5m",
+                also=f"on (stream) stream:payhook_tries:rate5m * {WINDOW_S:g} >= {COUNTED_MIN}",
+            ),
+        ),
+        Rule(
+            name="redis_slow",
+            severity=Severity.WARNING,
+            threshold=SLOW_SHARE_MAX,
+            clear_share=CLEAR_SHARE,
+            text=f"{{value}} of the claims take more than {SLOW_S * 1_000:g} ms",
+            unit=SHARE,
+            for_s=SLOW_WINDOWS * WINDOW_S,
+            prometheus=InPrometheus(
+                alert="PayhookRedisSlow",
+                value="payhook_redis_slow_claims:ratio_rate5m",
+                also=f"sum(increase(payhook_redis_claim_seconds_count[5m])) >= {CLAIMS_MIN}",
+                comment="Twice the window: a burst of slow claims is in the share for 5 minutes, whatever comes after.",
+            ),
+        ),
+        Rule(
+            name="slo_burn",
+            severity=Severity.CRITICAL,
+            threshold=late,
+            clear_share=CLEAR_SHARE,
+            text="{value} of the events of {of} missed the 5 s in the last hour",
+            unit=SHARE,
+            prometheus=InPrometheus(
+                alert="PayhookSloBurnFast",
+                value="stream:payhook_sli_missed:ratio_rate1h",
+                also=f"on (stream) stream:payhook_sli_missed:ratio_rate5m > {late:g}"
+                f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
+                comment="14.4 times what is allowed uses a month's budget up in two days; both windows, so that it ends"
+                " when it is over. Of few events one is a large share.",
+            ),
+        ),
+        Rule(
+            name="backup",
+            severity=Severity.WARNING,
+            threshold=BACKUP_LATE,
+            text="the newest good backup is {value} times as old as backup.every_h",
+            unit=TIMES,
+            prometheus=InPrometheus(alert="PayhookBackupLate", value="max(payhook_backup_age_ratio)"),
+        ),
+        Rule(
+            name="card_data",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="{value} kept bodies hold card data: run/card-scan.json names their events, and "
+            "`payhook ledger redact KEY --reason …` removes a body",
+            prometheus=InPrometheus(alert="PayhookCardDataKept", value="max(payhook_card_data_bodies)"),
         ),
     )
     return {rule.name: rule for rule in every}
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / SECONDS_AN_HOUR:,.1f} h"

@@ -1,4 +1,4 @@
-"""Settings of the alerts: thresholds, how often they are told, and who is told."""
+"""Settings of the alerts: thresholds, how often they are repeated, and who gets them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from notify.settings import Allowance
 
 RECEIVERS_MAX = 16
-TIMEOUT_S_MAX = 60.0
 
 
 class ReceiverSettings(Allowance):
@@ -21,9 +20,6 @@ class ReceiverSettings(Allowance):
         (), description="command and its arguments, run without a shell; it gets the notice as JSON on its input"
     )
     only_critical: bool = Field(False, description="only critical alerts, such as the escalation at 48 h")
-    timeout_s: float = Field(
-        10.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for an answer or the command's end"
-    )
     token_file: str = Field("", description="file with a bearer token for the webhook; empty: none")
 
     @model_validator(mode="after")
@@ -53,50 +49,22 @@ class AlertsSettings(BaseModel):
     every_s: float = Field(
         15.0, ge=0, description="seconds from one look to the next; 0: no alerts, nothing is looked at"
     )
-    repeat_s: float = Field(
-        14_400.0, gt=0, description="a firing alert is told again so many seconds after the last time"
-    )
-    clear_s: float = Field(
-        120.0, ge=0, description="an alert is over once its condition has been away for so long: no flapping"
-    )
-    clear_share: float = Field(
-        0.8,
-        gt=0,
-        le=1,
-        description="its value must be below this part of the threshold for that: 80 of 100 dead events",
-    )
+    repeat_s: float = Field(14_400.0, gt=0, description="seconds after which a firing alert is repeated")
     depth_max: int = Field(100, ge=0, description="dead events of a stream; more are an alert")
     age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
-    escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is told to everyone, as critical")
-    unpublished_s_max: float = Field(60.0, gt=0, description="seconds that a dead letter may wait for its topic")
-    not_ready_s_max: float = Field(
-        120.0, gt=0, description="seconds that the receiver or a stream may be down, blocked or not ready"
-    )
+    escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")
     lag_max: int = Field(
         10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
     )
-    window_s: float = Field(300.0, ge=60, le=3_600, description="seconds that shares are taken over")
     retry_share_max: float = Field(0.05, gt=0, lt=1, description="share of tries that end in a retry")
-    redis_s_max: float = Field(0.010, gt=0, description="99 of 100 claims take less; one of the histogram's edges")
-    late_share_max: float = Field(
-        0.0144,
-        gt=0,
-        lt=1,
-        description="share of events not answered well within 5 s, over the window and over an hour: 14.4 times what "
-        "99.9 % allows, which uses up a month's in two days",
-    )
-    counted_min: int = Field(100, ge=1, description="fewer tries or events in the window make no share")
-    redis_claims_min: int = Field(
-        1_000, ge=100, description="fewer claims in the window make no share: of 100, a single slow one is 1 %"
-    )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the alerts' own metrics bind")
     metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
-    receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who is told, by name")
+    receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who gets notices, by name")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.escalate_h <= self.age_h_max:
             raise ValueError("escalate_h must be more than age_h_max")
         if len(self.receivers) > RECEIVERS_MAX:
-            raise ValueError(f"{len(self.receivers)} receivers, at most {RECEIVERS_MAX} are told")
+            raise ValueError(f"{len(self.receivers)} receivers, at most {RECEIVERS_MAX} are taken")
         return self

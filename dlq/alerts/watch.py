@@ -1,23 +1,37 @@
-"""The loop: looks, decides what is to be told, remembers it, tells it. Runs whatever else is down."""
+"""The loop: looks, decides which notices go out, remembers and delivers them. It runs whatever else is down.
+
+What it remembers over a restart is one JSON file, replaced whole, which only the alerts' own process writes. Notices on
+their way wait in a queue for each receiver, bounded however long it is down.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from core.clock import Clock
-from dlq.alerts.engine import Engine
-from dlq.alerts.notice import Notice
-from dlq.alerts.outbox import Outbox, Queue
+from core.backoff import doubled_s
+from core.clock import Clock, from_rfc3339, to_rfc3339
+from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
 from dlq.alerts.readings import Readings, Seen
-from dlq.alerts.receivers import NotTold, Receiver
+from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.state_file import Remembered, read_state, write_state
+from notify.files import write_new
 
 log = logging.getLogger(__name__)
+
+VERSION = 1
+QUEUE_MAX = 500
+"""Of one receiver. One notice a rule and subject is kept, so only hundreds of streams reach this."""
+
+RETRY_S_FIRST = 5.0
+RETRY_S_MAX = 300.0
 
 
 class Watch:
@@ -35,16 +49,16 @@ class Watch:
         self._receivers = receivers
         self._file = file
         self._clock = clock
-        self._readings = Readings(settings)
+        self._readings = Readings()
         known = read_state(file)
-        self.engine = Engine(rules(settings), clear_s=settings.clear_s, repeat_s=settings.repeat_s, alerts=known.alerts)
+        self.engine = Engine(rules(settings), repeat_s=settings.repeat_s, alerts=known.alerts)
         self.outbox = Outbox({name: settings.receivers[name].only_critical for name in receivers}, known.waiting)
         self.last: list[Reading] = []
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
 
     def step(self) -> None:
-        """One look, and what it asks to be told. A notice is on disk before anybody is told: none is lost, one may
-        come twice, under the same id.
+        """One look, and the notices that it asks for. A notice is on disk before it is delivered: none is lost, one
+        may come twice, under the same id.
         """
         now = self._clock.now()
         self.last = self._readings.of(self._look(), now, self._clock.monotonic())
@@ -53,26 +67,26 @@ class Watch:
             log.warning("%s: %s", notice.kind, notice.text)
         self.outbox.add(notices)
         self._remember()
-        if self._tell():
+        if self._deliver():
             self._remember()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _tell(self) -> bool:
+    def _deliver(self) -> bool:
         """Tells each receiver what is due, all of them at the same time; returns whether anybody was asked."""
         now_s = self._clock.monotonic()
         due = {name: queue.due(now_s) for name, queue in self.outbox.queues.items()}
         asked = [name for name, notices in due.items() if notices]
-        list(self._pool.map(lambda name: self._tell_one(name, due[name]), asked))
+        list(self._pool.map(lambda name: self._deliver_one(name, due[name]), asked))
         return bool(asked)
 
-    def _tell_one(self, name: str, notices: list[Notice]) -> None:
+    def _deliver_one(self, name: str, notices: list[Notice]) -> None:
         queue: Queue = self.outbox.queues[name]
         for notice in notices:
             try:
-                self._receivers[name].tell(notice)
-            except NotTold as refused:
+                self._receivers[name].deliver(notice)
+            except NotDelivered as refused:
                 queue.refused(refused.problem, self._clock.monotonic())
                 log.error("%s; %d notices wait for it", refused, len(queue.waiting))
                 return
@@ -93,4 +107,123 @@ class Watch:
         try:
             write_state(self._file, remembered)
         except OSError as failed:
-            log.error("what alerts remember can't be written: %s; after a restart they begin anew", failed)
+            log.error("what alerts remember can't be written: %s; after a restart they begin again", failed)
+
+
+@dataclass(slots=True)
+class Queue:
+    """What one receiver is still to get: of each rule and subject the newest notice, which replaces an older one.
+
+    ``failures`` in a row; nothing is tried before ``next_at`` (monotonic seconds). ``problem``: why the last try
+    failed.
+    """
+
+    waiting: dict[tuple[str, str], Notice] = field(default_factory=dict)
+    failures: int = 0
+    next_at: float = 0.0
+    problem: str | None = None
+
+    def add(self, notice: Notice) -> None:
+        key = (notice.rule, notice.subject)
+        self.waiting.pop(key, None)
+        self.waiting[key] = notice
+        while len(self.waiting) > QUEUE_MAX:
+            del self.waiting[next(iter(self.waiting))]
+
+    def due(self, now_s: float) -> list[Notice]:
+        """Oldest first; nothing while it is being left alone."""
+        return list(self.waiting.values()) if now_s >= self.next_at else []
+
+    def taken(self, notice: Notice) -> None:
+        """The receiver has it; a newer word that came meanwhile stays."""
+        key = (notice.rule, notice.subject)
+        if self.waiting.get(key) == notice:
+            del self.waiting[key]
+        self.failures, self.next_at, self.problem = 0, 0.0, None
+
+    def refused(self, problem: str, now_s: float) -> None:
+        """The receiver didn't take one: the others wait too."""
+        self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
+        self.failures += 1
+        self.problem = problem
+
+
+class Outbox:
+    """The queues of all receivers by name."""
+
+    def __init__(
+        self,
+        receivers: Mapping[str, bool],
+        waiting: Mapping[str, Iterable[Notice]] | None = None,
+    ) -> None:
+        """
+        :param receivers: by name, whether one wants critical alerts alone
+        :param waiting: what a state file remembers; of a receiver that isn't there any more it is dropped
+        """
+        self._only_critical = dict(receivers)
+        self.queues = {name: Queue() for name in receivers}
+        for name, notices in (waiting or {}).items():
+            for notice in notices if name in self.queues else ():
+                self.queues[name].add(notice)
+
+    def add(self, notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            for name, queue in self.queues.items():
+                if notice.is_critical or not self._only_critical[name]:
+                    queue.add(notice)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """``at``: when it was written, None where there is nothing. ``problems``: by receiver, why its last try failed."""
+
+    at: datetime | None = None
+    alerts: Sequence[Alert] = ()
+    waiting: Mapping[str, Sequence[Notice]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+
+def read_state(file: Path) -> Remembered:
+    """What was remembered; nothing where the file isn't there or can't be read: alerts then begin again."""
+    try:
+        tree = json.loads(file.read_text("utf-8"))
+        if tree["version"] != VERSION:
+            raise ValueError(f"version {tree['version']}, {VERSION} is wanted")
+        return Remembered(
+            at=from_rfc3339(tree["at"]),
+            alerts=[_alert(one) for one in tree["alerts"]],
+            waiting={name: [Notice.of(one) for one in notices] for name, notices in tree["waiting"].items()},
+            problems={str(name): str(text) for name, text in tree["problems"].items()},
+            values=tree["values"],
+        )
+    except FileNotFoundError:
+        return Remembered()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as unreadable:
+        log.error("%s can't be read (%s): alerts begin again, what still holds is reported once more", file, unreadable)
+        return Remembered()
+
+
+def write_state(file: Path, remembered: Remembered) -> None:
+    """
+    :raises OSError: nothing was changed
+    """
+    assert remembered.at is not None
+    tree = {
+        "version": VERSION,
+        "at": to_rfc3339(remembered.at),
+        "alerts": [tree_of(alert) for alert in remembered.alerts],
+        "waiting": {name: [one.as_tree() for one in notices] for name, notices in remembered.waiting.items()},
+        "problems": dict(remembered.problems),
+        "values": remembered.values,
+    }
+    write_new(file, json.dumps(tree, indent=1) + "\n")
+
+
+def _alert(tree: dict[str, Any]) -> Alert:
+    """
+    :raises KeyError, ValueError, TypeError: it isn't one
+    """
+    known = {one.name: tree[one.name] for one in fields(Alert)}
+    times = {name: from_rfc3339(known[name]) for name in ("since", "told_at", "clear_since") if known[name] is not None}
+    return Alert(**{**known, **times, "state": State(known["state"]), "value": float(known["value"])})

@@ -1,8 +1,7 @@
 """The week of a dead-letter queue: what died, of what, how long it stayed, and what to do next."""
 
+from dlq.report.advice import steps
 from dlq.report.build import weekly
-from dlq.report.model import WeeklyReport
-from dlq.report.steps import steps
-from dlq.report.week import Week, WeekInvalid
+from dlq.report.model import Week, WeekInvalid, WeeklyReport
 
 __all__ = ["Week", "WeekInvalid", "WeeklyReport", "steps", "weekly"]

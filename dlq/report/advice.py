@@ -1,10 +1,13 @@
-"""What to do next about a cause: by its class where one is known, else by what its kind means."""
+"""What to do next: about a cause, and about the whole week, the most urgent first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from core.decision import ErrorKind
+from dlq.report.model import CauseOfWeek, WeeklyReport
 
 _BY_CLASS: Mapping[str, str] = {
     "MerchantUnknown": "add the account to the merchant directory, then replay them all: one missing line is one cause",
@@ -38,3 +41,69 @@ def advice(error_class: str, kind: ErrorKind | None) -> str:
     """One sentence of what to do next."""
     plain = error_class.rsplit(".", 1)[-1]
     return _BY_CLASS.get(plain) or (_BY_KIND[kind] if kind is not None else _UNKNOWN)
+
+
+STEPS_MAX = 3
+"""Causes that a step of their own is written for."""
+
+NAMED_MAX = 10
+
+Kind: TypeAlias = Literal["text", "name", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a step. A ``name`` comes from events and errors: whatever it holds is text."""
+
+    kind: Kind
+    text: str
+
+
+Step: TypeAlias = tuple[Part, ...]
+
+
+def steps(report: WeeklyReport) -> list[Step]:
+    """Empty: nothing died and nothing is left."""
+    return list(_steps(report))
+
+
+def few(items: Sequence[int]) -> str:
+    """Numbers of items, of which many aren't named."""
+    named, more = ", ".join(str(item) for item in items[:NAMED_MAX]), len(items) - NAMED_MAX
+    return (named or "none") + (f" and {more:,} more" if more > 0 else "")
+
+
+def _steps(report: WeeklyReport) -> Iterator[Step]:
+    if report.breaches.waiting:
+        what = f"Decide about what is older than 48 hours and still open: {few(report.breaches.waiting)} ("
+        yield _text(what), _command("payhook dlq show ID"), _text(").")
+    for cause in [cause for cause in report.causes if cause.open][:STEPS_MAX]:
+        yield _text(f"{cause.open:,} × "), _cause(cause), _text(f": {cause.advice}.")
+    if again := next((cause for cause in report.causes if cause.again), None):
+        why = f" again before its cause is mended: {again.again:,} {_replays(again.again)} died of it again."
+        yield _text("Don't replay "), _cause(again), _text(why)
+    if bug := next(iter(report.bugs or ()), None):
+        cases = "case" if bug.cases == 1 else "cases"
+        yield (
+            _text("Send "),
+            Part("name", bug.provider),
+            _text(f" the evidence of {bug.cases:,} {cases} of {bug.explained}: "),
+            _command(f"payhook ledger provider-bugs --provider {bug.provider} --csv"),
+            _text("."),
+        )
+
+
+def _text(text: str) -> Part:
+    return Part("text", text)
+
+
+def _command(text: str) -> Part:
+    return Part("command", text)
+
+
+def _cause(cause: CauseOfWeek) -> Part:
+    return Part("name", cause.error_class)
+
+
+def _replays(count: int) -> str:
+    return "replay" if count == 1 else "replays"

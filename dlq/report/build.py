@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
 from core.decision import Decision
-from dlq.board.fingerprint import Cause, cause_of
+from dlq.index.fingerprint import Cause, cause_of
 from dlq.report.advice import advice
-from dlq.report.history import History, Life, deaths, history
-from dlq.report.model import Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, WeeklyReport
-from dlq.report.week import DAYS, Week
-from journal.schema import JournalRow
+from dlq.report.model import DAYS, Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, Week, WeeklyReport
+from journal.life import Life, life_after
+from journal.reader import dataset_of
+from journal.schema import TIMESTAMP, JournalRow, from_arrow
 
 BugsOf: TypeAlias = Callable[[datetime, datetime], list[BugCount]]
 """What providers reported twice from one time until before another."""
@@ -26,6 +32,12 @@ NAMED_MAX = 10
 
 SLA, ESCALATION = timedelta(hours=24), timedelta(hours=48)
 
+_LIFE = ["item_seq", "seq", "decision", "decided_at"]
+_DEATH = [
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "provider", "event_type"),
+    *("error_class", "error_code", "error_message", "error_stack", "error_kind"),
+]
+
 
 def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | None = None) -> WeeklyReport:
     """One stream's week, up to ``now`` where it isn't over.
@@ -34,20 +46,20 @@ def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | 
     """
     until = min(week.end, max(week.start, now))
     past = history(journal, until)
-    lives = list(past.lives.values())
-    closed = [life for life in lives if life.closed_at is not None and week.holds(life.closed_at)]
+    items = list(past.items.values())
+    closed = [item for item in items if (at := item.life.closed_at) is not None and week.holds(at)]
     depths = _depths(past, week, until)
     return WeeklyReport(
         stream=stream,
         week=week,
         until=until,
-        died=sum(week.holds(life.died_at) for life in lives),
+        died=sum(week.holds(item.died_at) for item in items),
         causes=_causes(deaths(journal, week.start, until), past),
         depths=depths,
         deepest=_deepest(past, week, depths[0]),
         resolution=_resolution(closed),
-        replays=_replays(lives, week),
-        breaches=_breaches(lives, week, until),
+        replays=_replays(items, week),
+        breaches=_breaches(items, week, until),
         bugs=bugs(week.start, until) if bugs is not None else None,
     )
 
@@ -62,7 +74,7 @@ def _causes(rows: Iterable[JournalRow], past: History) -> list[CauseOfWeek]:
 
 
 def _cause(cause: Cause, rows: Sequence[JournalRow], past: History) -> CauseOfWeek:
-    items = dict.fromkeys(row.item_seq for row in rows)
+    numbers = dict.fromkeys(row.item_seq for row in rows)
     kind = rows[-1].error_kind
     return CauseOfWeek(
         fingerprint=cause.fingerprint,
@@ -70,10 +82,10 @@ def _cause(cause: Cause, rows: Sequence[JournalRow], past: History) -> CauseOfWe
         kind=kind,
         shape=cause.shape,
         place=cause.place,
-        items=len(items),
+        items=len(numbers),
         deaths=len(rows),
-        open=sum(past.lives[item].dead_since is not None for item in items),
-        again=sum(row.decided_at in past.lives[row.item_seq].again for row in rows),
+        open=sum(past.items[number].life.is_dead for number in numbers),
+        again=sum(row.decided_at in past.items[row.item_seq].again for row in rows),
         providers=_named(row.provider for row in rows),
         types=_named(row.event_type for row in rows),
         first_at=rows[0].decided_at,
@@ -111,9 +123,9 @@ def _deepest(past: History, week: Week, first: Depth) -> Depth:
     return max(found, key=lambda depth: depth.items)
 
 
-def _resolution(closed: Sequence[Life]) -> Resolution:
-    took = sorted(life.closed_at - life.died_at for life in closed if life.closed_at is not None)
-    by = Counter(life.closed_by for life in closed)
+def _resolution(closed: Sequence[DeadItem]) -> Resolution:
+    took = sorted(item.life.closed_at - item.died_at for item in closed if item.life.closed_at is not None)
+    by = Counter(item.life.closed_by for item in closed)
     return Resolution(
         closed=len(closed),
         by_replay=len(closed) - by[Decision.PURGED] - by[Decision.RESOLVED],
@@ -130,27 +142,103 @@ def _quantile(ascending: Sequence[timedelta], share: float) -> timedelta | None:
     return ascending[max(0, math.ceil(len(ascending) * share) - 1)] if ascending else None
 
 
-def _replays(lives: Iterable[Life], week: Week) -> Replays:
+def _replays(items: Iterable[DeadItem], week: Week) -> Replays:
     given = succeeded = failed = 0
-    for life in lives:
-        for number, at in enumerate(life.replays):
+    for item in items:
+        for number, at in enumerate(item.replays):
             if not week.holds(at):
                 continue
             given += 1
-            following = life.replays[number + 1] if number + 1 < len(life.replays) else None
-            if any(at <= again and (following is None or again <= following) for again in life.again):
+            following = item.replays[number + 1] if number + 1 < len(item.replays) else None
+            if any(at <= again and (following is None or again <= following) for again in item.again):
                 failed += 1
-            elif following is None and life.closed_at is not None:
+            elif following is None and item.life.closed_at is not None:
                 succeeded += 1
     return Replays(given, succeeded, failed, given - succeeded - failed)
 
 
-def _breaches(lives: Sequence[Life], week: Week, until: datetime) -> Breaches:
-    still = (life for life in lives if life.closed_at is None and life.died_at + ESCALATION < until)
-    waiting = [life.item_seq for life in sorted(still, key=lambda life: life.died_at)]
-    return Breaches(_over(lives, SLA, week, until), _over(lives, ESCALATION, week, until), waiting)
+def _breaches(items: Sequence[DeadItem], week: Week, until: datetime) -> Breaches:
+    still = (item for item in items if item.life.is_open and item.died_at + ESCALATION < until)
+    waiting = [item.item_seq for item in sorted(still, key=lambda item: item.died_at)]
+    return Breaches(_over(items, SLA, week, until), _over(items, ESCALATION, week, until), waiting)
 
 
-def _over(lives: Iterable[Life], age: timedelta, week: Week, until: datetime) -> list[int]:
-    passed = [(at, life.item_seq) for life in lives if (at := life.over(age)) is not None]
+def _over(items: Iterable[DeadItem], age: timedelta, week: Week, until: datetime) -> list[int]:
+    passed = [(at, item.item_seq) for item in items if (at := item.over(age)) is not None]
     return [item for at, item in sorted(passed) if week.holds(at) and at < until]
+
+
+@dataclass(slots=True)
+class DeadItem:
+    """One item from its first death on. ``replays``: since then; ``again``: deaths that followed one."""
+
+    item_seq: int
+    life: Life[datetime]
+    died_at: datetime
+    replays: list[datetime] = field(default_factory=list)
+    again: list[datetime] = field(default_factory=list)
+
+    def over(self, age: timedelta) -> datetime | None:
+        """When it came to be open for longer than that; None where it was closed before."""
+        passed, closed_at = self.died_at + age, self.life.closed_at
+        return passed if closed_at is None or closed_at > passed else None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """``items``: all that died before the moment that was asked for, by number; ``steps``: how many more were dead
+    from then on, in time order.
+    """
+
+    items: dict[int, DeadItem]
+    steps: list[tuple[datetime, int]]
+
+
+def history(journal: str, until: datetime) -> History:
+    """What had happened before ``until``; empty while there is no journal."""
+    items: dict[int, DeadItem] = {}
+    steps: list[tuple[datetime, int]] = []
+    for item_seq, decision, at in _events(journal, until):
+        item = items.get(item_seq)
+        if item is None:
+            if decision is Decision.DEAD:
+                items[item_seq] = DeadItem(item_seq, life_after(None, decision, at), at)
+                steps.append((at, 1))
+            continue
+        was_dead, item.life = item.life.is_dead, life_after(item.life, decision, at)
+        if decision is Decision.REPLAYED:
+            item.replays.append(at)
+        if item.life.is_dead and not was_dead:
+            item.again.append(at)
+        if item.life.is_dead != was_dead:
+            steps.append((at, item.life.is_dead - was_dead))
+    return History(items, sorted(steps, key=operator.itemgetter(0)))
+
+
+def deaths(journal: str, since: datetime, until: datetime) -> list[JournalRow]:
+    """The rows of what died in between, in seq order, with few columns."""
+    if not DeltaTable.is_deltatable(journal):
+        return []
+    at = pc.field("decided_at")
+    wanted = (pc.field("decision") == Decision.DEAD.value) & (at >= _moment(since)) & (at < _moment(until))
+    return from_arrow(dataset_of(DeltaTable(journal)).to_table(columns=_DEATH, filter=wanted).sort_by("seq"))
+
+
+def _events(journal: str, until: datetime) -> Iterator[tuple[int, Decision, datetime]]:
+    """Rows of items that ever died, in seq order."""
+    if not DeltaTable.is_deltatable(journal):
+        return
+    dataset = dataset_of(DeltaTable(journal))
+    died = pc.field("decision") == Decision.DEAD.value
+    before = pc.field("decided_at") < _moment(until)
+    rows = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))
+    dead_items = rows.filter(pc.equal(rows["decision"], Decision.DEAD.value))["item_seq"].combine_chunks().unique()
+    of_dead = rows.filter(pc.is_in(rows["item_seq"], value_set=dead_items)).sort_by("seq")
+    for batch in of_dead.to_batches():
+        columns = (batch.column(name).to_pylist() for name in ("item_seq", "decision", "decided_at"))
+        for item, decision, at in zip(*columns, strict=True):
+            yield item, Decision(decision), at
+
+
+def _moment(at: datetime) -> pa.Scalar:
+    return pa.scalar(at, TIMESTAMP)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from dlq.report.advice import Part, few, steps
 from dlq.report.model import CauseOfWeek, WeeklyReport
-from dlq.report.steps import Part, few, steps
 
 CAUSES_SHOWN_MAX = 10
 _MEANT = "\\`*_{}[]<>#|~"
@@ -56,9 +56,9 @@ def _head(report: WeeklyReport) -> list[str]:
 
 def _first(report: WeeklyReport) -> list[str]:
     """What pays most to do, the most urgent first."""
-    told = ["".join(_part(part) for part in step) for step in steps(report)]
-    told = told or ["Nothing died and nothing is left: there is nothing to do."]
-    return ["## What to do next", "", *(f"{number}. {step}" for number, step in enumerate(told, 1))]
+    lines = ["".join(_part(part) for part in step) for step in steps(report)]
+    lines = lines or ["Nothing died and nothing is left: there is nothing to do."]
+    return ["## What to do next", "", *(f"{number}. {step}" for number, step in enumerate(lines, 1))]
 
 
 def _part(part: Part) -> str:
@@ -77,9 +77,9 @@ def _causes(causes: Sequence[CauseOfWeek]) -> list[str]:
     lines = ["## Causes", "", "| items | open | kind | cause | from | example |", "|---:|---:|---|---|---|---:|"]
     for cause in causes[:CAUSES_SHOWN_MAX]:
         kind = cause.kind.value if cause.kind is not None else ""
-        told = f"{_named(cause)}: {plain(cause.shape)}" + (f" ({plain(cause.place)})" if cause.place else "")
+        what = f"{_named(cause)}: {plain(cause.shape)}" + (f" ({plain(cause.place)})" if cause.place else "")
         whose = plain(", ".join(cause.providers))
-        lines.append(f"| {cause.items:,} | {cause.open:,} | {kind} | {told} | {whose} | {cause.example} |")
+        lines.append(f"| {cause.items:,} | {cause.open:,} | {kind} | {what} | {whose} | {cause.example} |")
     left = len(causes) - CAUSES_SHOWN_MAX
     return [*lines, *(["", f"And {left} more; `--json` has them."] if left > 0 else [])]
 
@@ -96,7 +96,7 @@ def _replays(report: WeeklyReport) -> list[str]:
         "## Replays and closures",
         "",
         f"{replays.given:,} replays: {replays.succeeded:,} succeeded, {replays.failed_again:,} failed again, "
-        f"{replays.under_way:,} were under way or given anew.",
+        f"{replays.under_way:,} were under way or given again.",
         f"{resolution.closed:,} items were closed: {resolution.by_replay:,} by a replay, {resolution.by_resolve:,} "
         f"resolved, {resolution.by_purge:,} purged. The longest was open for {_took(resolution.longest)}.",
     ]
@@ -116,7 +116,7 @@ def _bugs(report: WeeklyReport) -> list[str]:
     if report.bugs is None:
         return []
     if not report.bugs:
-        return ["## Providers' bugs", "", "No provider told anything twice, or in two ways."]
+        return ["## Providers' bugs", "", "No provider reported anything twice, or in two ways."]
     lines = ["## Providers' bugs", "", "| provider | cases | what | example |", "|---|---:|---|---|"]
     return [
         *lines,

@@ -1,13 +1,70 @@
-"""What a weekly report says, as data: the page and the Markdown show the same."""
+"""A calendar week (ISO 8601), and what its report says, as data: the page and the Markdown show the same."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from core.decision import ErrorKind
-from dlq.report.week import Week
+from core.errors import PayhookError
+
+_TEXT = re.compile(r"(\d{4})-?W(\d{2})", re.ASCII)
+DAYS = 7
+
+
+class WeekInvalid(PayhookError):
+    """A text that names no week."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(f"{text!r} is no week: write 2026-W47")
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """``2026-W47`` begins on a Monday, at midnight UTC. ``start`` is its first moment."""
+
+    start: datetime
+
+    @property
+    def end(self) -> datetime:
+        """The first moment after it."""
+        return self.start + timedelta(days=DAYS)
+
+    @property
+    def name(self) -> str:
+        year, number, _ = self.start.isocalendar()
+        return f"{year}-W{number:02}"
+
+    def holds(self, moment: datetime) -> bool:
+        return self.start <= moment < self.end
+
+    @classmethod
+    def named(cls, text: str) -> Week:
+        """
+        :raises WeekInvalid: there is no such week
+        """
+        found = _TEXT.fullmatch(text)
+        try:
+            if found is None:
+                raise ValueError
+            return cls(datetime.fromisocalendar(int(found[1]), int(found[2]), 1).replace(tzinfo=UTC))
+        except ValueError:
+            raise WeekInvalid(text) from None
+
+    @classmethod
+    def of(cls, moment: datetime) -> Week:
+        """The week that a moment is in."""
+        year, number, _ = moment.astimezone(UTC).isocalendar()
+        return cls(datetime.fromisocalendar(year, number, 1).replace(tzinfo=UTC))
+
+    def before(self) -> Week:
+        return Week(self.start - timedelta(days=DAYS))
+
+    def after(self) -> Week:
+        return Week(self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +77,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class CauseOfWeek:
-    """Deaths of one cause (`dlq.board.fingerprint.Cause`). ``open``: of its items, those still dead at the end.
+    """Deaths of one cause (`dlq.index.fingerprint.Cause`). ``open``: of its items, those still dead at the end.
 
     ``again``: deaths that followed a replay; ``advice``: what to do next.
     """
@@ -69,7 +126,7 @@ class Replays:
 class Breaches:
     """Items that came to be open for longer than 24 and 48 hours within the week; their numbers, oldest first.
 
-    ``waiting``: of all items, whenever they died, those over 48 hours that nobody had closed by the end.
+    ``waiting``: of all items, whenever they died, those over 48 hours that weren't closed by the end.
     """
 
     over_24h: Sequence[int]
@@ -79,7 +136,7 @@ class Breaches:
 
 @dataclass(frozen=True, slots=True)
 class BugCount:
-    """What a provider told twice, or in two ways: cases whose second report came in the week."""
+    """What a provider reported twice, or in two ways: cases whose second report came in the week."""
 
     provider: str
     kind: str
@@ -92,7 +149,7 @@ class BugCount:
 class WeeklyReport:
     """One stream's week. ``died``: items that died for the first time in it; ``depths``: at its beginning and at the
     end of each day, as far as it has gone; ``until``: what was known, the week's end or earlier. ``bugs``: None where
-    no money is booked: there nobody tells it twice.
+    no money is booked.
     """
 
     stream: str

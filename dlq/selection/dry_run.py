@@ -9,8 +9,8 @@ from datetime import datetime
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from dlq.acceptance import Meanwhile
-from dlq.board import Board
 from dlq.commands import ReplayMode, Target
+from dlq.index import DeadLetterIndex
 from dlq.selection import store
 from dlq.selection.errors import check_lineage
 from dlq.selection.facts import FactFinder
@@ -41,7 +41,7 @@ class DryRun:
 class DryRuns:
     """Makes and keeps dry runs of one stream's selections: of each its latest."""
 
-    def __init__(self, file: SelectionFile, board: Board, finder: FactFinder, clock: Clock) -> None:
+    def __init__(self, file: SelectionFile, board: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
         self._file = file
         self._board = board
         self._finder = finder

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.location import Location
-from dlq.board.file import BoardFile
-from dlq.board.follow import read_entries
-from dlq.board.item import OPEN_STATES, Entry
 from dlq.commands import Target
+from dlq.index.file import IndexFile
+from dlq.index.follow import read_entries
+from dlq.index.item import OPEN_STATES, Entry
 from dlq.selection.known import Known, Standing, holders, wants_holder
 from journal.bodies import BodyStore
 from journal.index import KnownEvent
@@ -53,7 +53,7 @@ class FactFinder:
     """
 
     def __init__(self, board: Path, journal: Location, bodies: Location) -> None:
-        self._board = BoardFile(board)
+        self._board = IndexFile(board)
         self._journal = str(journal)
         self._bodies = str(bodies)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlq.acceptance import Judged, Meanwhile, ReplayRules, dead_head_of, judge_replay
-from dlq.board.item import Entry, Mark
 from dlq.commands import Place, ReplayMode, Target
+from dlq.index.item import Entry, Mark
 from dlq.refusals import Ground, Refusal
 from dlq.selection.facts import Facts
 from journal.open_item import OpenItem, is_conflict, is_other_content

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from core.clock import to_rfc3339
-from dlq.board import Filter, Seen
 from dlq.command import HASH_CHARS
 from dlq.commands import Target
+from dlq.index import Filter, Seen
 from dlq.selection import store
 from dlq.selection.errors import SelectionEmpty, SelectionTooLarge
 from dlq.selection.file import SelectionFile

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from core.decision import Decision, ErrorKind
-from dlq.board.item import Mark
+from dlq.index.item import Mark
 from journal.index import KnownEvent
 from journal.index_changes import Line
 from journal.index_layout import CONTENT_BYTES

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.clock import Clock
-from dlq.board import Board, Filter, ItemState
 from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
 from dlq.done_alone import DoneAlone
 from dlq.hands import Hands, in_common, same_person
+from dlq.index import DeadLetterIndex, Filter, ItemState
 from dlq.limits import AloneLimits, Volume, kind_of
+from dlq.recorder import Log, Recorder, Unrecorded
 from dlq.selection import runs, store
 from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
 from dlq.selection.file import SelectionFile
@@ -30,7 +31,6 @@ from dlq.selection.model import (
     Selection,
     Started,
 )
-from dlq.selection.on_record import OnRecord, Record, Unrecorded
 from dlq.selection.outcomes import Outcomes
 from dlq.selection.pace import chunk_items
 from dlq.settings import SelectionSettings
@@ -55,12 +55,12 @@ class Selections:
         self,
         stream: str,
         file: SelectionFile,
-        board: Board,
+        board: DeadLetterIndex,
         outcomes: Outcomes,
         settings: SelectionSettings,
         alone: AloneLimits,
         clock: Clock,
-        acts: Record | None = None,
+        log: Log | None = None,
         channel: str = "cli",
         hands: Hands = same_person,
     ) -> None:
@@ -72,7 +72,7 @@ class Selections:
         self._settings = settings
         self._alone = alone
         self._clock = clock
-        self._on_record = OnRecord(acts or Unrecorded(), channel, clock)
+        self._recorder = Recorder(log or Unrecorded(), clock, channel)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
         """What is dead and matches now, under a new number: from here on nothing changes it.
@@ -85,14 +85,15 @@ class Selections:
         """
         wanted = replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
-        with self._on_record.act(actor, "select", f"{self._stream} {text}", note) as done:
+        with self._recorder.refusals(actor, "select", f"{self._stream} {text}", note):
             lineage, upto = self._outcomes.lineage(), self._board.follow().seq
             as_seen = {target.item_seq: target for target in seen}
             gathered = gather(self._board.seen(wanted), self._settings.items_max, as_seen)
             frozen = Frozen(self._stream, self._clock.now(), actor, note, text, upto, lineage)
 
             def on_frozen(made: Selection) -> None:
-                done(f"{self._stream} {made.name}", f"{made.count} items, {text}, digest {made.digest}")
+                after = f"{made.count} items, {text}, digest {made.digest}"
+                self._recorder.record(actor, "select", f"{self._stream} {made.name}", reason=note, after=after)
 
             return freeze(self._file, gathered, frozen, self._settings, on_frozen)
 
@@ -135,7 +136,7 @@ class Selections:
 
         :raises RunRefused: it can't be, or another one was begun with it
         """
-        with self._on_record.act(actor, run.action, self._name(number), run.reason) as done:
+        with self._recorder.refusals(actor, run.action, self._name(number), run.reason):
             _check(number, run)
             upto, lines, lineage = self._outcomes.last_seq(), self._lines(number, run), self._outcomes.lineage()
             alone = self._done_alone(run, actor)
@@ -144,13 +145,14 @@ class Selections:
                 if before is not None:
                     if before.run != run:
                         raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
-                    done(self._name(number), f"it was begun before: {_told(before)}")
+                    self._record(number, actor, run.action, run.reason, f"it was begun before: {_told(before)}")
                     return Started(before, again=True)
                 check_lineage(selection, lineage)
                 kept = self._new(selection, run, actor, alone)
                 runs.insert(db, kept, upto)
                 runs.line_up(db, number, lines)
-                done(self._name(number), f"{selection.count} items, {kept.state.value}{run.said}")
+                after = f"{selection.count} items, {kept.state.value}{run.said}"
+                self._record(number, actor, run.action, run.reason, after)
                 return Started(kept, again=False)
 
     def _lines(self, number: int, run: Run) -> list[tuple[int, int, int]]:
@@ -183,7 +185,7 @@ class Selections:
         :raises RunRefused: nothing is proposed, or the journal was restored since
         """
         lineage = self._outcomes.lineage()
-        with self._on_record.act(actor, "approve", self._name(number), reason) as done, self._file.writing() as db:
+        with self._recorder.refusals(actor, "approve", self._name(number), reason), self._file.writing() as db:
             selection, run = store.read(db, number), runs.read(db, number)
             check_lineage(selection, lineage)
             if run.state is not RunState.PROPOSED:
@@ -193,7 +195,7 @@ class Selections:
             if in_common({*run.hands, *self._hands(run.actor)}, self._hands(actor)):
                 raise SecondPersonWanted(number, run.actor, actor)
             runs.approve(db, number, Approval(actor, reason, self._clock.now()))
-            done(self._name(number), f"{_told(run)}, approved")
+            self._record(number, actor, "approve", reason, f"{_told(run)}, approved")
             return runs.read(db, number)
 
     def pause(self, number: int, actor: str) -> RunKept:
@@ -247,15 +249,19 @@ class Selections:
         return Progress(selection, run, counts, per_s, eta_s, held)
 
     def _change(self, number: int, actor: str, verb: str, before: Sequence[RunState], after: RunState) -> RunKept:
-        with self._on_record.act(actor, verb, self._name(number)) as done, self._file.writing() as db:
+        with self._recorder.refusals(actor, verb, self._name(number)), self._file.writing() as db:
             store.read(db, number)
             run = runs.read(db, number)
             if run.state not in before:
                 raise RunRefused(number, f"its {_told(run)} is {run.state.value}")
             if run.state is not after:
                 runs.set_state(db, number, after, actor)
-            done(self._name(number), f"{_told(run)}: from {run.state.value} to {after.value}")
+            self._record(number, actor, verb, "", f"{_told(run)}: from {run.state.value} to {after.value}")
             return runs.read(db, number)
+
+    def _record(self, number: int, actor: str, action: str, reason: str, after: str) -> None:
+        """Within the transaction: what can't be recorded isn't done."""
+        self._recorder.record(actor, action, self._name(number), reason=reason, after=after)
 
     def _name(self, number: int) -> str:
         return f"{self._stream} s{number}"

@@ -11,8 +11,7 @@ from deltalake import DeltaTable
 
 from core.location import Location
 from core.routing import topics_of
-from dlq.acts_anchoring import STREAM
-from dlq.acts_chain import ChainWalk
+from dlq.audit_log import STREAM, ChainWalk
 from journal.anchors import Anchor, AnchorInvalid, anchored_before
 from journal.histories import is_given_up
 from journal.reader import dataset_of

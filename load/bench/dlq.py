@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
-from dlq.board import Board, Filter, Sort
+from dlq.index import DeadLetterIndex, Filter, Sort
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
@@ -75,7 +75,7 @@ def measure_board(run: Run) -> dict[str, float]:
     with run.progress(f"{count:,} dead items", count) as done:
         _make_dead_items(Path(places.journal), count, done)
     now = FIRST_AT + timedelta(hours=count / PER_HOUR + 1)
-    board = Board(places.board, places.journal, places.bodies, ManualClock(now))
+    board = DeadLetterIndex(places.board, places.journal, places.bodies, ManualClock(now))
     began = time.perf_counter()
     assert board.follow().rows == count
     follow_per_s = count / (time.perf_counter() - began)
@@ -98,7 +98,7 @@ def measure_board(run: Run) -> dict[str, float]:
     }
 
 
-def _page(board: Board, wanted: Filter, sort: Sort) -> Callable[[], object]:
+def _page(board: DeadLetterIndex, wanted: Filter, sort: Sort) -> Callable[[], object]:
     def ask() -> object:
         page = board.page(wanted, sort=sort)
         assert page.items and page.total
@@ -107,7 +107,7 @@ def _page(board: Board, wanted: Filter, sort: Sort) -> Callable[[], object]:
     return ask
 
 
-def _figures(board: Board, wanted: Filter) -> Callable[[], object]:
+def _figures(board: DeadLetterIndex, wanted: Filter) -> Callable[[], object]:
     def ask() -> object:
         figures, groups = board.stats(wanted), board.groups(wanted)
         assert figures.open == sum(group.count for group in groups)
@@ -116,7 +116,7 @@ def _figures(board: Board, wanted: Filter) -> Callable[[], object]:
     return ask
 
 
-def _freeze(board: Board, file: Path, count: int) -> None:
+def _freeze(board: DeadLetterIndex, file: Path, count: int) -> None:
     """About `FROZEN` items into another file, in one transaction."""
     file.unlink(missing_ok=True)
     first = random.Random(13).randint(0, max(0, count - FROZEN))

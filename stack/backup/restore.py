@@ -27,7 +27,7 @@ from core.files import write_whole
 from core.layout import Layout
 from core.location import Location
 from core.routing import MODES, stream_of
-from dlq.acts_chain import ChainWalk
+from dlq.audit_log import ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table

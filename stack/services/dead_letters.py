@@ -11,25 +11,24 @@ from console.dead_letters import DeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, stream_of, topics_of
-from dlq.acts import Acts
-from dlq.board import Board, kafka_origin
+from dlq.audit_log import AuditLog
 from dlq.commands import Producer
+from dlq.index import DeadLetterIndex, kafka_origin
+from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
-from dlq.witness import Reading
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
 
 
-def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> Board:
+def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> DeadLetterIndex:
     """The board of one stream. ``bootstrap``: Kafka's servers, to ask for bodies that aren't kept; None: not to ask."""
     known = partial(body_statuses, layout.bodies, layout.derived("redactions"))
-    return Board(
+    return DeadLetterIndex(
         layout.board,
         layout.journal,
         layout.bodies,
         clock,
-        settings.board,
         fates=known,
         origin=None if bootstrap is None else kafka_origin(bootstrap),
         amounts=BodyAmounts(settings.providers),
@@ -59,7 +58,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
     def hands(name: str) -> frozenset[str]:
         return hands_of(users.all(), name)
 
-    selections = Selections(stream, file, board, outcomes, limits, alone, clock, Acts(layout.acts), channel, hands)
+    selections = Selections(stream, file, board, outcomes, limits, alone, clock, AuditLog(layout.acts), channel, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream,
@@ -67,7 +66,7 @@ def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: st
         selections,
         DryRuns(file, board, finder, clock),
         config.dead_head.value,
-        Reading(Acts(layout.acts), clock, channel),
+        Recorder(AuditLog(layout.acts), clock, channel),
         config.dlq.replays_max,
     )
 

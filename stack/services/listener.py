@@ -7,7 +7,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,10 @@ from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.log import configure_logging
-from core.routing import MODES, topics_of
-from dlq.acts import Acts
-from dlq.acts_anchoring import STREAM, ActsAnchors
-from dlq.orders import DeltaView, OrderDesk
+from core.routing import topics_of
+from dlq.audit_log import STREAM, AuditAnchors, AuditLog
+from dlq.orders import DeltaView, Orders, OrderService
+from dlq.recorder import Recorder
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
@@ -89,31 +89,35 @@ async def _serve(settings: Settings) -> None:
     gate = RedisGate(
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )
-    acts = Acts(settings.layout.acts)
+    audit_log = AuditLog(settings.layout.acts)
     users, sessions = Users(settings.layout.users), _sessions(settings, clock)
-    access = Access(users, sessions, SignInThrottle(clock), acts, clock)
-    desk, cookies = UserDesk(users, sessions, acts, clock), Cookies(console.public_url.startswith("https://"))
+    access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
+    desk, cookies = UserDesk(users, sessions, audit_log, clock), Cookies(console.public_url.startswith("https://"))
     origins = origins_of(console.host, console.port, console.public_url)
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
-        by_api, by_page = (_bookings(settings, producer, users, acts, clock, channel) for channel in ("api", "page"))
-        mount_api(app, _desks(settings, producer, clock), by_api, answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, by_page, clock))
+        by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
+        bookings = _bookings(settings, by_api, users, clock)
+        mount_api(app, _desks(settings, by_api, clock), bookings, answers, Streams(streams))
+        pages = _pages(settings, audit_log, desk, _bookings(settings, by_page, users, clock), clock)
+        listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
         runners = {name: open_runner(settings, name, producer, clock) for name in streams}
-        with _anchored(settings, acts, producer, clock), running(runners):
+        with _anchored(settings, audit_log, producer, clock), running(runners):
             await uvicorn.Server(config).serve()
     access.close()
     await redis.aclose()
     lag.close()
 
 
-def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, clock: Clock) -> list[APIRouter]:
+def _pages(
+    settings: Settings, audit_log: AuditLog, desk: UserDesk, bookings: Bookings, clock: Clock
+) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
@@ -121,7 +125,7 @@ def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, c
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), acts, desk, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock), audit_log, desk, bookings)
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
@@ -131,16 +135,17 @@ def _sessions(settings: Settings, clock: Clock) -> Sessions:
 
 
 @contextlib.contextmanager
-def _anchored(settings: Settings, acts: Acts, producer: Any, clock: Clock) -> Iterator[None]:
-    """The record of acts is anchored meanwhile, where there are keys to do it with."""
+def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
+    """The audit log is anchored meanwhile, where there are keys to do it with."""
+    processor = settings.processor
     try:
-        keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
+        keys = AnchorKeys.read(Path(processor.anchor_key_file))
     except SettingError as missing:
-        log.warning("the record of acts isn't anchored: %s", missing)
+        log.warning("the audit log isn't anchored: %s", missing)
         yield
         return
     topic = topics_of("live").anchors
-    anchors = ActsAnchors(acts, Anchoring(STREAM, topic, keys, producer, ANCHOR_EVERY_S, clock))
+    anchors = AuditAnchors(audit_log, Anchoring(STREAM, topic, keys, producer, ANCHOR_EVERY_S, clock))
     anchors.start()
     try:
         yield
@@ -148,20 +153,23 @@ def _anchored(settings: Settings, acts: Acts, producer: Any, clock: Clock) -> It
         anchors.close()
 
 
-def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:
-    """One for each mode whose traffic is taken."""
-    layout, modes = settings.layout, MODES if settings.ingest.test_traffic else LIVE_ONLY
-    desks: dict[Mode, OrderDesk] = {}
-    for mode in modes:
-        control, ledger = topics_of(mode).control, layout.ledger(mode)
-        desks[mode] = OrderDesk(ledger.stream, DeltaView(ledger.journal, control), producer, control, clock)
+def _orders(settings: Settings, producer: Any, recorder: Recorder) -> Mapping[Mode, Orders]:
+    """What sends orders, for each mode whose traffic is taken."""
+    return {mode: Orders(lambda: producer, topics_of(mode).control, recorder) for mode in settings.ingest.modes}
+
+
+def _desks(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Desks:
+    desks: dict[Mode, OrderService] = {}
+    for mode, sender in orders.items():
+        ledger = settings.layout.ledger(mode)
+        desks[mode] = OrderService(ledger.stream, DeltaView(ledger.journal, topics_of(mode).control), sender, clock)
     return desks
 
 
-def _bookings(settings: Settings, producer: Producer, users: Users, acts: Acts, clock: Clock, channel: str) -> Bookings:
+def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, clock: Clock) -> Bookings:
     return {
-        mode: BookingDesk(settings.layout.ledger(mode), topics_of(mode).control, producer, users, acts, clock, channel)
-        for mode in settings.ingest.modes
+        mode: BookingDesk(settings.layout.ledger(mode), topics_of(mode).control, sender, users, clock)
+        for mode, sender in orders.items()
     }
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from console.access.requirement import declared_routes
 from console.links import segment
-from dlq.board import Filter
+from dlq.index import Filter
 from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
 from core.location import LakeUrl, location_of
-from dlq.acts import Act, Acts, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.bodies import BodyStore
 from journal.errors import CommitUnknown, Fenced, StorageDown
 from journal.log import Overtaken
@@ -197,10 +197,12 @@ def test_bodies_postings_and_receipts_are_written_and_read(folder: str, path: st
 
 
 def test_what_people_did_is_put_on_record_and_a_look_tells_whether_there_is_more(folder: str) -> None:
-    acts = Acts(location_of(f"{folder}/acts"))
+    acts = AuditLog(location_of(f"{folder}/acts"))
     stamps = [acts.stamp()]
     for number in (1, 2):
-        act = Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
+        act = AuditEntry(
+            at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}"
+        )
         acts.record(act)
         stamps.append(acts.stamp())
     assert stamps == sorted(set(stamps)), "each is another"

@@ -25,7 +25,8 @@ from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
 from dlq.commands import Target, propose_reprocess, reprocess, send
 from dlq.limits import AloneLimits
-from dlq.orders import DeltaView, OrderDesk
+from dlq.orders import DeltaView, Orders, OrderService
+from dlq.recorder import Recorder
 from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
 from dlq.selection.live import Load
 from journal.bodies import BodyStore
@@ -72,10 +73,15 @@ class Night:
         app = FastAPI(openapi_url=None)
         self.listener = Listener(app, data, clock, producer=kafka)
         acts = self.listener.acts
-        desk = OrderDesk("ledger", DeltaView(layout.journal, CONTROL), kafka, CONTROL, clock)
+        desk = OrderService(
+            "ledger",
+            DeltaView(layout.journal, CONTROL),
+            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api")),
+            clock,
+        )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
         dead = dead_letters(data, clock, acts, alone=limits)
-        mount_api(app, {"live": desk}, bookings, BreakableAnswers(clock), acts, clock, Streams({"ledger": dead}))
+        mount_api(app, {"live": desk}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: token}

@@ -49,7 +49,7 @@ class Office:
         self.listener = Listener(app, data, clock, producer=self.kafka)
         acts, users = self.listener.acts, self.listener.users
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", self.kafka)}
-        mount_api(app, {}, bookings, BreakableAnswers(clock), acts, clock, Streams({}))
+        mount_api(app, {}, bookings, BreakableAnswers(clock), Streams({}))
         accounts.add_user(users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: self.token(AMY)}
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.board import Board, ItemStory
+from dlq.index import DeadLetterIndex
+from dlq.index.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from ledger.maintain import maintain
@@ -57,7 +58,7 @@ def there(lake: Lake) -> set[int]:
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
     known = partial(body_statuses, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
-    board = Board(
+    board = DeadLetterIndex(
         Path(lake.tables.journal).parent / "board",
         lake.tables.journal,
         lake.tables.bodies,

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
-from dlq.acts import Act, Acts, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.reader import dataset_of
 from journal.rewrite import snapshot
 from ledger.maintain import LakeTable, Report, maintain, other_tables
@@ -49,7 +49,7 @@ class Others:
     lake: Lake
 
     def __post_init__(self) -> None:
-        self.acts = Acts(self.folder / "acts")
+        self.acts = AuditLog(self.folder / "acts")
         self.redactions = Redactions(self.folder / "redactions")
         self.receipts = ReceiptsTable(str(self.folder / "receipts"))
         self.found = Reconciliations(self.folder / "reconciliation", self.folder / "reconciliation-runs")
@@ -107,8 +107,8 @@ class Others:
         return [(one.name, not one.offenders) for one in report.findings]
 
 
-def act(number: int) -> Act:
-    return Act(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
+def act(number: int) -> AuditEntry:
+    return AuditEntry(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
 
 
 def receipts(number: int) -> pa.Table:
@@ -218,7 +218,7 @@ def test_acts_are_put_on_record_while_their_table_is_rewritten(spark: SparkSessi
     stop = threading.Event()
 
     def act_on() -> int:
-        acts, done = Acts(others.folder / "acts"), 0
+        acts, done = AuditLog(others.folder / "acts"), 0
         while not stop.is_set():
             acts.record(act(done))
             done += 1
@@ -253,7 +253,7 @@ def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
     spark: SparkSession, others: Others, tmp_path: Path
 ) -> None:
     """Of a stream's log its own writer alone removes them (`journal.checkpoints`)."""
-    sleeper = Acts(others.folder / "acts")
+    sleeper = AuditLog(others.folder / "acts")
     sleeper.record(act(0))
     others.acts.record(act(1))
     others.lake.commits(11)

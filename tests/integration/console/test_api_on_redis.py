@@ -21,9 +21,10 @@ from console.access import Role, User
 from console.api import mount_api
 from console.api_streams import Streams
 from core.clock import SystemClock
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.commands import Command, decode
-from dlq.orders import DeltaView, OrderDesk
+from dlq.orders import DeltaView, Orders, OrderService
+from dlq.recorder import Recorder
 from ingest.gate import RedisGate
 from ingest.idempotency import RedisAnswers
 from stack.redis import redis_server as redis_server_on
@@ -76,8 +77,11 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     breaker = pybreaker.CircuitBreaker(fail_max=5, reset_timeout=0.1)
     answers = RedisAnswers(connections, RedisGate(breaker, WAIT_S), lease_s)
     app = FastAPI()
-    desk = OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, SystemClock())
-    mount_api(app, {"live": desk}, {}, answers, Acts(journal.parent / "acts"), SystemClock(), Streams({}))
+    clock = SystemClock()
+    orders = Orders(lambda: kafka, CONTROL, Recorder(AuditLog(journal.parent / "acts"), clock, "api"))
+    mount_api(
+        app, {"live": OrderService("ledger", DeltaView(journal, CONTROL), orders, clock)}, {}, answers, Streams({})
+    )
     transport = httpx.ASGITransport(as_ada(app))
     async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
         yield client

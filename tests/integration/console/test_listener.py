@@ -16,7 +16,7 @@ from cli.acting import this_account
 from cli.main import main
 from core.layout import Layout
 from core.routing import topics_of
-from dlq.acts_anchoring import STREAM
+from dlq.audit_log import STREAM
 from dlq.commands import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
 from stack.ports import LOOPBACK, free_ports

@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from dlq.commands import CommandNotSent, Sent, Target, decode
-from dlq.orders import DeltaView, Order, OrderDesk, Wanted
+from dlq.orders import DeltaView, Order, Orders, OrderService, Wanted
+from dlq.recorder import Recorder, Unrecorded
 from journal.reader import JournalReader
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
@@ -20,10 +21,11 @@ from tests.integration.console.conftest import DEAD_ITEMS
 READ_S_MAX = 60.0
 
 
-def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderDesk:
+def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderService:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
     producer: Any = Producer({**settings, "enable.idempotence": True})
-    return OrderDesk("ledger", DeltaView(journal, topic), producer, topic, SystemClock())
+    orders = Orders(lambda: producer, topic, Recorder(Unrecorded(), SystemClock(), "api"))
+    return OrderService("ledger", DeltaView(journal, topic), orders, SystemClock())
 
 
 def order(item_seq: int) -> Order:

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
-from dlq.board import Board, Filter
 from dlq.commands import Target, decode
+from dlq.index import DeadLetterIndex, Filter
 from dlq.limits import AloneLimits
 from dlq.selection import Outcomes, Run, Runner, SelectionFile, Selections, SelectionSettings
 from dlq.selection.live import Load
@@ -31,7 +31,7 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     places, clock, settings = Layout(tmp_path).ledger(), SystemClock(), SelectionSettings(command_items_max=2)
     file = SelectionFile(places.selections)
     outcomes = Outcomes(file, journal, topics.control)
-    board = Board(places.board, journal, places.bodies, clock)
+    board = DeadLetterIndex(places.board, journal, places.bodies, clock)
     selections = Selections("ledger", file, board, outcomes, settings, AloneLimits(), clock)
     assert selections.freeze(Filter(), "ada").count == DEAD_ITEMS
     selections.start(1, Run("replay", "mended"), "ada")

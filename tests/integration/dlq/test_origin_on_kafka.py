@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import TopicPartition
 
-from dlq.board import OriginUnreadable, kafka_origin
+from dlq.index import OriginUnreadable, kafka_origin
 from stack.ports import LOOPBACK, free_ports
 from tests.dead_items import DeadItems
 from tests.integration.conftest import Topics

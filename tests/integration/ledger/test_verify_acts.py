@@ -13,9 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
-from dlq.acts import Act, Acts, Outcome
-from dlq.acts_anchoring import STREAM
-from dlq.acts_chain import ACTS_SCHEMA, chained, recorded
+from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, Outcome, chained, recorded
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
@@ -46,9 +44,9 @@ def look(spark: SparkSession, world: World) -> Look:
 
 def record(path: Path, count: int) -> tuple[int, str]:
     """So many acts; the number and the chain of the last one."""
-    acts = Acts(path)
+    acts = AuditLog(path)
     for _ in range(count):
-        act = Act(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what="items")
+        act = AuditEntry(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what="items")
         done = acts.record(act)
     return done.number, done.chain
 
@@ -67,7 +65,7 @@ def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) 
             row.update(chained(recorded(row), row["act_id"], number, head).as_row())
             head = row["chain"]
     shutil.rmtree(path)
-    write_deltalake(str(path), pa.Table.from_pylist(rows, schema=ACTS_SCHEMA))
+    write_deltalake(str(path), pa.Table.from_pylist(rows, schema=AUDIT_SCHEMA))
 
 
 def problems(finding: Finding) -> str:

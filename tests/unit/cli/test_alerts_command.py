@@ -13,8 +13,7 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.clock import ManualClock, SystemClock
 from core.layout import Layout
-from dlq.alerts.dead import Dead
-from dlq.alerts.readings import Seen
+from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from stack.settings import load_settings

@@ -14,7 +14,7 @@ from cli.place import Place
 from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
 from core.layout import Layout
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
@@ -109,13 +109,13 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
     ledger: IgnoredEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = SentTo()
-    monkeypatch.setattr("cli.reprocess_run.Producer", lambda _settings: kafka)
+    monkeypatch.setattr("cli.acting.Producer", lambda _settings: kafka)
     monkeypatch.setattr(Place, "bootstrap", lambda _place: "127.0.0.1:1")
     said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
     assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output
     [command] = [decode(value) for value in kafka.values]
     assert (command.action, command.actor, command.reason) == ("propose_reprocess", this_account(), "known now")
-    [act] = Acts(Layout(ledger.data).acts).read(10)
+    [act] = AuditLog(Layout(ledger.data).acts).read(10)
     assert (act.action, act.outcome.value) == ("propose_reprocess", "done")
 
 

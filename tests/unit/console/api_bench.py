@@ -17,9 +17,10 @@ from console.api_streams import Streams
 from console.dead_letters import DeadLetters
 from core.decision import Decision
 from core.keys import join_key
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.commands import ACTIONS, Command, decode
-from dlq.orders import OrderDesk
+from dlq.orders import Orders, OrderService
+from dlq.recorder import Recorder
 from journal.schema import JournalRow
 from tests.unit.console.listening import BOB, Listener
 from tests.unit.console.places import bookings_at
@@ -94,12 +95,13 @@ class ApiBench:
         assert [row.decision for row in self.engine.journal.rows] == [Decision.DEAD, Decision.PARKED]
         self.kafka = MemoryKafka(self.engine)
         self.answers = BreakableAnswers(self.engine.clock)
-        desk = OrderDesk("ledger", EngineView(self.engine), self.kafka, CONTROL, self.engine.clock)
         self.app = app or FastAPI(openapi_url=None)
-        self.acts = Acts(folder / "lake" / "acts")
+        self.acts = AuditLog(folder / "lake" / "acts")
+        orders = Orders(lambda: self.kafka, CONTROL, Recorder(self.acts, self.engine.clock, "api"))
+        desk = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.acts, self.engine.clock, "api", self.kafka)}
-        mount_api(self.app, {"live": desk}, bookings, self.answers, self.acts, self.engine.clock, known)
+        mount_api(self.app, {"live": desk}, bookings, self.answers, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:

@@ -20,7 +20,7 @@ from console.cookies import Cookies
 from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
-from dlq.acts import Acts
+from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from tests.unit.console.places import pages
 
@@ -47,7 +47,7 @@ class Listener:
         self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False, producer: Producer | None = None
     ) -> None:
         self.clock, self.folder = clock, folder
-        self.acts = Acts(folder / "lake" / "acts")
+        self.acts = AuditLog(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
         self.sessions = Sessions(folder / "console" / "sessions.sqlite", clock, IDLE, WHOLE)
         self.access = Access(self.users, self.sessions, SignInThrottle(clock), self.acts, clock)

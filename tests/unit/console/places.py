@@ -18,12 +18,13 @@ from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.asking import Asking
 from core.clock import Clock
 from core.layout import Layout
-from dlq.acts import Acts
-from dlq.board import Board
+from dlq.audit_log import AuditLog
 from dlq.commands import Producer
+from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
+from dlq.orders import Orders
+from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
-from dlq.witness import Reading
 from tests.unit.processor.harness import CONTROL
 
 TWO_PEOPLE_ITEMS = 10
@@ -32,13 +33,13 @@ TWO_PEOPLE_ITEMS = 10
 def dead_letters(
     data: Path,
     clock: Clock,
-    acts: Acts,
+    acts: AuditLog,
     settings: SelectionSettings | None = None,
     alone: AloneLimits | None = None,
 ) -> DeadLetters:
     """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
     layout = Layout(data).ledger()
-    board = Board(layout.board, layout.journal, layout.bodies, clock)
+    board = DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock)
     file = SelectionFile(layout.selections)
     outcomes = Outcomes(file, layout.journal, CONTROL)
     users = Users(Layout(data).users)
@@ -55,14 +56,14 @@ def dead_letters(
         lambda name: hands_of(users.all(), name),
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
-    dry_runs, reading = DryRuns(file, board, finder, clock), Reading(acts, clock, "page")
+    dry_runs, reading = DryRuns(file, board, finder, clock), Recorder(acts, clock, "page")
     return DeadLetters(layout.stream, board, selections, dry_runs, "wait", reading)
 
 
 def pages(
     data: Path,
     clock: Clock,
-    acts: Acts,
+    acts: AuditLog,
     dead: DeadLetters | None = None,
     sessions: Sessions | None = None,
     producer: Producer | None = None,
@@ -98,8 +99,14 @@ class SentTo:
 
 
 def bookings_at(
-    data: Path, acts: Acts, clock: Clock, channel: str, producer: Producer, control: str = CONTROL
+    data: Path, acts: AuditLog, clock: Clock, channel: str, producer: Producer, control: str = CONTROL
 ) -> BookingDesk:
     """The live ledger's bookings by two people."""
     layout = Layout(data)
-    return BookingDesk(layout.ledger(), control, producer, Users(layout.users), acts, clock, channel)
+    return BookingDesk(
+        layout.ledger(),
+        control,
+        Orders(lambda: producer, control, Recorder(acts, clock, channel)),
+        Users(layout.users),
+        clock,
+    )

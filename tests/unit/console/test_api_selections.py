@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from console.dead_letters import DeadLetters
+from dlq.recorder import Recorder
 from dlq.selection import DryRuns, Selections
-from dlq.witness import Reading
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
 from tests.unit.dlq.selection.bench import SelectionBench
@@ -37,7 +37,7 @@ class Api:
             self.listener.acts,
             "api",
         )
-        reading = Reading(self.listener.acts, bench.engine.clock, "api")
+        reading = Recorder(self.listener.acts, bench.engine.clock, "api")
         self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", reading)
 
     def get(self, path: str, **more: Any) -> httpx.Response:

@@ -15,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from console.exposition import Scrape, merge
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.alerts.dead import Dead
 from dlq.alerts.metrics import AlertMetrics
-from dlq.alerts.readings import Seen
+from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import Watch
 from ingest.metrics import IngestMetrics
@@ -78,7 +77,7 @@ def _alerts() -> str:
     watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
     watch.step()
     metrics = AlertMetrics(ManualClock(NOW))
-    metrics.told(watch)
+    metrics.update(watch)
     watch.close()
     return generate_latest(metrics.registry).decode()
 
@@ -86,7 +85,7 @@ def _alerts() -> str:
 class _Deaf:
     shown = "nowhere"
 
-    def tell(self, notice: object) -> None:
+    def deliver(self, notice: object) -> None:
         """Takes everything."""
 
 

@@ -13,11 +13,10 @@ from confluent_kafka import KafkaError, KafkaException
 from core.clock import ManualClock
 from core.decision import Decision
 from dlq.publisher import DlqPublisher
-from dlq.settings import DlqSettings
 from journal.schema import JournalRow
 
 BODY = b'{"id": "evt_1"}'
-SMALL = DlqSettings(in_memory_max=4)
+SMALL = 4
 
 
 def dead_row(seq: int, decision: Decision = Decision.DEAD, partition: int = 0) -> JournalRow:
@@ -111,9 +110,9 @@ class FakeJournal:
         return dict.fromkeys(hashes, BODY)
 
 
-def publisher(producer: FakeProducer, clock: ManualClock | None = None, limits: DlqSettings = SMALL) -> DlqPublisher:
+def publisher(producer: FakeProducer, clock: ManualClock | None = None, in_memory_max: int = SMALL) -> DlqPublisher:
     clock = clock or ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    return DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=limits, clock=clock)
+    return DlqPublisher(lambda: producer, "dlq.ledger", 0, clock=clock, in_memory_max=in_memory_max)
 
 
 def live_row(seq: int) -> JournalRow:

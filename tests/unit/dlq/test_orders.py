@@ -13,8 +13,10 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
-from dlq.commands import Command, Sent, Target, decode
-from dlq.orders import DeltaView, Order, OrderDesk, OrderRefused, Wanted
+from dlq.audit_log import AuditEntry, Outcome
+from dlq.commands import Command, CommandNotSent, Sent, Target, decode, propose_purge
+from dlq.orders import DeltaView, Order, OrderRefused, Orders, OrderService, Wanted
+from dlq.recorder import Recorder
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
@@ -62,8 +64,12 @@ def journal(tmp_path: Path) -> Path:
 class Kafka:
     def __init__(self) -> None:
         self.sent: list[Command] = []
+        self.down_after = 100
 
     def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        if len(self.sent) == self.down_after:
+            on_delivery("broker down", None)
+            return
         self.sent.append(decode(value))
         on_delivery(None, self)
 
@@ -77,8 +83,17 @@ class Kafka:
         return 7
 
 
-def desk(journal: Path, kafka: Kafka) -> OrderDesk:
-    return OrderDesk("ledger", DeltaView(journal, CONTROL), kafka, CONTROL, ManualClock(AT))
+class Kept:
+    def __init__(self) -> None:
+        self.entries: list[AuditEntry] = []
+
+    def record(self, entry: AuditEntry) -> None:
+        self.entries.append(entry)
+
+
+def desk(journal: Path, kafka: Kafka, log: Kept | None = None) -> OrderService:
+    orders = Orders(lambda: kafka, CONTROL, Recorder(log or Kept(), ManualClock(AT), "api"))
+    return OrderService("ledger", DeltaView(journal, CONTROL), orders, ManualClock(AT))
 
 
 def seen(journal: Path, seq: int) -> Target:
@@ -144,3 +159,31 @@ def test_an_event_of_the_same_entity_key_on_another_topic_is_no_command(journal:
 def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
     view = DeltaView(tmp_path / "none", CONTROL)
     assert (view.lineage(), view.last_rows({1}), view.command_row("c1")) == ("", {}, None)
+
+
+def test_an_order_is_recorded_with_what_became_of_it(journal: Path) -> None:
+    log, kafka = Kept(), Kafka()
+    desk(journal, kafka, log).give(order(Wanted(1)))
+    with pytest.raises(OrderRefused):
+        desk(journal, kafka, log).give(order(Wanted(3)))
+    kafka.down_after = 1
+    with pytest.raises(CommandNotSent):
+        desk(journal, kafka, log).give(order(Wanted(1), Wanted(2)))
+    assert [(one.action, one.what, one.outcome, one.after) for one in log.entries] == [
+        ("replay", "ledger items 1", Outcome.DONE, "command c2"),
+        ("replay", "ledger items 3", Outcome.REFUSED, None),
+        ("replay", "ledger items 1, 2", Outcome.FAILED, None),
+    ]
+
+
+def test_the_commands_of_one_act_are_one_entry_that_names_those_that_were_sent() -> None:
+    log, kafka = Kept(), Kafka()
+    orders = Orders(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
+    kafka.down_after = 2
+    commands = [propose_purge("ledger", "l", [Target(n, n, "0" * 16)], "ada", "gone", AT) for n in (1, 2, 3)]
+    with pytest.raises(CommandNotSent), orders.giving("ada", "propose_purge", "three items", "gone") as giving:
+        for command in commands:
+            giving.send(command)
+    [entry] = log.entries
+    assert (entry.outcome, entry.actor, entry.what) == (Outcome.FAILED, "ada", "three items")
+    assert entry.after == f"proposal {commands[0].command_id}, {commands[1].command_id}"

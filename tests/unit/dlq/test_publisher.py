@@ -73,7 +73,7 @@ def test_a_refused_record_is_tried_again_after_a_growing_wait() -> None:
 def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
     """The counts are the stream's: the next publisher goes on from them."""
     producer, clock, tally = FakeProducer(), ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), Tally()
-    dlq = DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=SMALL, clock=clock, tally=tally)
+    dlq = DlqPublisher(lambda: producer, "dlq.ledger", 0, in_memory_max=SMALL, clock=clock, tally=tally)
     assert dlq.waiting_s == 0
     dlq.publish(batch(1, 2))
     clock.advance(90)
@@ -85,7 +85,7 @@ def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
     dlq.poll()
     producer.deliver()
     assert (tally.requests, tally.written, tally.failed, dlq.waiting_s) == (3, 2, 1, 0)
-    later = DlqPublisher(lambda: producer, "dlq.ledger", 2, settings=SMALL, clock=clock, tally=tally)
+    later = DlqPublisher(lambda: producer, "dlq.ledger", 2, in_memory_max=SMALL, clock=clock, tally=tally)
     later.publish(batch(3))
     producer.deliver()
     assert (tally.requests, later.written) == (4, 3)
@@ -130,7 +130,7 @@ def test_a_fatal_error_gets_a_new_producer_and_loses_nothing() -> None:
     broken, fresh = FakeProducer(), FakeProducer()
     producers = iter([broken, fresh])
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    dlq = DlqPublisher(lambda: next(producers), "dlq.ledger", 0, settings=SMALL, clock=clock)
+    dlq = DlqPublisher(lambda: next(producers), "dlq.ledger", 0, in_memory_max=SMALL, clock=clock)
     dlq.publish(batch(1, 2))
     dlq.passed(2)
     broken.fail(1, KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True))
@@ -165,7 +165,7 @@ def test_what_memory_cannot_hold_is_read_again_from_the_journal() -> None:
         journal.rows.append(dead_row(seq))
         dlq.publish(batch(seq))
         dlq.passed(seq)
-        assert dlq.unacknowledged <= SMALL.in_memory_max
+        assert dlq.unacknowledged <= SMALL
     assert dlq.published_upto == 0
     producer.on_poll = lambda: producer.deliver(2)
     wait_for(lambda: dlq.published_upto == 20, dlq.poll)
@@ -217,7 +217,7 @@ class Watching:
 def test_a_watcher_is_told_before_a_letter_goes_of_each_refusal_and_where_it_is() -> None:
     producer, watching = FakeProducer(), Watching()
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    letters = DlqPublisher(lambda: producer, "dlq.ledger", 0, settings=SMALL, clock=clock, watcher=watching)
+    letters = DlqPublisher(lambda: producer, "dlq.ledger", 0, in_memory_max=SMALL, clock=clock, watcher=watching)
     letters.publish([(dead_row(1, partition=2), BODY)])
     producer.fail(1, KafkaError(KafkaError._MSG_TIMED_OUT))
     clock.advance(1)

@@ -54,7 +54,7 @@ class PublisherMachine(RuleBasedStateMachine):
         assert all(
             row.seq in landed for row in self.journal.rows if row.decision is Decision.DEAD and row.seq <= claimed
         )
-        assert self.dlq.unacknowledged <= SMALL.in_memory_max
+        assert self.dlq.unacknowledged <= SMALL
 
     def teardown(self) -> None:
         def step() -> None:

@@ -16,7 +16,7 @@ from console.access import Role, SignInBusy, SignInRefused, SignInTooSoon, User,
 from console.access.access import AT_ONCE, NOT_ALLOWED_MAX, WAITING_MAX
 from console.access.throttle import USER_TRIES
 from core.clock import ManualClock
-from dlq.acts import ActsUnwritable
+from dlq.audit_log import AuditLogUnwritable
 from journal.append import Appender
 from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 
@@ -149,7 +149,7 @@ def test_whoever_cannot_be_put_on_record_is_not_signed_in(listener: Listener, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Appender, "append", full)
-    with pytest.raises(ActsUnwritable, match="No space left"):
+    with pytest.raises(AuditLogUnwritable, match="No space left"):
         sign_in(listener)
     assert listener.sessions._db.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
 

@@ -11,8 +11,8 @@ from console.pages import dlq_filters
 from console.pages.fields import Fields
 from core import moments
 from core.decision import ErrorKind
-from dlq.board import Filter, ItemState, Mark, Sort
 from dlq.commands import Target
+from dlq.index import Filter, ItemState, Mark, Sort
 
 
 def fields(query: str) -> Fields:

@@ -10,8 +10,9 @@ import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.alerts import dead
-from dlq.alerts.dead import Dead, DeadItems
+from dlq.alerts import looking
+from dlq.alerts.looking import DeadItems
+from dlq.alerts.readings import Dead
 from journal.schema import JournalRow
 from journal.writer import JournalWriter, Tenure
 
@@ -104,7 +105,7 @@ def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal,
 
 
 def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "READ_S_MAX", -1.0)
+    monkeypatch.setattr(looking, "READ_S_MAX", -1.0)
     monkeypatch.setattr("journal.reader.ROWS_PER_TABLE", 2)
     for _ in range(5):
         journal.new(Decision.DEAD)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dlq.alerts.notice import Kind, Notice
-from dlq.alerts.outbox import QUEUE_MAX, RETRY_S_MAX, Outbox
+from dlq.alerts.engine import Kind, Notice
 from dlq.alerts.rules import Severity
+from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, Outbox
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIRST = Notice("a", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")

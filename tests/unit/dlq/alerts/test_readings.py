@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlq.alerts.dead import Dead
-from dlq.alerts.engine import Engine
-from dlq.alerts.notice import Kind
-from dlq.alerts.readings import RECEIVER, Readings, Seen
-from dlq.alerts.rules import SLOW_SHARE_MAX, rules
+from dlq.alerts.engine import Engine, Kind
+from dlq.alerts.readings import RECEIVER, Dead, Readings, Seen, Series, Window
+from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, rules
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.window import Series, Window
 from ingest.metrics import SECONDS_BUCKETS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -44,8 +41,8 @@ def claims(quick: float, every: float) -> dict[Series, float]:
 class Looks:
     """Looks every 15 s."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.readings = Readings(AlertsSettings(**settings))
+    def __init__(self, **sizes: Any) -> None:
+        self.readings = Readings(**sizes)
         self.at_s = 0.0
 
     def of(self, seen: Seen, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
@@ -147,7 +144,7 @@ def test_ten_slow_claims_of_a_thousand_are_one_in_a_hundred_and_no_more() -> Non
 
 
 def test_claims_are_no_share_where_they_are_few() -> None:
-    looks = Looks(window_s=60, redis_claims_min=1_000)
+    looks = Looks(window_s=60, claims_min=1_000)
     for every in range(0, 1_000, 199):
         found = looks.samples(claims(0, every))
     assert found["redis_slow", ""] == 0.0
@@ -157,8 +154,8 @@ def test_claims_are_no_share_where_they_are_few() -> None:
 def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: int) -> list[tuple[int, Kind]]:
     """What is told of Redis over so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
-    readings, told, quick = Readings(settings), [], 0
-    engine = Engine(rules(settings), clear_s=settings.clear_s, repeat_s=settings.repeat_s)
+    readings, told, quick = Readings(), [], 0
+    engine = Engine(rules(settings), repeat_s=settings.repeat_s)
     for look in range(looks):
         at_s = look * settings.every_s
         now = NOW + timedelta(seconds=at_s)
@@ -185,13 +182,15 @@ def test_slow_claims_are_no_alert_where_there_are_few_of_them() -> None:
 
 
 def test_a_bound_that_is_no_edge_says_nothing() -> None:
-    looks = Looks(window_s=60, counted_min=100, redis_s_max=0.02)
-    looks.samples(claims(0, 0))
-    assert looks.samples(claims(0, 9_000))["redis_slow", ""] is None
+    looks = Looks(window_s=60)
+    for every in (0, 9_000):
+        name = "payhook_redis_claim_seconds"
+        found = looks.samples(dict([counter(f"{name}_bucket", 0, le="0.02"), counter(f"{name}_count", every)]))
+    assert found["redis_slow", ""] is None
 
 
 def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
-    assert AlertsSettings().redis_s_max in SECONDS_BUCKETS
+    assert SLOW_S in SECONDS_BUCKETS
 
 
 def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:

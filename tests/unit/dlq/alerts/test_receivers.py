@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dlq.alerts.notice import Kind, Notice
-from dlq.alerts.receivers import NotTold, receivers
+from dlq.alerts.engine import Kind, Notice
+from dlq.alerts.receivers import NotDelivered, receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from tests.unit.notify.receiver import Receiver, receiving, status
@@ -30,14 +30,14 @@ def server() -> Iterator[Receiver]:
         yield receiver
 
 
-def tell(**settings: Any) -> None:
+def deliver(**settings: Any) -> None:
     alerts = AlertsSettings(receivers={"oncall": ReceiverSettings(**settings)})
-    receivers(alerts)["oncall"].tell(NOTICE)
+    receivers(alerts)["oncall"].deliver(NOTICE)
 
 
 def webhook(server: Receiver, **more: Any) -> None:
-    allowed = {"networks": ("127.0.0.0/8",), "ports": (server.port,), "http": True, "timeout_s": 5.0}
-    tell(**({"url": f"http://127.0.0.1:{server.port}/hook?token=secret"} | allowed | more))
+    allowed = {"networks": ("127.0.0.0/8",), "ports": (server.port,), "http": True}
+    deliver(**({"url": f"http://127.0.0.1:{server.port}/hook?token=secret"} | allowed | more))
 
 
 def script(folder: Path, text: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def test_a_webhook_that_wants_a_token_gets_it_from_its_file(server: Receiver, tm
     (tmp_path / "token").write_text("sesame\n")
     webhook(server, token_file=str(tmp_path / "token"))
     assert server.requests[0].headers["authorization"] == "Bearer sesame"
-    with pytest.raises(NotTold, match="can't be read"):
+    with pytest.raises(NotDelivered, match="can't be read"):
         webhook(server, token_file=str(tmp_path / "none"))
     assert len(server.requests) == 1
 
@@ -69,24 +69,28 @@ def test_a_webhook_that_wants_a_token_gets_it_from_its_file(server: Receiver, tm
 @pytest.mark.parametrize("code", [302, 404, 429, 500, 503])
 def test_any_answer_but_a_good_one_is_a_refusal(server: Receiver, code: int) -> None:
     server.replies(status(code, "location: http://127.0.0.1:1/", body=b"no\x1b[31m way"))
-    with pytest.raises(NotTold, match=rf"it answered {code} no \[31m way"):
+    with pytest.raises(NotDelivered, match=rf"it answered {code} no \[31m way"):
         webhook(server)
     assert len(server.requests) == 1
 
 
-def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(server: Receiver) -> None:
+def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(
+    server: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.alerts.receivers.TIMEOUT_S", 0.3)
+
     def silent(_: socket.socket) -> None:
         server.ended.wait()
 
     server.answer = silent
-    with pytest.raises(NotTold, match="no answer within 0.3 s"):
-        webhook(server, timeout_s=0.3)
+    with pytest.raises(NotDelivered, match="no answer within 0.3 s"):
+        webhook(server)
 
 
 def test_a_webhook_that_is_down_is_a_refusal() -> None:
     with receiving() as server:
         pass
-    with pytest.raises(NotTold, match="no connection"):
+    with pytest.raises(NotDelivered, match="no connection"):
         webhook(server)
 
 
@@ -99,29 +103,32 @@ def test_a_webhook_that_is_down_is_a_refusal() -> None:
     ],
 )
 def test_nothing_goes_to_an_address_that_is_not_allowed(server: Receiver, changes: Any, told: str) -> None:
-    with pytest.raises(NotTold, match=told) as refused:
+    with pytest.raises(NotDelivered, match=told) as refused:
         webhook(server, **changes)
     assert server.requests == [] and "secret" not in str(refused.value)
 
 
 def test_a_command_gets_the_notice_on_its_input_and_its_arguments_as_they_are(tmp_path: Path) -> None:
-    tell(command=script(tmp_path, f'cat > {tmp_path}/got; printf "%s|" "$@" > {tmp_path}/args; echo said; exit 0'))
+    deliver(command=script(tmp_path, f'cat > {tmp_path}/got; printf "%s|" "$@" > {tmp_path}/args; echo said; exit 0'))
     assert json.loads((tmp_path / "got").read_text()) == NOTICE.as_tree()
     assert (tmp_path / "args").read_text() == "first|$(second)|", "there is no shell"
 
 
 def test_a_command_that_reads_nothing_is_told_all_the_same(tmp_path: Path) -> None:
-    tell(command=script(tmp_path, "exit 0"))
+    deliver(command=script(tmp_path, "exit 0"))
 
 
 def test_a_command_that_fails_is_a_refusal_with_its_words(tmp_path: Path) -> None:
-    with pytest.raises(NotTold, match="ended with 3 the modem is away"):
-        tell(command=script(tmp_path, "echo the modem is away >&2; exit 3"))
+    with pytest.raises(NotDelivered, match="ended with 3 the modem is away"):
+        deliver(command=script(tmp_path, "echo the modem is away >&2; exit 3"))
 
 
-def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
-    with pytest.raises(NotTold, match="didn't end within 2 s and was killed"):
-        tell(command=script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait"), timeout_s=2.0)
+def test_a_command_that_hangs_is_killed_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.alerts.receivers.TIMEOUT_S", 2.0)
+    with pytest.raises(NotDelivered, match="didn't end within 2 s and was killed"):
+        deliver(command=script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait"))
     child = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 30
     while _runs(child) and time.monotonic() < until:
@@ -130,8 +137,8 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path)
 
 
 def test_a_command_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(NotTold, match="can't be run"):
-        tell(command=(str(tmp_path / "none"),))
+    with pytest.raises(NotDelivered, match="can't be run"):
+        deliver(command=(str(tmp_path / "none"),))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_nothing_has_happened_before_there_is_a_journal(tmp_path: Path) -> None:
     assert (made.died, made.causes, made.resolution.closed, made.replays.given) == (0, [], 0, 0)
     assert {depth.items for depth in made.depths} == {0} and len(made.depths) == 8
     assert "there is nothing to do" in markdown(made)
-    assert made.bugs == [] and "No provider told anything twice" in markdown(made)
+    assert made.bugs == [] and "No provider reported anything twice" in markdown(made)
     elsewhere = weekly("notify", str(tmp_path / "none"), WEEK, LATER, bugs_of("notify", str(tmp_path / "none")))
     assert elsewhere.bugs is None and "Providers" not in markdown(elsewhere), "a stream that books nothing"
 
@@ -116,6 +116,16 @@ def test_time_to_resolution_counts_from_the_first_death(journal: Journal) -> Non
     assert (told.median, told.p90, told.longest) == (5 * HOUR, 20 * HOUR, 100 * HOUR)
 
 
+def test_a_reversal_of_a_closed_item_does_not_close_it_once_more(journal: Journal) -> None:
+    item = journal.dies(1)
+    journal.then(item, 2, Decision.REPLAYED)
+    journal.then(item, 3, Decision.APPLIED)
+    journal.then(item, 90, Decision.REVERSED)
+    told = report(journal)
+    assert (told.resolution.closed, told.resolution.longest) == (1, 2 * HOUR)
+    assert told.breaches.over_24h == []
+
+
 def test_replays_are_counted_by_what_they_came_to(journal: Journal) -> None:
     good, bad, twice, waiting = (journal.dies(1) for _ in range(4))
     for item in (good, bad, twice, waiting):
@@ -161,7 +171,7 @@ def test_the_report_says_what_to_do_next_the_most_urgent_first(journal: Journal)
     assert section.split("\n")[2:5] == [
         "1. Decide about what is older than 48 hours and still open: 1, 2, 3 (`payhook dlq show ID`).",
         f"2. 3 × **MerchantUnknown**: {advice('MerchantUnknown', None)}.",
-        "3. Don't replay **MerchantUnknown** again before its cause is mended: 1 replay died of it anew.",
+        "3. Don't replay **MerchantUnknown** again before its cause is mended: 1 replay died of it again.",
     ]
     assert "| replays that failed again | 1 of 1 |" in text
 

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.board import Board
 from dlq.commands import Command, ReplayMode, decode
+from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
 from dlq.selection import (
     FactFinder,
@@ -115,7 +115,7 @@ class SelectionBench:
         self.bodies = Bodies(Path(places.bodies), self.engine)
         self.kafka = EngineKafka(self.engine)
         self.load = Told()
-        self.board = Board(places.board, places.journal, places.bodies, self.engine.clock)
+        self.board = DeadLetterIndex(places.board, places.journal, places.bodies, self.engine.clock)
         self.file = SelectionFile(places.selections)
         self.outcomes = Outcomes(self.file, self.journal, CONTROL)
         self.selections = Selections(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.board import Filter
+from dlq.index import Filter
 from tests.unit.dlq.selection.bench import SETTINGS, SelectionBench
 from tests.unit.processor.harness import CONTROL
 

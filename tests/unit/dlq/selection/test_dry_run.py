@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq.board import Filter
 from dlq.commands import ReplayMode
+from dlq.index import Filter
 from dlq.selection import Asked, DryRuns, Verdict, dry_run
 from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SelectionBench

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dlq.board import Filter
 from dlq.commands import Command, Place, ReplayMode, Target, encode
+from dlq.index import Filter
 from dlq.selection import Asked, DryRuns, Forecast, Verdict
 from journal.open_item import is_other_content
 from journal.schema import JournalRow

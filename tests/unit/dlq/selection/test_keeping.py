@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq.board import Filter
 from dlq.commands import TARGETS_MAX, Target
+from dlq.index import Filter
 from dlq.selection import (
     RunState,
     SelectionEmpty,

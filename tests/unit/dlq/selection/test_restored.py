@@ -9,8 +9,8 @@ import pytest
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.board import Filter
 from dlq.commands import Target, encode
+from dlq.index import Filter
 from dlq.selection import Asked, DryRuns, Run, RunRefused, RunState, SelectionFile, Verdict
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import CONTROL

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from dlq.board import Filter
 from dlq.commands import ReplayMode
+from dlq.index import Filter
 from dlq.selection import Run, RunState, SelectionSettings
 from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SETTINGS, SelectionBench

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq.board import Filter
 from dlq.commands import ReplayMode
+from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
 from dlq.selection.model import Selection

@@ -1,0 +1,283 @@
+"""Prometheus' rules, written from the table in `dlq.alerts.rules`: ``python -m dlq.alerts.prometheus`` (`make docs`).
+
+Beside the conditions that payhook looks at by itself there are some that only Prometheus can see.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from dlq.alerts.rules import (
+    ALLOWED_SHARE,
+    AMOUNT,
+    BURN_SLOW,
+    COUNTED_MIN,
+    DURATION,
+    NOT_READY_S_MAX,
+    SHARE,
+    SLOW_S,
+    InPrometheus,
+    Rule,
+    Severity,
+    Unit,
+    rules,
+)
+from dlq.alerts.settings import AlertsSettings
+
+HEAD = """\
+# Written by `make docs` from dlq/alerts/rules.py and dlq/alerts/prometheus.py: change those.
+groups:
+"""
+COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed"}'
+MISSED = 'payhook_sli_events_total{outcome=~"late|failed"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What several rules and the dashboard ask for. Names: level:metric:operation."""
+
+    name: str
+    expr: str
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerting:
+    """One alert as the file has it. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
+
+    group: str
+    alert: str
+    expr: str
+    severity: Severity
+    summary: str
+    anchor: str
+    for_s: float = 0.0
+    escalates: bool = False
+    comment: str = ""
+
+
+def _share(some: str, every: str, by: str, window: str) -> str:
+    """``> 0`` leaves out what has no traffic: 0 / 0 is NaN, which no comparison meets and every plot breaks at."""
+    return f"{by}(rate({some}[{window}])) / ({by}(rate({every}[{window}])) > 0)"
+
+
+RECORDED = (
+    *(
+        Recorded(f"stream:payhook_sli_missed:ratio_rate{window}", _share(MISSED, COUNTED, "sum by (stream) ", window))
+        for window in ("5m", "30m", "1h", "6h")
+    ),
+    Recorded("stream:payhook_sli_counted:increase1h", f"sum by (stream) (increase({COUNTED}[1h]))"),
+    Recorded(
+        "stream:payhook_processing_seconds:p99_rate5m",
+        "histogram_quantile(0.99, sum by (stream, le) (rate(payhook_processing_seconds_bucket[5m])))",
+    ),
+    Recorded(
+        "stream:payhook_processing_within_5s:ratio_rate5m",
+        _share(
+            'payhook_processing_seconds_bucket{le="5.0"}', "payhook_processing_seconds_count", "sum by (stream) ", "5m"
+        ),
+    ),
+    Recorded(
+        "stream:payhook_tries:rate5m",
+        'sum by (stream) (rate(payhook_decisions_total{decision=~"applied|ignored|retry|dead"}[5m]))',
+    ),
+    Recorded(
+        "stream:payhook_retries:ratio_rate5m",
+        'sum by (stream) (rate(payhook_decisions_total{decision="retry"}[5m])) / (stream:payhook_tries:rate5m > 0)',
+    ),
+    Recorded(
+        "payhook_redis_slow_claims:ratio_rate5m",
+        "1 - "
+        + _share(
+            f'payhook_redis_claim_seconds_bucket{{le="{SLOW_S:g}"}}', "payhook_redis_claim_seconds_count", "sum", "5m"
+        ),
+    ),
+    Recorded(
+        "payhook_idempotency_hits:ratio_rate5m",
+        _share('payhook_ingest_events_total{outcome="duplicate"}', "payhook_ingest_events_total", "sum", "5m"),
+    ),
+    Recorded(
+        "stream:payhook_dlq_depth:max",
+        "max by (stream) (payhook_dlq_depth) or max by (stream) (payhook_dlq_open)",
+        "The processor's own word while it speaks, else what the alerts' process counts in the journal.",
+    ),
+)
+GROUP_OF = {
+    **dict.fromkeys(("dlq_depth", "dlq_age", "dlq_escalation", "dlq_publish"), "dlq"),
+    **dict.fromkeys(("slo_burn", "lag", "retry_rate"), "slo"),
+}
+OTHER_GROUP = "processes"
+_SLOW_SHARE = f"{BURN_SLOW * ALLOWED_SHARE:g}"
+_STREAM = "{{ $labels.stream }}"
+
+ONLY_HERE = (
+    Alerting(
+        group="dlq",
+        alert="PayhookDlqDepthUnknown",
+        expr="absent(payhook_dlq_depth) and absent(payhook_dlq_open)",
+        for_s=300,
+        severity=Severity.CRITICAL,
+        summary="how many events are dead is not known",
+        anchor="dlq_depth_unknown",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookDown",
+        expr='up{job="payhook"} == 0 or absent(up{job="payhook"})',
+        for_s=NOT_READY_S_MAX,
+        severity=Severity.CRITICAL,
+        summary="the management listener does not answer",
+        anchor="down",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookStreamBlocked",
+        expr="max by (stream) (payhook_stream_blocked) == 1",
+        for_s=NOT_READY_S_MAX,
+        severity=Severity.CRITICAL,
+        summary=f"the whole stream {_STREAM} is blocked",
+        anchor="not_ready",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookRedisDown",
+        expr="max(payhook_redis_breaker_open) == 1",
+        for_s=60,
+        severity=Severity.CRITICAL,
+        summary="Redis is not asked any more; events go on as deferred",
+        anchor="redis_down",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookBreakerOpen",
+        expr="max by (stream, downstream) (payhook_downstream_state) >= 2",
+        for_s=300,
+        severity=Severity.WARNING,
+        summary=f"{{{{ $labels.downstream }}}} is not called by {_STREAM}; its events are parked",
+        anchor="breaker_open",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookHeadOfLine",
+        expr="max by (stream) (payhook_head_of_line) == 1",
+        for_s=300,
+        severity=Severity.WARNING,
+        summary=f"a few failing events hold back most others of {_STREAM}",
+        anchor="head_of_line",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookAlertsSilent",
+        expr="time() - max(payhook_alerts_looked_timestamp_seconds) > 120",
+        severity=Severity.WARNING,
+        summary="payhook's own alerts have not looked for {{ $value | humanizeDuration }}",
+        anchor="alerts_silent",
+    ),
+    Alerting(
+        group="processes",
+        alert="PayhookNoticesUnsent",
+        expr="max by (receiver) (payhook_alert_notices_unsent) > 0",
+        for_s=900,
+        severity=Severity.WARNING,
+        summary="receiver {{ $labels.receiver }} does not take its notices",
+        anchor="notices_unsent",
+    ),
+    Alerting(
+        group="slo",
+        alert="PayhookSloBurnSlow",
+        expr=f"stream:payhook_sli_missed:ratio_rate6h > {_SLOW_SHARE}"
+        f" and on (stream) stream:payhook_sli_missed:ratio_rate30m > {_SLOW_SHARE}"
+        f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
+        for_s=900,
+        severity=Severity.WARNING,
+        summary=f"{{{{ $value | {SHARE.filter} }}}} of the events of {_STREAM} missed the 5 s in six hours",
+        anchor="slo_burn",
+    ),
+    Alerting(
+        group="slo",
+        alert="PayhookP99",
+        expr="stream:payhook_processing_seconds:p99_rate5m > 5",
+        for_s=300,
+        severity=Severity.WARNING,
+        summary=f"P99 of {_STREAM} is {{{{ $value | {DURATION.filter} }}}}",
+        anchor="p99",
+    ),
+    Alerting(
+        group="slo",
+        alert="PayhookNothingCompletes",
+        expr="max by (stream) (payhook_lag_events) > 0"
+        " and on (stream) sum by (stream) (rate(payhook_decisions_total[5m])) == 0",
+        for_s=300,
+        severity=Severity.CRITICAL,
+        summary=f"{{{{ $value | {AMOUNT.filter} }}}} events wait for {_STREAM}, and none is decided",
+        anchor="nothing_completes",
+        comment="P99 is NaN when nothing completes, and NaN is above nothing: a standstill needs a rule of its own.",
+    ),
+)
+
+
+def file_of(settings: AlertsSettings) -> str:
+    """Prometheus' rules file with the thresholds of these settings."""
+    alerts = sorted([*map(alerting, rules(settings).values()), *ONLY_HERE], key=lambda one: one.group)
+    lines = ["  - name: payhook-recording", "    rules:", *(line for one in RECORDED for line in _recorded(one))]
+    for group, of_it in groupby(alerts, key=lambda one: one.group):
+        lines += ["", f"  - name: payhook-{group}", "    rules:", *_alerts(of_it)]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def alerting(rule: Rule) -> Alerting:
+    """A built-in rule as Prometheus has it."""
+    there: InPrometheus = rule.prometheus
+    also = f" and {there.also}" if there.also else ""
+    return Alerting(
+        group=GROUP_OF.get(rule.name, OTHER_GROUP),
+        alert=there.alert,
+        expr=f"{there.value} > {rule.threshold:g}{also}",
+        for_s=rule.for_s,
+        severity=rule.severity,
+        summary=_summary(there.text or rule.text, there.of, rule.unit),
+        anchor=rule.name,
+        escalates=rule.name == "dlq_escalation",
+        comment=there.comment,
+    )
+
+
+def _summary(text: str, label: str, unit: Unit) -> str:
+    return text.format(of=f"{{{{ $labels.{label} }}}}", value=f"{{{{ $value | {unit.filter} }}}}")
+
+
+def _recorded(one: Recorded) -> Iterator[str]:
+    yield from _comment(one.comment)
+    yield f"      - record: {one.name}"
+    yield f"        expr: {_quoted(one.expr)}"
+
+
+def _alerts(some: Iterable[Alerting]) -> Iterator[str]:
+    for one in some:
+        yield from _comment(one.comment)
+        yield f"      - alert: {one.alert}"
+        yield f"        expr: {_quoted(one.expr)}"
+        if one.for_s:
+            yield f"        for: {one.for_s / 60:g}m"
+        escalation = ', escalation: "true"' if one.escalates else ""
+        yield f"        labels: {{severity: {one.severity.value}{escalation}}}"
+        yield "        annotations:"
+        yield f"          summary: {_quoted(one.summary)}"
+        yield f"          runbook: docs/runbook.md#alert-{one.anchor}"
+
+
+def _comment(text: str) -> Iterator[str]:
+    return (f"      # {line}" for line in textwrap.wrap(text, 110))
+
+
+def _quoted(text: str) -> str:
+    """As YAML takes it whatever is in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(file_of(AlertsSettings()))

@@ -1,0 +1,114 @@
+"""The dead-letter index: one stream's dead and waiting items, to list, count and look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from core.clock import Clock
+from core.location import Location
+from dlq.index.context import Context
+from dlq.index.file import IndexFile
+from dlq.index.follow import Followed, Follower, read_entries
+from dlq.index.item import Item, Seen, item_of
+from dlq.index.listing import Filter, Page, Sort, count, read_page, read_seen
+from dlq.index.payload import Fates, Origin, Payloads
+from dlq.index.prices import Amounts, Prices
+from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
+from dlq.index.story import ItemStory
+
+PAGE_SIZE = 50
+CLOSED_KEPT = timedelta(days=35)
+"""Closed items stay in the list and its statistics for so long: a month, whichever it is."""
+
+
+class DeadLetterIndex:
+    """Reads one stream's items. Its methods block: call them off an event loop. Threads and processes may share it.
+
+    Nothing follows the journal by itself: call `follow` before what must be fresh. Everything is derived from the
+    journal, so ``folder`` may be deleted at any time; it is made again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        journal: Location,
+        bodies: Location,
+        clock: Clock,
+        closed: timedelta = CLOSED_KEPT,
+        fates: Fates | None = None,
+        origin: Origin | None = None,
+        amounts: Amounts | None = None,
+    ) -> None:
+        """
+        :param folder: the index's own (`core.layout.StreamLayout.board`)
+        :param journal: the stream's journal; its folder's name is the stream's
+        :param bodies: the table of the stream's bodies
+        :param closed: for how long closed items are kept
+        :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
+        :param origin: reads records from Kafka where a body isn't kept (`dlq.index.origin.kafka_origin`)
+        :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
+            has one
+        """
+        self._file = IndexFile(folder)
+        self._clock = clock
+        self._follower = Follower(self._file, str(journal), clock, closed)
+        self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
+        self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
+
+    def follow(self) -> Followed:
+        """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.
+
+        Of one that began again amounts come some thousands a call (`dlq.index.prices`).
+
+        :raises JournalBroken: the journal is damaged, or the bodies are
+        :raises DeadLetterIndexUnreadable: the index's file can't be written
+        """
+        followed = self._follower.follow()
+        if self._prices is not None:
+            self._prices.fill()
+        return followed
+
+    def page(self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST) -> Page:
+        """Some items; ``cursor`` is `Page.next` of the page before.
+
+        :raises FilterInvalid: cursor or limit can't be one
+        """
+        return read_page(self._file, wanted, cursor, limit, sort)
+
+    def count(self, wanted: Filter) -> int:
+        """How many items match."""
+        with self._file.reading() as connection:
+            return count(connection, wanted)
+
+    def look_up(self, item_seqs: Iterable[int]) -> dict[int, Item]:
+        """Items by number, as they are now; those that the index doesn't hold are left out."""
+        with self._file.reading() as connection:
+            return {entry.item_seq: item_of(entry) for entry in read_entries(connection, item_seqs)}
+
+    def seen(self, wanted: Filter) -> Iterator[Seen]:
+        """Number and last row of every item that matches, as of one moment: what a selection freezes.
+
+        Made for ``executemany`` of another file. Take it to its end, or close it.
+        """
+        return read_seen(self._file, wanted)
+
+    def stats(self, wanted: Filter | None = None) -> Stats:
+        """What the items come to now."""
+        with self._file.reading() as connection:
+            return read_stats(connection, wanted or Filter(), self._clock.now())
+
+    def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[Group]:
+        """Items by their error's fingerprint, the largest group first."""
+        with self._file.reading() as connection:
+            return read_groups(connection, wanted or Filter(), limit)
+
+    def item(self, item_seq: int) -> ItemStory:
+        """One item with its whole context, whether it is open or not.
+
+        :raises ItemUnknown: no row has this number
+        :raises JournalBroken: the journal or the bodies can't be read
+        :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
+        """
+        return self._context.story(item_seq)

@@ -1,0 +1,198 @@
+"""The index's SQLite file: its tables, and how it is opened. It is derived: what can't be read is made again.
+
+Each use opens a connection of its own, so threads and processes share the file alone, and one that was deleted or
+replaced is noticed by the next use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.errors import PayhookError
+from dlq.index.item import COLUMNS, Entry
+
+log = logging.getLogger(__name__)
+
+LAYOUT = 4
+"""Of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
+
+BUSY_S = 30.0
+CACHE_KIB = 65_536
+PAGE_BYTES = 16_384
+"""Statistics read long stretches of an index: larger pages are fewer reads."""
+
+_CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+
+CUBE_COLUMNS = (
+    *("state", "died", "kind", "error_class", "provider", "event_type", "fingerprint", "mark"),
+    *("since_hour", "closed_hour"),
+)
+"""What items are counted by. Empty text and 0 stand for nothing: a NULL is never equal to another."""
+
+_TEXT = frozenset(name for name, kind in Entry.__annotations__.items() if kind.startswith("str"))
+_ITEMS = ", ".join(
+    f"{name} {'INTEGER PRIMARY KEY' if name == 'item_seq' else 'TEXT' if name in _TEXT else 'INTEGER'}"
+    for name in COLUMNS
+)
+_SMALL = "kind, error_class, provider, event_type, fingerprint, mark, seen_seq, seen_hash, amount_minor, currency"
+TABLES = (
+    "CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), table_id TEXT, seq INTEGER, row_hash TEXT,"
+    " lineage TEXT)",
+    f"CREATE TABLE items ({_ITEMS})",
+    # The columns after the order let filters pass over an item without reading it whole.
+    f"CREATE INDEX items_by_age ON items (state, since_at, item_seq, {_SMALL})",
+    "CREATE INDEX items_by_cause ON items (state, fingerprint, since_at, item_seq)",
+    "CREATE INDEX items_by_entity ON items (entity_key, item_seq)",
+    "CREATE INDEX items_by_amount ON items (state, amount_minor, item_seq) WHERE amount_minor IS NOT NULL",
+    "CREATE INDEX items_closed ON items (closed_at) WHERE closed_at IS NOT NULL",
+    "CREATE INDEX items_unpriced ON items (item_seq) WHERE priced = 0 AND first_dead_at IS NOT NULL",
+    "CREATE TABLE causes (fingerprint TEXT PRIMARY KEY, error_class TEXT, error_code TEXT, shape TEXT, place TEXT)"
+    " WITHOUT ROWID",
+    f"CREATE TABLE cube ({', '.join(f'{name} NOT NULL' for name in CUBE_COLUMNS)}, n INTEGER NOT NULL,"
+    f" PRIMARY KEY ({', '.join(CUBE_COLUMNS)})) WITHOUT ROWID",
+)
+
+
+class DeadLetterIndexUnreadable(PayhookError):
+    """The index's file can't be used now."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"the list of dead items {path}: {problem}")
+
+
+class IndexFile:
+    """Where the tables are. ``folder`` holds nothing else, and may be deleted at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.path = folder / "board.sqlite3"
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One moment of the index: what others write meanwhile isn't seen.
+
+        :raises DeadLetterIndexUnreadable: it can't be read
+        """
+        with self._opened() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.rollback()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """All of it, or nothing; others wait.
+
+        :raises DeadLetterIndexUnreadable: it can't be written
+        """
+        with self._opened() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+    def remove(self) -> None:
+        """Takes a damaged file away, with what belongs to it."""
+        with self._alone():
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._connect()
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except sqlite3.DatabaseError as failed:
+            if is_damage(failed):
+                log.warning("%s is damaged (%s): it is made again from the journal", self.path, failed)
+                self.remove()
+                raise DeadLetterIndexDamaged(str(self.path), str(failed)) from failed
+            raise DeadLetterIndexUnreadable(
+                str(self.path), f"{failed}; see that its disk isn't full and try again"
+            ) from failed
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self.path.exists():
+            self._make()
+        connection = _open(self.path)
+        try:
+            self._check_layout(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_layout(self, connection: sqlite3.Connection) -> None:
+        version = _layout_of(connection)
+        if version > LAYOUT:
+            problem = f"newer code wrote it (layout {version}, this code knows {LAYOUT}); delete it, or use that code"
+            raise DeadLetterIndexUnreadable(str(self.path), problem)
+        if version < LAYOUT:
+            connection.execute("BEGIN IMMEDIATE")
+            if _layout_of(connection) < LAYOUT:
+                empty(connection)
+            connection.commit()
+
+    def _make(self) -> None:
+        """A file without tables. What a deleted one left behind would be taken for its own."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            if not self.path.exists():
+                for suffix in ("-wal", "-shm", "-journal"):
+                    self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+                connection = _open(self.path)
+                connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.close()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("a") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+
+
+class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
+    """The file was damaged. It is gone: the next use makes a new one."""
+
+
+def empty(connection: sqlite3.Connection) -> None:
+    """Drops whatever is there and makes the tables, within the transaction."""
+    there = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    for (name,) in there.fetchall():
+        connection.execute(f'DROP TABLE "{name}"')
+    for statement in TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def _layout_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_damage(failed: sqlite3.DatabaseError) -> bool:
+    """Whether the file's content is wrong, and not what is around it."""
+    code = getattr(failed, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _CORRUPT
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    return connection

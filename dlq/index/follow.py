@@ -1,0 +1,281 @@
+"""The index follows its stream's journal by seq: a window of rows a transaction, from its own mark.
+
+Any number of processes may follow at once: a window is read without holding anybody up, and counts only if the mark is
+still where it was when reading began.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, make_dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.clock import Clock, to_micros
+from core.decision import Decision
+from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
+from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
+from dlq.index.item import COLUMNS, Entry, ItemState, values
+from journal.histories import Position, follows
+from journal.reader import JournalReader
+
+MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
+ROWS_PER_PICK = 20_000
+"""About 20 MB of rows with their stacks."""
+
+CLOSED_PER_ROUND = 10_000
+HOUR_US = 3_600_000_000
+TRIES_MAX = 3
+_SETTLES = pa.array(
+    [Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT, Decision.LOST], pa.string()
+)
+_Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
+
+
+class _Mark(NamedTuple):
+    """Up to which row of which journal the index goes."""
+
+    table_id: str | None
+    seq: int
+    row_hash: str | None
+    lineage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """``rows``: of the journal that this call took in; ``seq``: the last one that the index reflects."""
+
+    rows: int
+    seq: int
+
+
+class Follower:
+    """Brings one index up to its journal's end. Threads may share it."""
+
+    def __init__(self, file: IndexFile, journal: str, clock: Clock, closed: timedelta) -> None:
+        self._file = file
+        self._journal = journal
+        self._clock = clock
+        self._closed = closed
+
+    def follow(self) -> Followed:
+        """Takes in what the journal has gained; begins again where the index isn't of this journal's history.
+
+        :raises JournalBroken: a row is missing, or a file can't be read
+        :raises DeadLetterIndexUnreadable: the index's file can't be written
+        :raises JournalOlder: it knows rows that this journal had and doesn't have now
+        """
+        for left in range(TRIES_MAX - 1, -1, -1):
+            try:
+                return self._follow()
+            except DeadLetterIndexDamaged:
+                if left == 0:
+                    raise
+        raise AssertionError("at least one try is made")
+
+    def _follow(self) -> Followed:
+        if not DeltaTable.is_deltatable(self._journal):
+            self._forget()
+            return Followed(0, 0)
+        rows = 0
+        reader, mark = self._begin()
+        while mark.seq < reader.last_seq and mark.table_id == reader.table_id:
+            taken, mark = self._windows(reader, mark)
+            rows += taken
+        self._let_go()
+        return Followed(rows, mark.seq)
+
+    def _forget(self) -> None:
+        """There is no journal: nothing is known."""
+        with self._file.reading() as connection:
+            known = _mark(connection)
+        if known.seq:
+            with self._file.writing() as connection:
+                empty(connection)
+
+    def _begin(self) -> tuple[JournalReader, _Mark]:
+        """The journal, and how far the index goes in it.
+
+        The mark is read first: others may take the index on, and a journal that was opened before would seem to have
+        lost what they took in.
+        """
+        with self._file.reading() as connection:
+            mark = _mark(connection)
+        reader = JournalReader(self._journal)
+        if _belongs(mark, reader):
+            return reader, mark
+        with self._file.writing() as connection:
+            mark = _mark(connection)
+            reader = JournalReader(self._journal)
+            if not _belongs(mark, reader):
+                empty(connection)
+                mark = _Mark(reader.table_id, 0, None, reader.lineage)
+                _set_mark(connection, mark)
+        return reader, mark
+
+    def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
+        """Takes in windows until there are no more, or another process was quicker.
+
+        Returns how many rows were taken in, and how far the index goes.
+        """
+        since = mark.seq
+        for table in reader.tables_after(mark.seq, MARK_COLUMNS):
+            for picked, until in _picks(table):
+                after = _mark_at(table, until, mark)
+                rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
+                ahead = self._write(mark, rows, after)
+                if ahead is not None:
+                    return mark.seq - since, ahead
+                mark = after
+        return mark.seq - since, mark
+
+    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark | None:
+        """Takes rows in, unless another process took the index on from ``before``: returns where it is then."""
+        with self._file.writing() as connection:
+            there = _mark(connection)
+            if there != before:
+                return there
+            take_in(connection, rows)
+            _set_mark(connection, after)
+        return None
+
+    def _let_go(self) -> None:
+        """Takes closed items out whose time is over."""
+        before = to_micros(self._clock.now() - self._closed)
+        with self._file.reading() as connection:
+            due = connection.execute("SELECT 1 FROM items WHERE closed_at < ? LIMIT 1", (before,)).fetchone()
+        while due is not None:
+            with self._file.writing() as connection:
+                found = connection.execute(
+                    f"SELECT {', '.join(COLUMNS)} FROM items WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)
+                )
+                gone = [Entry(*values) for values in found]
+                _change(connection, gone, [])
+            due = gone or None if len(gone) == CLOSED_PER_ROUND else None
+
+
+def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
+    """The rows that leave something open or end it, some at a time, and up to which row the index goes with them.
+
+    Those that settle their event at once are nothing to the index.
+    """
+    settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
+    wanted = table["seq"].filter(pc.invert(settled)).to_pylist()
+    last = table["seq"][-1].as_py()
+    for begin in range(0, len(wanted), ROWS_PER_PICK):
+        picked = wanted[begin : begin + ROWS_PER_PICK]
+        yield picked, picked[-1]
+    if not wanted or wanted[-1] < last:
+        yield [], last
+
+
+def take_in(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Folds rows into their items, within the transaction; those that only a command is about are passed over."""
+    wanted = [row for row in rows if not is_command(row)]
+    before = {entry.item_seq: entry for entry in read_entries(connection, {r.item_seq for r in wanted if not r.first})}
+    now = dict(before)
+    causes = {}
+    for row in wanted:
+        known = now.get(row.item_seq)
+        if known is None and not row.first and Decision(row.decision) not in _OPENING:
+            continue
+        folded = fold(known, row)
+        now[row.item_seq] = folded.entry
+        if folded.cause is not None:
+            causes[folded.cause.fingerprint] = folded.cause
+    connection.executemany(
+        "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?, ?)",
+        [(one.fingerprint, one.error_class, one.error_code, one.shape, one.place) for one in causes.values()],
+    )
+    _change(connection, list(before.values()), [one for one in now.values() if one.state != ItemState.SETTLED])
+
+
+def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
+    """The items that are there, in no order."""
+    seqs = list(item_seqs)
+    columns = ", ".join(COLUMNS)
+    for begin in range(0, len(seqs), SEQS_PER_QUERY):
+        some = seqs[begin : begin + SEQS_PER_QUERY]
+        marks = ", ".join("?" * len(some))
+        for found in connection.execute(f"SELECT {columns} FROM items WHERE item_seq IN ({marks})", some):
+            yield Entry(*found)
+
+
+SEQS_PER_QUERY = 500
+_OPENING = frozenset({Decision.DEAD, Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
+
+
+def cube_place(entry: Entry) -> tuple[Any, ...]:
+    """Where the item is counted: `CUBE_COLUMNS`."""
+    return (
+        str(entry.state),
+        int(entry.first_dead_at is not None),
+        entry.kind or "",
+        entry.error_class or "",
+        entry.provider or "",
+        entry.event_type or "",
+        entry.fingerprint or "",
+        str(entry.mark or ""),
+        entry.since_at // HOUR_US,
+        (entry.closed_at or 0) // HOUR_US,
+    )
+
+
+def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """Puts items in the place of what was there, and counts them."""
+    kept = {entry.item_seq for entry in after}
+    gone = [(entry.item_seq,) for entry in before if entry.item_seq not in kept]
+    connection.executemany("DELETE FROM items WHERE item_seq = ?", gone)
+    marks = ", ".join("?" * len(COLUMNS))
+    connection.executemany(f"INSERT OR REPLACE INTO items VALUES ({marks})", map(values, after))
+    counts: Counter[tuple[Any, ...]] = Counter(map(cube_place, after))
+    counts.subtract(map(cube_place, before))
+    changed = [(*place, n) for place, n in counts.items() if n]
+    names = ", ".join(CUBE_COLUMNS)
+    places = ", ".join("?" * (len(CUBE_COLUMNS) + 1))
+    connection.executemany(
+        f"INSERT INTO cube VALUES ({places}) ON CONFLICT ({names}) DO UPDATE SET n = n + excluded.n", changed
+    )
+    is_it = " AND ".join(f"{name} = ?" for name in CUBE_COLUMNS)
+    connection.executemany(f"DELETE FROM cube WHERE {is_it} AND n = 0", [one[:-1] for one in changed if one[-1] < 0])
+
+
+def records(table: pa.Table) -> Iterator[Row]:
+    """Rows of a table of `ROW_COLUMNS`; one that it lacks is None in each."""
+    columns = [_plain(table[name]) if name in table.column_names else [None] * table.num_rows for name in ROW_COLUMNS]
+    return (_Record(*values) for values in zip(*columns, strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    listed: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return listed
+
+
+def _mark(connection: sqlite3.Connection) -> _Mark:
+    found = connection.execute("SELECT table_id, seq, row_hash, lineage FROM mark").fetchone()
+    return _Mark(*found) if found is not None else _Mark(None, 0, None)
+
+
+def _set_mark(connection: sqlite3.Connection, mark: _Mark) -> None:
+    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?, ?)", mark)
+
+
+def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
+    place = seq - table["seq"][0].as_py()
+    return before._replace(seq=seq, row_hash=table["row_hash"][place].as_py())
+
+
+def _belongs(mark: _Mark, reader: JournalReader) -> bool:
+    """Whether the index reflects this table, and its last row is there as it was.
+
+    :raises JournalOlder: this table had it
+    """
+    if mark.table_id != reader.table_id:
+        return False
+    return follows("the dead-letter index", Position(mark.lineage, mark.seq, mark.row_hash or ""), reader)

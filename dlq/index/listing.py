@@ -1,0 +1,281 @@
+"""What an item must be like (`Filter`), as a value and as SQL, and pages of such items in a stable order."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from core.clock import to_micros
+from core.decision import ErrorKind
+from core.errors import PayhookError
+from dlq.index.file import IndexFile
+from dlq.index.item import COLUMNS, Entry, Item, ItemState, Mark, Seen, item_of
+
+ITEMS_MAX = 5_000
+TEXT_CHARS_MAX = 200
+
+
+class FilterInvalid(PayhookError):
+    """A filter, or the place where a page goes on, that can't be one."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        self.what = what
+        self.problem = problem
+        super().__init__(f"{what}: {problem}")
+
+
+class Sort(StrEnum):
+    """The order of a list. Items of one moment, or one amount, stand in the order of their numbers."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+    LARGEST = "largest"
+    """By amount in minor units, whatever the currency; those whose amount isn't known come last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is wanted; an empty field wants nothing. Of several values in one field any will do.
+
+    ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
+    ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
+    """
+
+    kinds: tuple[ErrorKind, ...] = ()
+    classes: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    entity: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
+    fingerprint: str | None = None
+    states: tuple[ItemState, ...] = (ItemState.OPEN,)
+    marks: tuple[Mark, ...] = ()
+    accounts: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    items: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.items) > ITEMS_MAX:
+            raise FilterInvalid("items", f"{len(self.items)} are named, {ITEMS_MAX} at most are taken")
+        if self.text is not None and len(self.text) > TEXT_CHARS_MAX:
+            raise FilterInvalid("text", f"it has {len(self.text)} characters, {TEXT_CHARS_MAX} at most are taken")
+        for name in ("since", "until"):
+            moment = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                raise FilterInvalid(name, "its time zone is missing")
+
+    @property
+    def wanted_states(self) -> tuple[ItemState, ...]:
+        return tuple(dict.fromkeys(self.states)) or tuple(state for state in ItemState if state != ItemState.SETTLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition and its values."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+def in_cube(wanted: Filter) -> bool:
+    """Whether the table of counts can answer: it knows nothing of single items, nor of moments within an hour."""
+    return not (wanted.entity or wanted.text or wanted.since or wanted.until or wanted.items) and not (
+        wanted.accounts or wanted.tenants
+    )
+
+
+def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
+    """The filter as a condition on ``items``, or on ``cube`` where `in_cube`; ``states`` in place of its own."""
+    parts = [_one_of("state", wanted.wanted_states if states is None else states)]
+    for column, listed in (
+        ("kind", wanted.kinds),
+        ("error_class", wanted.classes),
+        ("provider", wanted.providers),
+        ("event_type", wanted.types),
+        ("mark", wanted.marks),
+        ("account", wanted.accounts),
+        ("tenant", wanted.tenants),
+        ("item_seq", wanted.items),
+    ):
+        if listed:
+            parts.append(_one_of(column, listed))
+    for column, value in (("entity_key", wanted.entity), ("fingerprint", wanted.fingerprint)):
+        if value is not None:
+            parts.append(Where(f"{column} = ?", (value,)))
+    if wanted.since is not None:
+        parts.append(Where("since_at >= ?", (to_micros(wanted.since),)))
+    if wanted.until is not None:
+        parts.append(Where("since_at < ?", (to_micros(wanted.until),)))
+    if wanted.text:
+        parts.append(_with_text(wanted.text))
+    return Where(" AND ".join(part.sql for part in parts), tuple(value for part in parts for value in part.values))
+
+
+def _one_of(column: str, listed: Sequence[Any]) -> Where:
+    texts = tuple(value if isinstance(value, int) else str(value) for value in listed)
+    if len(texts) == 1:
+        return Where(f"{column} = ?", texts)
+    return Where(f"{column} IN ({', '.join('?' * len(texts))})", texts)
+
+
+def _with_text(text: str) -> Where:
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    columns = ("event_key", "entity_key", "error_class", "message")
+    sql = " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns)
+    return Where(f"({sql})", (f"%{escaped}%",) * len(columns))
+
+
+PAGE_MAX = 1_000
+SEEN_PER_READ = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some items in their order. ``next``: the cursor of the page after it; None: there is none.
+
+    ``total``: of the whole filter. ``seq``: the journal's row up to which the index goes.
+    """
+
+    items: tuple[Item, ...]
+    next: str | None
+    total: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """``key``: the column that comes first, then the number; ``descending``: both."""
+
+    key: str
+    descending: bool
+    only: str = ""
+
+
+_ORDERS = {
+    Sort.OLDEST: (_Order("since_at", False),),
+    Sort.NEWEST: (_Order("since_at", True),),
+    # Items without an amount come after all others, the oldest first: two stretches, each with an index.
+    Sort.LARGEST: (
+        _Order("amount_minor", True, "amount_minor IS NOT NULL"),
+        _Order("since_at", False, "amount_minor IS NULL"),
+    ),
+}
+
+
+def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, sort: Sort) -> Page:
+    """The next ``limit`` items. What arrives or leaves meanwhile moves no other item to another page.
+
+    :raises FilterInvalid: cursor or limit can't be one
+    """
+    if not 1 <= limit <= PAGE_MAX:
+        raise FilterInvalid("limit", f"1 to {PAGE_MAX} is wanted")
+    stretch, after = _place(cursor, sort)
+    with file.reading() as connection:
+        found: list[tuple[int, Entry]] = []
+        for number in range(stretch, len(_ORDERS[sort])):
+            left = limit + 1 - len(found)
+            some = _entries(connection, wanted, _ORDERS[sort][number], after, left)
+            found += [(number, entry) for entry in some]
+            after = None
+            if len(found) > limit:
+                break
+        total, seq = count(connection, wanted), seq_of(connection)
+    following = _cursor(sort, *found[limit - 1]) if len(found) > limit else None
+    return Page(tuple(item_of(entry) for _, entry in found[:limit]), following, total, seq)
+
+
+def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
+    """All that match, as of one moment, in the order of their numbers; none is held in memory.
+
+    Take it to its end or close it: until then it holds on to that moment.
+    """
+    condition = where(wanted)
+    columns = ", ".join(Seen._fields)
+    with file.reading() as connection:
+        found = connection.execute(
+            f"SELECT {columns} FROM items WHERE {condition.sql} ORDER BY item_seq", condition.values
+        )
+        while some := found.fetchmany(SEEN_PER_READ):
+            yield from map(Seen._make, some)
+
+
+def count(connection: sqlite3.Connection, wanted: Filter) -> int:
+    """Items that match."""
+    condition = where(wanted)
+    source, counted = ("cube", "coalesce(sum(n), 0)") if in_cube(wanted) else ("items", "count(*)")
+    found = connection.execute(f"SELECT {counted} FROM {source} WHERE {condition.sql}", condition.values)
+    return int(found.fetchone()[0])
+
+
+def seq_of(connection: sqlite3.Connection) -> int:
+    """The journal's row up to which the index goes."""
+    found = connection.execute("SELECT seq FROM mark").fetchone()
+    return int(found[0]) if found is not None else 0
+
+
+def _entries(
+    connection: sqlite3.Connection, wanted: Filter, order: _Order, after: tuple[int, int] | None, limit: int
+) -> list[Entry]:
+    """A list a state, each by an index in its order, merged: an index over several states isn't in that order."""
+    lists = [_of_state(connection, wanted, state, order, after, limit) for state in wanted.wanted_states]
+    merged = merge(*lists, key=lambda entry: _key(order, entry), reverse=order.descending)
+    return list(islice(merged, limit))
+
+
+def _of_state(
+    connection: sqlite3.Connection,
+    wanted: Filter,
+    state: ItemState,
+    order: _Order,
+    after: tuple[int, int] | None,
+    limit: int,
+) -> list[Entry]:
+    parts = [where(wanted, (state,))]
+    if order.only:
+        parts.append(Where(order.only))
+    if after is not None:
+        sign = "<" if order.descending else ">"
+        parts.append(Where(f"({order.key}, item_seq) {sign} (?, ?)", after))
+    direction = "DESC" if order.descending else "ASC"
+    sql = " AND ".join(part.sql for part in parts)
+    values: tuple[Any, ...] = tuple(value for part in parts for value in part.values)
+    found = connection.execute(
+        f"SELECT {', '.join(COLUMNS)} FROM items WHERE {sql}"
+        f" ORDER BY {order.key} {direction}, item_seq {direction} LIMIT ?",
+        (*values, limit),
+    )
+    return [Entry(*one) for one in found]
+
+
+def _key(order: _Order, entry: Entry) -> tuple[int, int]:
+    return getattr(entry, order.key), entry.item_seq
+
+
+def _cursor(sort: Sort, number: int, entry: Entry) -> str:
+    key, item_seq = _key(_ORDERS[sort][number], entry)
+    return f"{sort}.{number}.{key}.{item_seq}"
+
+
+def _place(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
+    """In which stretch a page begins, and after which place of it."""
+    if cursor is None:
+        return 0, None
+    problem = FilterInvalid("cursor", "it isn't one of this list in this order; begin with its first page")
+    name, *numbers = cursor.split(".")
+    if name != sort or len(numbers) != 3 or len(cursor) > 100:
+        raise problem
+    try:
+        number, key, item_seq = map(int, numbers)
+    except ValueError:
+        raise problem from None
+    if not 0 <= number < len(_ORDERS[sort]) or max(abs(key), abs(item_seq)) >= 1 << 63:
+        raise problem
+    return number, (key, item_seq)

@@ -1,0 +1,272 @@
+"""What the dead items come to: how many, how old, of which kind, and how fast they come and go."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from core.clock import from_micros, to_micros
+from core.decision import ErrorKind
+from dlq.index.follow import HOUR_US
+from dlq.index.item import ItemState
+from dlq.index.listing import Filter, Where, in_cube, seq_of, where
+
+SLA = timedelta(hours=24)
+ESCALATION = timedelta(hours=48)
+HOURS = 7 * 24
+RATE_HOURS = 24
+"""Over which inflow and outflow are averaged: a whole day, because traffic has one."""
+
+LISTED_MAX = 50
+_HELD = (ItemState.OPEN, ItemState.WAITING, ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Open items that have one value; None: they have none."""
+
+    value: str | None
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One hour from ``at`` on: items that died first in it, and items that had died and were closed in it."""
+
+    at: datetime
+    died: int
+    closed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Of what a filter wants, whatever its states, as of ``at``; ``seq``: the journal's row up to which it goes.
+
+    ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h`` and
+    ``over_48h``: open ones that are older. ``next_over_24h``: when the next one will be. Of ``by_*`` the largest come
+    first, `LISTED_MAX` at most. ``hours``: the last `HOURS`, oldest first, the one that isn't over last.
+    ``inflow_per_h``, ``outflow_per_h``: over the last `RATE_HOURS` whole hours. ``time_to_clear``: what open items take
+    at these rates; None where they don't become fewer.
+    """
+
+    at: datetime
+    seq: int
+    open: int
+    waiting: int
+    oldest: datetime | None
+    over_24h: int
+    over_48h: int
+    next_over_24h: datetime | None
+    by_kind: tuple[Count, ...]
+    by_class: tuple[Count, ...]
+    by_provider: tuple[Count, ...]
+    by_type: tuple[Count, ...]
+    hours: tuple[Hour, ...]
+    inflow_per_h: float
+    outflow_per_h: float
+    time_to_clear: timedelta | None
+
+
+def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> Stats:
+    """The statistics, within a reading transaction."""
+    is_open = where(wanted, (ItemState.OPEN,))
+    counted = _Counted(connection, wanted)
+    of_state = dict(counted.sums("state", (ItemState.OPEN, ItemState.WAITING)))
+    hours = _hours(counted, now)
+    whole = hours[-1 - RATE_HOURS : -1]
+    inflow, outflow = (sum(getattr(hour, name) for hour in whole) / RATE_HOURS for name in ("died", "closed"))
+    depth = of_state.get(ItemState.OPEN.value, 0)
+    following = _first(connection, is_open, now - SLA)
+    return Stats(
+        at=now,
+        seq=seq_of(connection),
+        open=depth,
+        waiting=of_state.get(ItemState.WAITING.value, 0),
+        oldest=_first(connection, is_open),
+        over_24h=_older(connection, is_open, now - SLA),
+        over_48h=_older(connection, is_open, now - ESCALATION),
+        next_over_24h=None if following is None else following + SLA,
+        by_kind=counted.largest("kind"),
+        by_class=counted.largest("error_class"),
+        by_provider=counted.largest("provider"),
+        by_type=counted.largest("event_type"),
+        hours=hours,
+        inflow_per_h=inflow,
+        outflow_per_h=outflow,
+        time_to_clear=time_to_clear(depth, inflow, outflow),
+    )
+
+
+def time_to_clear(depth: int, inflow_per_h: float, outflow_per_h: float) -> timedelta | None:
+    """How long so many open items take at these rates; None: for ever."""
+    if depth == 0:
+        return timedelta(0)
+    net_per_h = outflow_per_h - inflow_per_h
+    return timedelta(hours=depth / net_per_h) if net_per_h > 0 else None
+
+
+class _Counted:
+    """Sums over one column: from the table of counts where it knows enough, else from the items."""
+
+    def __init__(self, connection: sqlite3.Connection, wanted: Filter) -> None:
+        self._connection = connection
+        self._wanted = wanted
+        self._in_cube = in_cube(wanted)
+
+    def sums(
+        self, column: str, states: Sequence[ItemState], only: str = "", values: Sequence[Any] = ()
+    ) -> list[tuple[Any, int]]:
+        condition = where(self._wanted, states)
+        source, counted = ("cube", "sum(n)") if self._in_cube else ("items", "count(*)")
+        expression = column if self._in_cube else _ON_ITEMS.get(column, column)
+        more = f" AND {only if self._in_cube else _on_items(only)}" if only else ""
+        found = self._connection.execute(
+            f"SELECT {expression} AS value, {counted} FROM {source} WHERE {condition.sql}{more} GROUP BY value",
+            (*condition.values, *values),
+        )
+        return [(value, int(n)) for value, n in found]
+
+    def largest(self, column: str) -> tuple[Count, ...]:
+        found = self.sums(column, (ItemState.OPEN,))
+        ordered = sorted(found, key=lambda one: (-one[1], one[0] or ""))
+        return tuple(Count(value or None, n) for value, n in ordered[:LISTED_MAX])
+
+
+_ON_ITEMS = {
+    "since_hour": f"since_at / {HOUR_US}",
+    "closed_hour": f"coalesce(closed_at, 0) / {HOUR_US}",
+    "died": "(first_dead_at IS NOT NULL)",
+}
+
+
+def _on_items(only: str) -> str:
+    for name, expression in _ON_ITEMS.items():
+        only = only.replace(name, expression)
+    return only
+
+
+def _hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
+    this = to_micros(now) // HOUR_US
+    first = this - HOURS + 1
+    died = dict(counted.sums("since_hour", _HELD, "died = 1 AND since_hour >= ?", (first,)))
+    closed = dict(counted.sums("closed_hour", _HELD, "died = 1 AND closed_hour >= ?", (first,)))
+    return tuple(
+        Hour(from_micros(hour * HOUR_US), died.get(hour, 0), closed.get(hour, 0)) for hour in range(first, this + 1)
+    )
+
+
+def _first(connection: sqlite3.Connection, condition: Where, since: datetime | None = None) -> datetime | None:
+    """Since when the first one is open; of those from ``since`` on."""
+    more, values = ("", ()) if since is None else (" AND since_at >= ?", (to_micros(since),))
+    found = connection.execute(
+        f"SELECT since_at FROM items WHERE {condition.sql}{more} ORDER BY since_at LIMIT 1",
+        (*condition.values, *values),
+    ).fetchone()
+    return None if found is None else from_micros(found[0])
+
+
+def _older(connection: sqlite3.Connection, condition: Where, than: datetime) -> int:
+    found = connection.execute(
+        f"SELECT count(*) FROM items WHERE {condition.sql} AND since_at < ?", (*condition.values, to_micros(than))
+    )
+    return int(found.fetchone()[0])
+
+
+GROUPS_MAX = 500
+PROVIDERS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items with one fingerprint. ``fingerprint`` is None for those that never failed (they wait behind others).
+
+    ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
+    when the first and the last one are what they are. ``sample``: the number of the newest one.
+    """
+
+    fingerprint: str | None
+    error_class: str | None
+    error_code: str | None
+    shape: str
+    place: str | None
+    kinds: tuple[ErrorKind, ...]
+    providers: tuple[str, ...]
+    count: int
+    oldest: datetime
+    newest: datetime
+    sample: int
+
+
+def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Group]:
+    """The largest groups first, `GROUPS_MAX` at most; of as many, the one with the smaller fingerprint."""
+    counts, kinds, providers = _counted(connection, wanted)
+    order = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[: min(limit, GROUPS_MAX)]
+    return [
+        _group(connection, wanted, one, counts[one], sorted(kinds[one]), sorted(providers[one])[:PROVIDERS_MAX])
+        for one in order
+    ]
+
+
+def _counted(
+    connection: sqlite3.Connection, wanted: Filter
+) -> tuple[dict[str, int], dict[str, set[str]], dict[str, set[str]]]:
+    condition = where(wanted)
+    source, counted = ("cube", "sum(n)") if in_cube(wanted) else ("items", "count(*)")
+    counts: dict[str, int] = defaultdict(int)
+    kinds: dict[str, set[str]] = defaultdict(set)
+    providers: dict[str, set[str]] = defaultdict(set)
+    found = connection.execute(
+        f"SELECT coalesce(fingerprint, '') AS cause, kind, provider, {counted} FROM {source}"
+        f" WHERE {condition.sql} GROUP BY cause, kind, provider",
+        condition.values,
+    )
+    for cause, kind, provider, n in found:
+        counts[cause] += n
+        kinds[cause] |= {kind} if kind else set()
+        providers[cause] |= {provider} if provider else set()
+    return counts, kinds, providers
+
+
+def _group(
+    connection: sqlite3.Connection, wanted: Filter, cause: str, n: int, kinds: list[str], providers: list[str]
+) -> Group:
+    ends = [_end(connection, wanted, cause, order) for order in ("ASC", "DESC")]
+    cause_row = connection.execute(
+        "SELECT error_class, error_code, shape, place FROM causes WHERE fingerprint = ?", (cause,)
+    ).fetchone()
+    error_class, error_code, shape, place = cause_row if cause_row is not None else (None, None, "", None)
+    return Group(
+        fingerprint=cause or None,
+        error_class=error_class,
+        error_code=error_code,
+        shape=shape,
+        place=place,
+        kinds=tuple(ErrorKind(kind) for kind in kinds),
+        providers=tuple(providers),
+        count=n,
+        oldest=from_micros(ends[0][0]),
+        newest=from_micros(ends[1][0]),
+        sample=ends[1][1],
+    )
+
+
+def _end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
+    """The first or last item of a group that matches: each state has an index in this order."""
+    is_it = Where("fingerprint = ?", (cause,)) if cause else Where("fingerprint IS NULL")
+    found = []
+    for state in wanted.wanted_states:
+        condition = where(wanted, (state,))
+        one = connection.execute(
+            f"SELECT since_at, item_seq FROM items WHERE {condition.sql} AND {is_it.sql}"
+            f" ORDER BY since_at {order}, item_seq {order} LIMIT 1",
+            (*condition.values, *is_it.values),
+        ).fetchone()
+        if one is not None:
+            found.append(one)
+    pick = min if order == "ASC" else max
+    since_at, item_seq = pick(found)
+    return since_at, item_seq

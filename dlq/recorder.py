@@ -1,0 +1,111 @@
+"""Records in the audit log what is done through one channel, with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from core.clock import Clock
+from core.errors import PayhookError
+from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
+from dlq.commands import CommandNotSent
+
+READ_PAYLOAD, EXPORT = "read_payload", "export"
+"""Actions of who takes something out."""
+
+
+class Log(Protocol):
+    """What is asked of `dlq.audit_log.AuditLog`."""
+
+    def record(self, entry: AuditEntry, /) -> object: ...
+
+
+class Unrecorded:
+    """A log for tests and tools that act on no person's behalf."""
+
+    def record(self, _entry: AuditEntry, /) -> None:
+        """Keeps nothing."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What an act changed, as JSON or text; who does it fills this in."""
+
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """``channel``: ``page``, ``api`` or ``cli``."""
+
+    log: Log
+    clock: Clock
+    channel: str
+
+    def record(
+        self,
+        actor: str,
+        action: str,
+        what: str,
+        outcome: Outcome = Outcome.DONE,
+        reason: str = "",
+        before: str | None = None,
+        after: str | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> None:
+        """``at``: when it was done; None: now.
+
+        :raises AuditLogUnwritable: it can't be recorded, so it isn't to take effect
+        """
+        self.log.record(
+            AuditEntry(
+                at=at or self.clock.now(),
+                actor=actor,
+                action=action,
+                outcome=outcome,
+                channel=self.channel,
+                what=what,
+                reason=reason,
+                before=before,
+                after=after,
+            )
+        )
+
+    @contextmanager
+    def act(self, actor: str, action: str, what: str, reason: str = "") -> Iterator[Changes]:
+        """Records what the ``with`` does when it ends: as done, or as `refusals` does.
+
+        :raises AuditLogUnwritable: it can't be recorded. An order may have been given then; its decision names who
+            gave it, and giving it again has no second effect
+        """
+        at, changes = self.clock.now(), Changes()
+        with self.refusals(actor, action, what, reason, changes):
+            yield changes
+        self.record(actor, action, what, Outcome.DONE, reason, changes.before, changes.after, at=at)
+
+    @contextmanager
+    def refusals(
+        self, actor: str, action: str, what: str, reason: str = "", changes: Changes | None = None
+    ) -> Iterator[None]:
+        """Records what the ``with`` raises: refused, if it is one of payhook's errors, and failed, if it is another one
+        or Kafka didn't take a command. What is done records who does it, before it takes effect.
+
+        :raises AuditLogUnwritable: it can't be recorded
+        """
+        at = self.clock.now()
+        try:
+            yield
+        except AuditLogUnwritable:
+            raise
+        except Exception as problem:
+            refused = isinstance(problem, PayhookError) and not isinstance(problem, CommandNotSent)
+            outcome = Outcome.REFUSED if refused else Outcome.FAILED
+            why = "; ".join(part for part in (reason, str(problem) or type(problem).__name__) if part)
+            changed = changes or Changes()
+            self.record(actor, action, what, outcome, why, changed.before, changed.after, at=at)
+            raise

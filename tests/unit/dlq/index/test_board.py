@@ -1,0 +1,275 @@
+"""Lists, counts, groups and figures of dead items."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from core.decision import Decision, ErrorKind
+from core.money import Money
+from core.work import Posting, postings_to_json
+from dlq.commands import Target
+from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
+from dlq.index.stats import time_to_clear
+from tests.dead_items import DeadItems, seqs
+from tests.small_ledger import START
+
+ALL = Filter(states=())
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> DeadItems:
+    return DeadItems(tmp_path)
+
+
+def test_a_board_without_a_journal_is_empty(items: DeadItems) -> None:
+    board = items.board()
+    assert (board.follow().seq, board.page(ALL).items, board.stats().open, board.groups()) == (0, (), 0, [])
+
+
+def test_an_item_is_open_waits_and_closes(items: DeadItems) -> None:
+    row = items.dead()
+    items.commit()
+    board = items.followed()
+    states = []
+    for decision in (Decision.REPLAYED, Decision.DEAD, Decision.REPLAYED, Decision.APPLIED):
+        states.append(board.page(ALL).items[0].state)
+        row = items.then(row, decision)
+        items.commit()
+        board.follow()
+    [item] = board.page(ALL).items
+    assert [*states, item.state] == ["open", "waiting", "open", "waiting", "replayed"]
+    assert (item.times_died, item.replays, item.decision) == (2, 2, Decision.APPLIED)
+    assert item.target == Target.of(items.row_at(5))
+    assert board.page(Filter()).items == ()
+
+
+@pytest.mark.parametrize("decision", [Decision.PURGED, Decision.RESOLVED])
+def test_a_person_closes_an_item(items: DeadItems, decision: Decision) -> None:
+    items.then(items.dead(), decision, actor="anna", reason="booked by hand")
+    items.commit()
+    [item] = items.followed().page(ALL).items
+    assert (item.state, item.actor, item.reason) == (decision.value, "anna", "booked by hand")
+    assert item.closed_at == item.last_decided_at
+
+
+def test_what_never_died_leaves_when_it_is_settled(items: DeadItems) -> None:
+    row = items.dead(decision=Decision.RETRY)
+    items.commit()
+    board = items.followed()
+    assert board.count(Filter(states=(ItemState.WAITING,))) == 1
+    items.then(row, Decision.APPLIED)
+    items.commit()
+    board.follow()
+    assert board.page(ALL).items == ()
+
+
+@pytest.mark.parametrize("decision", [Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED])
+def test_a_command_s_own_row_is_no_item(items: DeadItems, decision: Decision) -> None:
+    items.dead(decision=decision)
+    items.commit()
+    assert items.followed().page(ALL).items == ()
+
+
+def test_conflicts_and_poison_are_marked(items: DeadItems) -> None:
+    items.dead(error_class="EventConflict", handler_version=None)
+    items.dead(error_class="EventConflict", handler_version="ledger-1")
+    items.dead(error_class="Poison", event_type="poison", handler_version=None)
+    items.dead(error_class="Unparseable", event_key=None, handler_version=None)
+    items.commit()
+    board = items.followed()
+    assert [item.mark for item in board.page(ALL).items] == [Mark.CONFLICT, None, Mark.POISON, Mark.POISON]
+    assert seqs(board.page(Filter(marks=(Mark.POISON,))).items) == [3, 4]
+
+
+def test_poison_that_a_mended_adapter_reads_gets_its_real_name(items: DeadItems) -> None:
+    row = items.dead(error_class="Poison", event_type="poison", event_key="stripe:x:poison", handler_version=None)
+    named = {"event_type": "capture", "event_key": "stripe:evt_9:capture", "entity_key": "stripe:acct:pi_9"}
+    items.then(row, Decision.REPLAYED)
+    items.then(row, Decision.DEAD, error_class="Late", **named)
+    items.ledger.tell(None, payment="pi_9")
+    items.commit()
+    board = items.followed()
+    [item] = board.page(Filter(entity="stripe:acct:pi_9")).items
+    assert (item.mark, item.event_key, item.event_type, item.error_class) == (
+        None,
+        *list(named.values())[1::-1],
+        "Late",
+    )
+    assert [one.item_seq for one in board.item(1).after] == [4]
+
+
+def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
+    row = items.dead()
+    money = Money(1_250, "JPY")
+    booking = postings_to_json((Posting("a", "debit", money), Posting("b", "credit", money)))
+    items.then(row, Decision.REPLAYED)
+    items.then(row, Decision.APPLIED, postings=booking)
+    items.dead()
+    items.commit()
+    board = items.followed()
+    assert [item.amount for item in board.page(ALL, sort=Sort.LARGEST).items] == [money, None]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Filter(kinds=(ErrorKind.SNBE,)), [3]),
+        (Filter(classes=("Late", "Other")), [3, 4]),
+        (Filter(providers=("adyen",)), [2]),
+        (Filter(types=("capture",), providers=("stripe",)), [1, 3, 4]),
+        (Filter(accounts=("acct",)), [1, 2, 3]),
+        (Filter(accounts=("other",)), [4]),
+        (Filter(tenants=("shop-a",)), [4]),
+        (Filter(entity="stripe:acct:pi_3"), [3]),
+        (Filter(entity="stripe:acct:pi_"), []),
+        (Filter(since=START + timedelta(minutes=3)), [3, 4]),
+        (Filter(until=START + timedelta(minutes=3)), [1, 2]),
+        (Filter(text="EVT_3"), [3]),
+        (Filter(text="acct_0' isn't"), [1]),
+        (Filter(text="%"), []),
+        (Filter(text="evt_"), [1, 2, 3, 4]),
+        (Filter(text="evt-"), []),
+        (Filter(items=(4, 2, 99)), [2, 4]),
+        (Filter(text="'; DROP TABLE items; --"), []),
+    ],
+)
+def test_a_filter_wants_what_it_says(items: DeadItems, wanted: Filter, found: list[int]) -> None:
+    items.dead()
+    items.dead(provider="adyen")
+    items.dead(error_class="Late", error_kind=ErrorKind.SNBE)
+    items.dead(error_class="Other", account="other", tenant="shop-a")
+    items.commit()
+    board = items.followed()
+    assert seqs(board.page(wanted).items) == found
+    assert board.page(wanted).total == board.count(wanted) == len(found)
+    assert [one.item_seq for one in board.seen(wanted)] == found
+    assert sum(group.count for group in board.groups(wanted)) == board.stats(wanted).open == len(found)
+
+
+def test_pages_stay_as_they_are_while_items_arrive_and_leave(items: DeadItems) -> None:
+    rows = items.deaths(6)
+    items.commit()
+    board = items.followed()
+    first = board.page(Filter(), limit=2)
+    items.then(rows[0], Decision.PURGED)
+    items.then(rows[3], Decision.PURGED)
+    items.dead()
+    items.commit()
+    board.follow()
+    second = board.page(Filter(), first.next, 2)
+    third = board.page(Filter(), second.next, 2)
+    assert [seqs(page.items) for page in (first, second, third)] == [[1, 2], [3, 5], [6, 9]]
+    assert third.next is None
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "newest.0.1.1", "oldest.0.1", "oldest.7.1.1", "oldest.0.x.1", f"oldest.0.{2**70}.1"]
+)
+def test_a_cursor_of_another_list_is_refused(items: DeadItems, cursor: str) -> None:
+    items.dead()
+    items.commit()
+    with pytest.raises(FilterInvalid, match="begin with its first page"):
+        items.followed().page(Filter(), cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1_001])
+def test_a_page_is_bounded(items: DeadItems, limit: int) -> None:
+    with pytest.raises(FilterInvalid, match="limit"):
+        items.board().page(Filter(), limit=limit)
+
+
+def test_a_filter_that_cannot_be_one_is_refused() -> None:
+    with pytest.raises(FilterInvalid, match="time zone"):
+        Filter(since=START.replace(tzinfo=None))
+    with pytest.raises(FilterInvalid, match="5000 at most"):
+        Filter(items=tuple(range(1, 5_002)))
+    with pytest.raises(FilterInvalid, match="200 at most"):
+        Filter(text="x" * 201)
+
+
+def test_three_thousand_of_one_cause_are_one_line(items: DeadItems) -> None:
+    rows = items.deaths(300)
+    items.dead(error_class="Late")
+    items.dead(provider="adyen")
+    items.commit()
+    first, second = items.followed().groups()
+    assert (first.count, first.providers, first.place) == (301, ("adyen", "stripe"), "ledger/handler.py:lookup")
+    assert first.shape == "merchant <text> isn't in the directory"
+    assert (first.oldest, first.sample, second.count) == (rows[0].decided_at, 302, 1)
+
+
+def test_the_clock_of_the_sla_runs_from_the_first_death(items: DeadItems) -> None:
+    row = items.dead()
+    items.then(row, Decision.REPLAYED, Decision.DEAD)
+    items.commit()
+    board = items.followed()
+    items.clock.advance((START + timedelta(minutes=1, hours=24) - items.now).total_seconds())
+    assert (board.stats().over_24h, board.stats().next_over_24h) == (0, items.now)
+    items.clock.advance(1)
+    assert (board.stats().over_24h, board.stats().over_48h, board.stats().next_over_24h) == (1, 0, None)
+    items.clock.advance(24 * 3_600)
+    assert board.stats().over_48h == 1
+
+
+def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> None:
+    """24 died and 36 were closed in the last day: 0.5 an hour fewer, so 12 more take a day."""
+    at = datetime(2026, 2, 2, 12, 30, tzinfo=UTC)
+    items.deaths(24 + 24, decided_at=at - timedelta(days=2))
+    for row in list(items.ledger.rows)[:36]:
+        items.then(row, Decision.PURGED, decided_at=at - timedelta(hours=5))
+    items.deaths(24, decided_at=at - timedelta(hours=9))
+    items.commit()
+    board = items.followed()
+    items.clock.advance((at - items.now).total_seconds())
+    stats = board.stats()
+    assert (stats.open, stats.inflow_per_h, stats.outflow_per_h) == (36, 1.0, 1.5)
+    assert stats.time_to_clear == timedelta(hours=72)
+    assert stats.hours[-1].at == datetime(2026, 2, 2, 12, tzinfo=UTC)
+    assert [(hour.at.hour, hour.died, hour.closed) for hour in stats.hours[-11:] if hour.died or hour.closed] == [
+        (3, 24, 0),
+        (7, 0, 36),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("depth", "inflow", "outflow", "takes"),
+    [
+        (0, 5.0, 0.0, timedelta(0)),
+        (10, 1.0, 1.0, None),
+        (10, 2.0, 1.0, None),
+        (10, 0.0, 0.0, None),
+        (10, 1.0, 3.0, timedelta(hours=5)),
+    ],
+)
+def test_time_to_clear(depth: int, inflow: float, outflow: float, takes: timedelta | None) -> None:
+    assert time_to_clear(depth, inflow, outflow) == takes
+
+
+def test_items_are_looked_up_by_number(items: DeadItems) -> None:
+    items.deaths(3)
+    items.commit()
+    found = items.followed().look_up([3, 1, 77])
+    assert sorted(found) == [1, 3]
+    assert found[3].target == Target.of(items.row_at(3))
+
+
+def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selection that is being frozen takes no item twice, and none in two states."""
+    monkeypatch.setattr("dlq.index.listing.SEEN_PER_READ", 1)
+    rows = items.deaths(4)
+    items.commit()
+    board = items.followed()
+    seen = board.seen(Filter())
+    found = [next(seen)]
+    for row in rows:
+        items.then(row, Decision.PURGED)
+    items.commit()
+    board.follow()
+    assert [tuple(one[:3]) for one in [*found, *seen]] == [
+        astuple(Target.of(items.row_at(seq))) for seq in (1, 2, 3, 4)
+    ]
+    assert list(board.seen(Filter())) == []
