@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import httpx
+import httpx2
 import pybreaker
 
 from core.clock import Clock
@@ -98,7 +98,7 @@ class HttpFetch:
     """
 
     def __init__(
-        self, client: httpx.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
+        self, client: httpx2.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
     ) -> None:
         self._provider = ProviderClient(client, clock, limits.answer_bytes_max)
         self._limits = limits
@@ -141,7 +141,7 @@ class HttpFetch:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx.URL) -> _Outcome:
+    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx2.URL) -> _Outcome:
         """Waits without taking the fetch down when this one is cancelled: others may share it."""
         await asyncio.wait([flight])
         return FetchFailed(bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
@@ -150,10 +150,10 @@ class HttpFetch:
         self.failures += 1
         return error
 
-    def _checked(self, text: str) -> httpx.URL:
+    def _checked(self, text: str) -> httpx2.URL:
         try:
-            url = httpx.URL(text)
-        except httpx.InvalidURL:
+            url = httpx2.URL(text)
+        except httpx2.InvalidURL:
             raise self._failed(FetchFailed("the wanted address", "isn't an address")) from None
         plain = url.scheme == "http" and self._loopback and url.host in LOOPBACK
         if not url.host or not (url.scheme == "https" or plain) or url.userinfo:
@@ -173,7 +173,7 @@ class HttpFetch:
         while len(self._kept) > self._limits.kept_max:
             self._kept.popitem(last=False)
 
-    def _flight(self, key: _Key, url: httpx.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
+    def _flight(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
         """The fetch to wait for: one that is there, or a new one behind it."""
         there = self._flights.get(key)
         if there is not None and there.task is not None and (wanted.kept_s > 0 or not there.asking):
@@ -187,7 +187,7 @@ class HttpFetch:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 
-    async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
+    async def _run(self, flight: _Flight, url: httpx2.URL, wanted: Wanted) -> _Outcome:
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 await self._turn(flight, self._share(url, wanted))
@@ -217,13 +217,13 @@ class HttpFetch:
             share.places.release()
             raise
 
-    def _share(self, url: httpx.URL, wanted: Wanted) -> _Share:
+    def _share(self, url: httpx2.URL, wanted: Wanted) -> _Share:
         """Of a domain, as a provider has several hosts. Adapters name a handful, so these are few."""
         domain = ".".join(url.host.split(".")[-2:])
         places = asyncio.Semaphore(_part(self._limits.at_once_max))
         return self._shares.setdefault((domain, wanted.verified), _Share(places))
 
-    async def _guarded(self, url: httpx.URL, wanted: Wanted) -> Fetched:
+    async def _guarded(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
         try:
             with self._breaker(url).calling():
@@ -237,7 +237,7 @@ class HttpFetch:
             problem = str(failed)
         raise FetchFailed(bare(url), problem) from None
 
-    def _breaker(self, url: httpx.URL) -> pybreaker.CircuitBreaker:
+    def _breaker(self, url: httpx2.URL) -> pybreaker.CircuitBreaker:
         host = f"{url.host}:{url.port}" if url.port else url.host
         found = self._breakers.get(host)
         if found is None:

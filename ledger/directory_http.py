@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-import httpx
+import httpx2
 import orjson
 
 from core.clock import Clock, Deadline
@@ -73,7 +73,7 @@ class HttpDirectory:
     Thread-safe. ``client`` carries timeouts and the token.
     """
 
-    def __init__(self, settings: LedgerSettings, client: httpx.Client, clock: Clock) -> None:
+    def __init__(self, settings: LedgerSettings, client: httpx2.Client, clock: Clock) -> None:
         self._url = settings.merchants_url
         self._timeout_s = settings.merchants_timeout_s
         self._cache_s = settings.merchants_cache_s
@@ -119,10 +119,10 @@ class HttpDirectory:
                     wait_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
                     raise DirectoryUnavailable(self._url, f"it answers {response.status_code}", wait_s)
                 return response.status_code, self._body(response) if response.status_code == FOUND else b""
-        except (httpx.HTTPError, httpx.InvalidURL) as failed:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
             raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
-    def _body(self, response: httpx.Response) -> bytes:
+    def _body(self, response: httpx2.Response) -> bytes:
         """The answer's body, as long as it is short and comes in time as a whole."""
         body, in_time = b"", Deadline(self._clock, self._timeout_s)
         for part in response.iter_bytes():
@@ -159,7 +159,7 @@ class HttpDirectory:
                 self._found.popitem(last=False)
 
 
-def open_client(settings: LedgerSettings) -> httpx.Client:
+def open_client(settings: LedgerSettings) -> httpx2.Client:
     """A client with the settings' token that waits so long, and no longer, to connect, to send and for each read.
 
     Redirects aren't followed, proxies of the environment aren't used.
@@ -169,9 +169,9 @@ def open_client(settings: LedgerSettings) -> httpx.Client:
     headers = {"accept": "application/json"}
     if settings.merchants_token_file:
         headers["authorization"] = f"Bearer {_token(Path(settings.merchants_token_file))}"
-    limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
-    timeout = httpx.Timeout(settings.merchants_timeout_s)
-    return httpx.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
+    limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+    timeout = httpx2.Timeout(settings.merchants_timeout_s)
+    return httpx2.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
 
 
 def _token(path: Path) -> str:

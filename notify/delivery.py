@@ -21,7 +21,7 @@ from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 from notify.addresses import ADDRESSES_MAX, Place, Resolver, in_url, is_literal, refusal
 from notify.errors import AddressRefused, Unreachable
@@ -70,11 +70,11 @@ class _Line:
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
         nobody = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-        limits = httpx.Limits(
+        limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEEP_ALIVE_S
         )
         # No proxy and no .netrc of the environment: a proxy would look the name up a second time.
-        self.client = httpx.AsyncClient(
+        self.client = httpx2.AsyncClient(
             verify=tls, cookies=nobody, limits=limits, trust_env=False, follow_redirects=False
         )
         self.target = target
@@ -151,16 +151,16 @@ class Deliveries:
             line = self._lines[target.name] = _Line(target, self._tls)
         return line
 
-    async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+    async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
         """The answer's head, from the first address that a connection can be made to."""
         failure: Unreachable | None = None
         for address in (await self._addresses(line))[:ADDRESSES_TRIED_MAX]:
             try:
                 response = await _send(line, address, headers, body)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as refused:
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as refused:
                 failure = Unreachable(line.target.name, f"no connection to {address}: {_told(refused)}")
                 continue
-            except httpx.HTTPError as broken:
+            except httpx2.HTTPError as broken:
                 raise Unreachable(line.target.name, _told(broken)) from broken
             line.addresses.sort(key=partial(operator.ne, address))
             return response
@@ -198,7 +198,7 @@ class Deliveries:
         return line.addresses
 
 
-async def _send(line: _Line, address: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+async def _send(line: _Line, address: str, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
     target, place = line.target, line.target.place
     extensions: dict[str, Any] = {} if is_literal(place.host) else {"sni_hostname": place.host}
     request = line.client.build_request(
@@ -206,13 +206,13 @@ async def _send(line: _Line, address: str, headers: Mapping[str, str], body: byt
         place.url.copy_with(netloc=f"{in_url(address)}:{place.port}".encode("ascii")),
         content=body,
         headers={**headers, "host": place.netloc},
-        timeout=httpx.Timeout(target.read_timeout_s, connect=target.connect_timeout_s),
+        timeout=httpx2.Timeout(target.read_timeout_s, connect=target.connect_timeout_s),
         extensions=extensions,
     )
     return await line.client.send(request, stream=True)
 
 
-async def _beginning(response: httpx.Response, ends: float) -> str:
+async def _beginning(response: httpx2.Response, ends: float) -> str:
     """The body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
     read = bytearray()
     try:
@@ -221,7 +221,7 @@ async def _beginning(response: httpx.Response, ends: float) -> str:
                 read += chunk
                 if len(read) > BODY_BYTES_MAX:
                     break
-    except (TimeoutError, httpx.HTTPError) as cut:
+    except (TimeoutError, httpx2.HTTPError) as cut:
         log.info("an answer's body was given up: %s", _told(cut))
     finally:
         await response.aclose()
@@ -264,7 +264,7 @@ def _seen(lookup: asyncio.Task[list[str]]) -> None:
         lookup.exception()
 
 
-def _close_later(client: httpx.AsyncClient) -> None:
+def _close_later(client: httpx2.AsyncClient) -> None:
     _closing.add(task := asyncio.ensure_future(client.aclose()))
     task.add_done_callback(_closing.discard)
 

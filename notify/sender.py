@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from core.card_numbers import shown
 from core.clock import Clock
@@ -146,7 +146,7 @@ def downstream_of(name: str) -> str:
 
 
 def _tls(ca_file: str) -> ssl.SSLContext:
-    context = httpx.create_ssl_context(trust_env=False)
+    context = httpx2.create_ssl_context(trust_env=False)
     if ca_file:
         try:
             context.load_verify_locations(ca_file)

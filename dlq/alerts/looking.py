@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from deltalake.exceptions import DeltaError
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -49,7 +49,7 @@ class Places:
 class Looking:
     """One look after another."""
 
-    def __init__(self, places: Places, client: httpx.Client, clock: Clock) -> None:
+    def __init__(self, places: Places, client: httpx2.Client, clock: Clock) -> None:
         self._places = places
         self._client = client
         self._clock = clock
@@ -93,7 +93,7 @@ class Looking:
             return None
         try:
             return self._client.get(self._places.ready_url, timeout=ASK_TIMEOUT_S).status_code == 200
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return False
 
     def _samples(self, process: str, url: str) -> dict[Series, float]:
@@ -101,7 +101,7 @@ class Looking:
             answer = self._client.get(url, timeout=ASK_TIMEOUT_S)
             answer.raise_for_status()
             families = list(text_string_to_metric_families(answer.text))
-        except (httpx.HTTPError, ValueError) as failed:
+        except (httpx2.HTTPError, ValueError) as failed:
             log.debug("%s doesn't tell its metrics: %s", process, failed)
             return {}
         return {

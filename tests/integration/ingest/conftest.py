@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from redis import Redis
@@ -182,9 +182,9 @@ class ReceiverUnderTest:
         request = self._adapters[provider].sign(body, self.servers.secrets[provider], SystemClock().now())
         return request.body, request.headers
 
-    def post(self, signed: Signed, provider: str = "stripe") -> httpx.Response:
+    def post(self, signed: Signed, provider: str = "stripe") -> httpx2.Response:
         body, headers = signed
-        return httpx.post(f"{self.url}/webhooks/{provider}", content=body, headers=headers, timeout=60)
+        return httpx2.post(f"{self.url}/webhooks/{provider}", content=body, headers=headers, timeout=60)
 
     def claims_made(self) -> float:
         """Claims that the first worker made: what it claimed, it publishes next."""
@@ -241,7 +241,7 @@ class ReceiverUnderTest:
 
 def metric(url: str, series: str) -> float:
     """A series' value as the process at ``url`` tells it; 0 before it has one."""
-    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    lines = httpx2.get(f"{url}/metrics", timeout=60).text.splitlines()
     return sum(float(line.removeprefix(f"{series} ")) for line in lines if line.startswith(f"{series} "))
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from urllib.parse import urlparse
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -341,8 +341,8 @@ def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leavi
             assert fourth.is_closed()
         held.close()
         assert wait_for(lambda: connections(receiver) == 0, 60)
-        assert httpx.get(f"{receiver.url}/healthz").status_code == 200
-        told = httpx.get(f"{receiver.metrics_url}/metrics").text
+        assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
+        told = httpx2.get(f"{receiver.metrics_url}/metrics").text
         assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in told
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from urllib.parse import urlparse
 
-import httpx
+import httpx2
 import pytest
 from redis import Redis
 
@@ -28,7 +28,7 @@ LEASE_S = 10
 BACK_S = 60.0
 
 
-def outcome(answer: httpx.Response) -> tuple[int, bool]:
+def outcome(answer: httpx2.Response) -> tuple[int, bool]:
     """Status, and whether it says that it was known before."""
     return answer.status_code, "idempotent-replayed" in answer.headers
 
@@ -155,7 +155,7 @@ def test_claims_follow_the_generation_that_a_processor_announces(servers: Server
         assert b"1:" + hash16(receiver.event_key("1")) in client.keys("1:*")
         client.set(generation_key("live"), Announced(1, refused=True).encode())
         assert comes_to(replayed=False)
-        assert "payhook_redis_modes_deferred 1.0" in httpx.get(f"{receiver.metrics_url}/metrics").text
+        assert "payhook_redis_modes_deferred 1.0" in httpx2.get(f"{receiver.metrics_url}/metrics").text
         announce_generation(client, 1)
         assert comes_to(replayed=True)
 
@@ -168,7 +168,7 @@ def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
         answer = receiver.post(signed)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert answer.json()["error"]["code"] == "not_published"
-        assert httpx.get(f"{receiver.url}/healthz").status_code == 200
+        assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
     assert after(receiver, signed, (503, False)) == (200, False), (
         "a released claim is taken anew, never a duplicate of nothing"
     )
@@ -182,7 +182,7 @@ def test_killed_between_kafka_and_the_confirmation_its_claim_is_taken_over_after
     with receiver_on(servers, **crash) as dying, receiver_on(servers, PAYHOOK_INGEST__IN_FLIGHT_WAIT_S="1") as heir:
         heir.prefix = dying.prefix
         signed = dying.stripe("1")
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises(httpx2.TransportError):
             dying.post(signed)
         assert outcome(heir.post(signed)) == (409, False)
         assert after(heir, signed, (409, False)) == (200, False)
@@ -214,10 +214,10 @@ def test_a_forged_signature_is_refused_and_reaches_no_topic(receiver: ReceiverUn
 
 def test_its_metrics_are_on_a_loopback_port_of_their_own(receiver: ReceiverUnderTest) -> None:
     receiver.post(receiver.stripe("1"))
-    told = httpx.get(f"{receiver.metrics_url}/metrics").text
+    told = httpx2.get(f"{receiver.metrics_url}/metrics").text
     assert 'payhook_ingest_answers_total{provider="stripe",status="200"}' in told
     assert 'payhook_redis_claim_seconds_bucket{le="0.01"}' in told
-    assert httpx.get(f"{receiver.url}/metrics").status_code == 404
+    assert httpx2.get(f"{receiver.url}/metrics").status_code == 404
     assert urlparse(receiver.metrics_url).hostname == LOOPBACK
 
 

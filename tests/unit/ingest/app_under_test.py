@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from core.clock import ManualClock
 from core.errors import PayhookError
@@ -126,14 +126,14 @@ class Bench:
         self._folder = folder
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+    async def client(self) -> AsyncIterator[httpx2.AsyncClient]:
         app = create_app(self._opened)
         async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://receiver") as client:
+            transport = httpx2.ASGITransport(app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://receiver") as client:
                 yield client
 
-    async def post(self, body: bytes, headers: dict[str, str], path: str = "/webhooks/stripe") -> httpx.Response:
+    async def post(self, body: bytes, headers: dict[str, str], path: str = "/webhooks/stripe") -> httpx2.Response:
         async with self.client() as client:
             return await client.post(path, content=body, headers=headers)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock
@@ -181,7 +181,7 @@ async def test_beyond_the_limit_a_request_is_told_to_come_again_and_nothing_of_i
     bench.publisher.gate = asyncio.Event()
     async with bench.client() as client:
 
-        async def post(event_id: str) -> httpx.Response:
+        async def post(event_id: str) -> httpx2.Response:
             body, headers = bench.stripe(event_id)
             return await client.post("/webhooks/stripe", content=body, headers=headers)
 

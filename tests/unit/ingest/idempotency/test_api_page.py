@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock
@@ -18,9 +18,9 @@ PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")
 
 
 def test_the_example_application_carries_a_repeated_request_out_once() -> None:
-    async def post_twice() -> list[httpx.Response]:
+    async def post_twice() -> list[httpx2.Response]:
         app = example["create_app"](MemoryAnswers(ManualClock(datetime(2026, 1, 31, tzinfo=UTC))))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://shop") as client:
             return [await client.post("/refunds", headers={"idempotency-key": '"k-1"'}) for _ in range(2)]
 
     example: dict[str, Any] = {}
