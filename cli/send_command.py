@@ -11,8 +11,7 @@ import httpx2
 from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
-from ingest.context import Contexts
-from ingest.secrets import SecretFiles
+from ingest.endpoints import Contexts, SecretFiles
 from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
 

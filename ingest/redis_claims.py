@@ -11,13 +11,15 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
+import redis
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.gate import RedisGate
+from core.event import Mode
+from ingest.claims import HASH_BYTES, PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable, RedisGate, name_prefix
 
 PIPELINES_MAX = 2
 """At once, on a connection each; meanwhile the next one fills up, so that load makes pipelines longer, not more."""
@@ -285,3 +287,24 @@ def _fail(steps: Sequence[_Step], failed: Exception) -> None:
             # One of its own for each: an exception that is raised in many places gathers all their traces.
             own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
             step.answer.set_exception(own)
+
+
+KEYS_AT_ONCE = 1_000
+
+
+def confirmed_hashes(client: redis.Redis, mode: Mode, generation: int) -> Iterator[list[bytes]]:
+    """The event keys that are confirmed in a generation, as `core.keys.hash16`: the index holds them by the same hash.
+
+    Lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least once, and may come
+    again; one that comes or goes meanwhile may be missing. ``client``: opened with ``decode_responses`` off.
+
+    :raises RedisError: Redis can't be asked
+    """
+    prefix = name_prefix(mode, generation)
+    names = client.scan_iter(match=prefix + b"?" * HASH_BYTES, count=KEYS_AT_ONCE)
+    while part := list(islice(names, KEYS_AT_ONCE)):
+        pipeline = client.pipeline(transaction=False)
+        for name in part:
+            pipeline.getrange(name, 0, 0)
+        kinds = pipeline.execute()
+        yield [name[len(prefix) :] for name, kind in zip(part, kinds, strict=True) if kind == b"d"]

@@ -1,7 +1,9 @@
-"""The notify stream's handler: one event is one signed request to one subscriber."""
+"""The notify stream's handler: one event is one signed request to one subscriber, unless that one is disabled."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
@@ -9,12 +11,65 @@ from core.downstream import calling
 from core.errors import SettingError
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem
 from notify.addresses import Resolver
-from notify.disabled import Disabled, DisabledSubscribers
-from notify.errors import GONE, SubscriberGone
+from notify.errors import GONE, NotDisabled, SubscriberGone
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
+from notify.files import problem_of, sync_folder, write_new
 from notify.sender import Sender, downstream_of
 from notify.settings import NotifySettings
 from notify.subscribers import Subscriber, SubscribersFile
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """Since when (RFC 3339, UTC), and why."""
+
+    at: str
+    reason: str
+
+
+class DisabledSubscribers:
+    """A folder of ``NAME.json``. Every executor looks there before each request, so all of them stop at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, name: str) -> Disabled | None:
+        """None while the subscriber isn't disabled. A file that can't be read disables: somebody put it there."""
+        path = self._path(name)
+        try:
+            document = json.loads(path.read_text("utf-8"))
+            return Disabled(str(document["at"]), str(document["reason"]))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return Disabled("", f"{path} is there but can't be read")
+
+    def disable(self, name: str, at: str, reason: str) -> Disabled:
+        """Writes it down; who was first stays.
+
+        :raises NotDisabled: it can't be written
+        """
+        known = self.find(name)
+        if known is not None:
+            return known
+        path = self._path(name)
+        try:
+            write_new(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
+        except OSError as unwritable:
+            raise NotDisabled(name, path, problem_of(unwritable)) from unwritable
+        return Disabled(at, reason)
+
+    def enable(self, name: str) -> bool:
+        """Forgets it; False when the subscriber wasn't disabled."""
+        try:
+            self._path(name).unlink()
+        except FileNotFoundError:
+            return False
+        sync_folder(self._folder)
+        return True
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
 
 
 class NotifyHandler:

@@ -17,10 +17,34 @@ from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_lit
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
 from notify.files import TextFiles, problem_of
-from notify.secret_files import secret_file
 from notify.settings import Allowance, NotifySettings
 from notify.signature import key_of, signed_headers
 from notify.subscribers import HeaderFile, Subscriber, header_value
+
+SECRETS, OURS = "secrets", "notify"
+
+
+def secret_file(subscriber: Subscriber, path: Path, settings: NotifySettings) -> Path:
+    """The file that a path leads to, symbolic links followed: below ``secrets/notify/`` beside the subscribers file,
+    one of ``secrets/notify.…``, or below `NotifySettings.secrets_dir`. Whether it is there isn't asked.
+
+    :raises FileUnusable: it leads elsewhere
+    """
+    beside = subscriber.folder / SECRETS
+    try:
+        file = path.resolve()
+        ours = [(beside / OURS).resolve(), *([Path(settings.secrets_dir).resolve()] if settings.secrets_dir else [])]
+        own_name = file.parent == beside.resolve() and file.name.startswith(f"{OURS}.")
+    except (OSError, RuntimeError, ValueError) as unreadable:
+        raise FileUnusable(subscriber.name, path, f"it can't be followed: {unreadable}") from None
+    if own_name or any(folder in file.parents for folder in ours):
+        return file
+    problem = (
+        f"notify reads no secret there. Put it below {beside / OURS}/ or into {beside / OURS}.{subscriber.name}; "
+        "notify.secrets_dir allows another folder"
+    )
+    raise FileUnusable(subscriber.name, path, problem)
+
 
 SECRETS_MAX = 4
 """Live at a time: two while one replaces the other, and some room."""

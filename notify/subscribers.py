@@ -12,7 +12,7 @@
     timeout_s = 10.0                             # of a request in all
     headers = {x-team = "payments", authorization = {file = "secrets/notify/shop.token"}}
 
-Paths are relative to the file's folder, and lead to where notify's secrets are (`notify.secret_files`). No secret
+Paths are relative to the file's folder, and lead to where notify's secrets are (`notify.sender`). No secret
 stands in the file itself.
 """
 
@@ -108,7 +108,7 @@ class Subscriber(BaseModel):
 
     @property
     def secrets_path(self) -> Path:
-        """As it is named; `notify.secret_files.secret_file` says whether it may be read."""
+        """As it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants(self, event_type: str) -> bool:

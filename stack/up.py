@@ -25,7 +25,7 @@ from core.errors import PayhookError
 from core.layout import Layout
 from core.log import configure_logging
 from core.storage import part_with_keys
-from ingest.context import secret_file
+from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack import leftovers

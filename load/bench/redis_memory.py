@@ -10,8 +10,7 @@ from redis.asyncio import Redis
 from rich.console import Console
 from rich.progress import Progress
 
-from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running

@@ -40,7 +40,7 @@ from core.routing import MODES, topics_of
 from dlq.acts import Acts
 from dlq.acts_anchoring import STREAM, ActsAnchors
 from dlq.orders import DeltaView, OrderDesk
-from ingest.gate import RedisGate
+from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys

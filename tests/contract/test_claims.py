@@ -16,8 +16,7 @@ import redis.asyncio
 
 from core.clock import ManualClock
 from core.routing import MODES
-from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from core.clock import ManualClock
-from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from tests.examples import examples
 from tests.memory_claims import MemoryClaims

@@ -15,10 +15,10 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
+from ingest.endpoints import SecretFiles, SecretsMissing
 from ingest.fetch import FetchLimits, HttpFetch
-from ingest.pan_key import FILE
+from ingest.pan import FILE
 from ingest.provider_client import FetchFailed
-from ingest.secrets import SecretFiles, SecretsMissing
 from load.samples.paypal import capture_event
 from providers.port import Fetched, Wanted
 from stack.services.receiver import check

@@ -24,7 +24,7 @@ from core.clock import SystemClock
 from dlq.acts import Acts
 from dlq.commands import Command, decode
 from dlq.orders import DeltaView, OrderDesk
-from ingest.gate import RedisGate
+from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlparse
 
@@ -19,7 +20,7 @@ from ingest.claims import HASH_BYTES
 from load.bench.receiver import announce_generation
 from load.client import wait_for
 from stack.ports import LOOPBACK
-from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
+from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, Signed, receiver_on
 
 WAIT_S = 60.0
 TIMED = 5
@@ -99,8 +100,8 @@ def seconds(act: Callable[[], object]) -> float:
 def test_while_redis_hangs_events_go_on_deferred_and_afterwards_copies_are_known_again(
     servers: Servers,
 ) -> None:
-    limits = {"TIMEOUT_MS": str(REDIS_TIMEOUT_S * 1_000), "FAILURES_MAX": "2", "RESET_S": "2"}
-    with receiver_on(servers, **{f"PAYHOOK_INGEST__REDIS_{name}": value for name, value in limits.items()}) as receiver:
+    limits = replace(PATIENT, redis_failures_max=2, redis_reset_s=2.0)
+    with receiver_on(servers, limits, PAYHOOK_INGEST__REDIS_TIMEOUT_MS=str(REDIS_TIMEOUT_S * 1_000)) as receiver:
         signed = receiver.stripe("1")
         with servers.paused(servers.redis):
             assert [outcome(receiver.post(signed)) for _ in range(8)] == [(200, False)] * 8
@@ -177,9 +178,9 @@ def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
 
 def test_killed_between_kafka_and_the_confirmation_its_claim_is_taken_over_after_the_lease(servers: Servers) -> None:
     crash = {"PAYHOOK_TESTING": "1", "PAYHOOK_CRASH_AT": "ingest.between_publish_and_confirm"}
-    brief = {"LEASE_S": str(LEASE_S), "READ_DEADLINE_S": "2", "IN_FLIGHT_WAIT_S": "1"}
-    crash |= {f"PAYHOOK_INGEST__{name}": value for name, value in brief.items()}
-    with receiver_on(servers, **crash) as dying, receiver_on(servers, PAYHOOK_INGEST__IN_FLIGHT_WAIT_S="1") as heir:
+    brief = replace(PATIENT, lease_s=LEASE_S, read_deadline_s=2.0, in_flight_wait_s=1.0)
+    impatient = replace(PATIENT, in_flight_wait_s=1.0)
+    with receiver_on(servers, brief, **crash) as dying, receiver_on(servers, impatient) as heir:
         heir.prefix = dying.prefix
         signed = dying.stripe("1")
         with pytest.raises(httpx2.TransportError):

@@ -11,6 +11,7 @@ import pytest
 
 from core.header_schema import unquote_text
 from ingest.claims import ClaimKey
+from ingest.limits import Limits
 from ingest.pan import CardMasker
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
@@ -193,7 +194,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp
 
 
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, read_deadline_s=0.1)
+    bench = Bench(tmp_path, Limits(read_deadline_s=0.1))
 
     async def slow() -> httpx2.Response:
         async def parts() -> Any:

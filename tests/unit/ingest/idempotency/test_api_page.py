@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from core.clock import ManualClock
-from ingest.idempotency import MemoryAnswers, problems
+from ingest.idempotency import MemoryAnswers, Problem
+from ingest.idempotency import request as problems
 
 PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")
 
@@ -46,7 +47,7 @@ def test_the_example_application_carries_a_repeated_request_out_once() -> None:
         problems.store_unavailable(1),
     ],
 )
-def test_every_refusal_is_explained_with_its_status(problem: problems.Problem) -> None:
+def test_every_refusal_is_explained_with_its_status(problem: Problem) -> None:
     [row] = [line for line in PAGE.splitlines() if f"`#{problem.slug}`" in line and line.startswith("|")]
     status, slugs = row.split("|")[1:3]
     assert str(problem.status) in status
