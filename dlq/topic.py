@@ -37,9 +37,6 @@ class DlqTopicRefused(PayhookError):
         self.command = command
         super().__init__(f"dead-letter topic {topic}: {problem}. This mends it: {command}")
 
-    def __reduce__(self) -> tuple[type[DlqTopicRefused], tuple[str, str, str]]:
-        return DlqTopicRefused, (self.topic, self.problem, self.command)
-
 
 class DlqTopics:
     """What a broker knows of dead-letter topics. ``bootstrap`` is for the commands in errors."""

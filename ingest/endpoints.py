@@ -11,7 +11,8 @@ from typing import Protocol
 from core.clock import Clock
 from core.errors import PayhookError, SettingError
 from core.event import Event, Mode
-from core.routing import TopicNames, scoped, topics_of
+from core.files import TextFiles
+from core.routing import scoped
 from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import Adapter, ModeMismatch, WeaklySigningAdapter
@@ -32,20 +33,15 @@ class SecretsMissing(PayhookError):
         )
 
 
-@dataclass(slots=True)
-class _Read:
-    secrets: tuple[str, ...]
-    stamp: tuple[int, int]
-    looked_at: float
-
-
 class SecretFiles:
     """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self._read: dict[str, _Read] = {}
+        self._files = TextFiles()
+        self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """When a file was looked at, and its secrets."""
 
     def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """The secrets that a request may be signed with.
@@ -84,25 +80,21 @@ class SecretFiles:
                     asked.check_credential(credential)
 
     def _secrets(self, name: str) -> tuple[str, ...]:
-        known = self._read.get(name)
         now = self._clock.monotonic()
-        if known is None or now - known.looked_at >= LOOK_AGAIN_S:
-            known = self._read[name] = self._look(self._folder / name, known, now)
-        return known.secrets
+        looked_at, secrets = self._read.get(name, (-LOOK_AGAIN_S, ()))
+        if not secrets or now - looked_at >= LOOK_AGAIN_S:
+            secrets = self._look(self._folder / name)
+            self._read[name] = now, secrets
+        return secrets
 
-    def _look(self, path: Path, known: _Read | None, now: float) -> _Read:
+    def _look(self, path: Path) -> tuple[str, ...]:
         try:
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if known is not None and known.stamp == stamp:
-                known.looked_at = now
-                return known
-            secrets = secret_lines(path.read_text("utf-8"))
+            secrets = secret_lines(self._files.text(path))
         except (OSError, ValueError) as unreadable:
             raise SecretsMissing(path, str(unreadable)) from unreadable
         if len(secrets) > SECRETS_MAX:
             raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
-        return _Read(secrets, stamp, now)
+        return secrets
 
 
 def api_file(provider: str, endpoint: str | None) -> str:
@@ -117,9 +109,6 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-__all__ = ["Context", "Contexts", "Secrets", "TopicNames", "UnknownEndpoint", "check_endpoints", "topics_of"]
-
-
 class UnknownEndpoint(PayhookError):
     """The path isn't in the settings, and only those that are count."""
 
@@ -127,9 +116,6 @@ class UnknownEndpoint(PayhookError):
         self.provider = provider
         self.endpoint = endpoint
         super().__init__("no such endpoint; take the path from the provider's settings here")
-
-    def __reduce__(self) -> tuple[type[UnknownEndpoint], tuple[str, str | None]]:
-        return UnknownEndpoint, (self.provider, self.endpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,6 @@ class FetchFailed(PayhookError):
         self.problem = problem
         super().__init__(f"{url}: {problem}")
 
-    def __reduce__(self) -> tuple[type[FetchFailed], tuple[str, str]]:
-        return FetchFailed, (self.url, self.problem)
-
 
 class CredentialsRefused(PayhookError):
     """The provider refuses our credentials, so what it holds isn't known: the operator must set others.
@@ -54,9 +51,6 @@ class CredentialsRefused(PayhookError):
         self.refused = refused
         which = ", ".join(str(index + 1) for index in refused)
         super().__init__(f"{url}: the provider refuses credential {which}; replace it or take it out")
-
-    def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
-        return CredentialsRefused, (self.url, self.refused)
 
 
 class _Answer(NamedTuple):

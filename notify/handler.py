@@ -9,11 +9,11 @@ from pathlib import Path
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.downstream import calling
 from core.errors import SettingError
+from core.files import problem_of, sync_folder, write_whole
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem
 from notify.addresses import Resolver
 from notify.errors import GONE, NotDisabled, SubscriberGone
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
-from notify.files import problem_of, sync_folder, write_new
 from notify.sender import Sender, downstream_of
 from notify.settings import NotifySettings
 from notify.subscribers import Subscriber, SubscribersFile
@@ -54,7 +54,7 @@ class DisabledSubscribers:
             return known
         path = self._path(name)
         try:
-            write_new(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
+            write_whole(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
         except OSError as unwritable:
             raise NotDisabled(name, path, problem_of(unwritable)) from unwritable
         return Disabled(at, reason)

@@ -11,12 +11,12 @@ from core.card_numbers import shown
 from core.clock import Clock
 from core.downstream import calling
 from core.errors import SettingError
+from core.files import TextFiles, problem_of
 from core.retry_after import retry_after_s
 from core.secret_lines import SecretsWrong, secret_lines
 from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
-from notify.files import TextFiles, problem_of
 from notify.settings import Allowance, NotifySettings
 from notify.signature import key_of, signed_headers
 from notify.subscribers import HeaderFile, Subscriber, header_value
@@ -46,6 +46,13 @@ def secret_file(subscriber: Subscriber, path: Path, settings: NotifySettings) ->
     raise FileUnusable(subscriber.name, path, problem)
 
 
+CONNECT_S_MAX = 3.0
+SILENCE_S_MAX = 10.0
+"""Within an answer."""
+REQUEST_S_MAX = 10.0
+"""In all, name resolution included, unless a subscriber has another; the stream's handler_deadline_s is longer."""
+RETRY_AFTER_S_MAX = 3_600.0
+"""A longer Retry-After is cut to this."""
 SECRETS_MAX = 4
 """Live at a time: two while one replaces the other, and some room."""
 SAID_CHARS_MAX = 200
@@ -86,7 +93,7 @@ class Sender:
     def not_taken(self, name: str, answer: Answer) -> NotTaken:
         """The error of an answer that isn't 2xx."""
         asked_s = retry_after_s(answer.retry_after, self._clock.now())
-        wait_s = min(asked_s, self._settings.retry_after_s_max) if asked_s else None
+        wait_s = min(asked_s, RETRY_AFTER_S_MAX) if asked_s else None
         return NotTaken(name, answer.status, shown(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
 
     def place(self, subscriber: Subscriber) -> Place:
@@ -128,14 +135,13 @@ class Sender:
         self._deliveries.close()
 
     def _target(self, subscriber: Subscriber) -> Target:
-        settings = self._settings
         return Target(
             name=subscriber.name,
             place=self.place(subscriber),
             allowed=self._allowance(subscriber.name).parsed(),
-            connect_timeout_s=settings.connect_timeout_s,
-            read_timeout_s=settings.read_timeout_s,
-            timeout_s=subscriber.timeout_s or settings.timeout_s,
+            connect_timeout_s=CONNECT_S_MAX,
+            read_timeout_s=SILENCE_S_MAX,
+            timeout_s=subscriber.timeout_s or REQUEST_S_MAX,
         )
 
     def _allowance(self, name: str) -> Allowance:

@@ -28,9 +28,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from core.event import Mode
+from core.files import TextFiles, problem_of
 from notify.addresses import holds_credentials, shown_url
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
-from notify.files import TextFiles, problem_of
 from notify.settings import TIMEOUT_S_MAX
 from notify.signature import PREFIX
 

@@ -13,8 +13,7 @@ from urllib.parse import quote, unquote, urlparse
 
 import redis
 
-from core.files import create_once
-from notify.files import write_new
+from core.files import create_once, write_whole
 from stack.errors import SocketFolderUnsafe
 from stack.redis_binary import find_redis
 from stack.server import Server
@@ -105,7 +104,7 @@ def _write_users(folder: Path) -> None:
     for user, may in rules.items():
         digest = hashlib.sha256(_password(folder, user).encode()).hexdigest()
         lines.append(f"user {user} on #{digest} ~* &* {may}")
-    write_new(folder / USERS, "\n".join(lines) + "\n")
+    write_whole(folder / USERS, "\n".join(lines) + "\n")
 
 
 def _password(folder: Path, user: str) -> str:

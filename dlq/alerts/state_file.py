@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from core.clock import from_rfc3339, to_rfc3339
+from core.files import write_whole
 from dlq.alerts.engine import Alert, State
 from dlq.alerts.notice import Notice
-from notify.files import write_new
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def write_state(file: Path, remembered: Remembered) -> None:
         "problems": dict(remembered.problems),
         "values": remembered.values,
     }
-    write_new(file, json.dumps(tree, indent=1) + "\n")
+    write_whole(file, json.dumps(tree, indent=1) + "\n")
 
 
 def _tree(alert: Alert) -> dict[str, Any]:
