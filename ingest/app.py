@@ -30,7 +30,7 @@ SERVING: dict[str, Any] = {
     "server_header": False,
     "proxy_headers": False,
 }
-"""httptools refuses what smuggles requests; nobody's word is taken for where a request comes from."""
+"""httptools refuses requests that two parsers could read differently; X-Forwarded headers aren't believed."""
 
 
 OpenReceiver = Callable[[], AbstractAsyncContextManager[tuple[Receiver, Publisher]]]

@@ -27,7 +27,7 @@ from core.keys import hash16
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
 PENDING_KEPT_S = 3_600
-"""A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
+"""A pending key outlives its lease by far, so that the next owner knows that there was one before."""
 HASH_BYTES = 16
 
 
@@ -43,11 +43,11 @@ class ClaimState(StrEnum):
     """What a claim found, and what the claimer then does."""
 
     CLAIMED = "claimed"
-    """Nobody had it, or the claimer itself: publish."""
+    """It was free, or the claimer's own already: publish."""
     RECLAIMED = "reclaimed"
     """Its owner's lease is over: publish, flagged."""
     IN_FLIGHT = "in_flight"
-    """Somebody publishes it now: wait, then ask again with one's own content."""
+    """Another request publishes it now: wait, then ask again with this request's content."""
     DUPLICATE = "duplicate"
     """Published before with the same content: nothing to do."""
     CONFLICT = "conflict"
@@ -107,9 +107,9 @@ class Claims(Protocol):
         """Gives keys back that weren't published; only if still the owner."""
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        """Confirms and releases soon, tried until it worked or the lease is over; nobody hears of it.
+        """Confirms and releases soon, tried until it worked or the lease is over; the caller isn't told.
 
-        A claim that overtakes it is told "in flight".
+        A claim that comes before it finds "in flight".
         """
 
 
@@ -121,7 +121,7 @@ Result = TypeVar("Result")
 class RedisGate:
     """Lets a round trip through while Redis answers within ``timeout_s``.
 
-    The breaker's `calling` holds its lock only while the state is looked at and told; `call` would hold it all along.
+    The breaker's `calling` holds its lock only while the state is read and changed; `call` would hold it all along.
     """
 
     def __init__(self, breaker: pybreaker.CircuitBreaker, timeout_s: float) -> None:
@@ -129,7 +129,7 @@ class RedisGate:
         self._timeout_s = timeout_s
         self.tries = 0
         self.failures = 0
-        breaker.add_listener(_StateLog())
+        breaker.add_listener(BreakerLog())
 
     @property
     def refusing(self) -> bool:
@@ -154,12 +154,12 @@ class RedisGate:
         raise ClaimsUnavailable(problem)
 
 
-class _StateLog(pybreaker.CircuitBreakerListener):
-    """Says when Redis is given up, and when it is back."""
+class BreakerLog(pybreaker.CircuitBreakerListener):
+    """Says when a breaker opens, and when it closes again."""
 
-    def state_change(self, _breaker: Any, _old: Any, new: Any) -> None:
+    def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
         level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
-        log.log(level, "the breaker to Redis is %s", new.name)
+        log.log(level, "the breaker to %s is %s", breaker.name or "Redis", new.name)
 
 
 UNREAD_S_MAX = 5.0
@@ -169,8 +169,8 @@ UNREAD_S_MAX = 5.0
 class RedisGenerations:
     """`Generations` as the modes' processors announce them. No request waits for it.
 
-    A generation that was seen never goes down while the receiver runs: whoever announces a lower one doesn't know of
-    the loss that raised it. A refusal counts whatever generation it names.
+    A generation that was seen never goes down while the receiver runs: a processor that announces a lower one doesn't
+    know of the loss that raised it. A refusal counts whatever generation it names.
     """
 
     def __init__(self, redis: Redis, modes: Sequence[Mode], clock: Clock) -> None:

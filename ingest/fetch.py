@@ -1,7 +1,7 @@
 """What an adapter wants from its provider before it can judge a request, or trust it, fetched within limits.
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
-happens at once and who waits, one circuit breaker a host, and one request for all who want the same.
+happens at once and how many wait, one circuit breaker a host, and one request for all that want the same.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import copy
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import httpx2
 import pybreaker
 
 from core.clock import Clock
+from ingest.claims import BreakerLog
 from ingest.provider_client import CredentialsRefused, FetchFailed, HostFails, ProviderClient, bare
 from providers.port import Fetched, Wanted
 
@@ -44,7 +45,7 @@ _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
 class _Flight:
-    """One fetch that everybody who wants the same waits for."""
+    """One fetch, shared by all requests that want the same."""
 
     def __init__(self, key: _Key, before: _Flight | None) -> None:
         self.key = key
@@ -91,7 +92,7 @@ def _part(whole: int) -> int:
 class HttpFetch:
     """`Fetch` over a client that the caller opened.
 
-    Who wants the same shares a request: one under way where an older answer would do as well (``kept_s`` > 0), else
+    Equal questions share a request: one under way where an older answer would do as well (``kept_s`` > 0), else
     only one that hasn't been sent yet. An answer to a question from before a webhook may be older than its news.
 
     :param loopback: plain HTTP to this very machine is allowed: for tests and simulators
@@ -206,7 +207,7 @@ class HttpFetch:
         return fetched
 
     async def _turn(self, flight: _Flight, share: _Share) -> None:
-        """A place among those who ask; the one before, which asks the same, first."""
+        """Waits for a place, after an earlier fetch of the same question."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
@@ -245,7 +246,7 @@ class HttpFetch:
                 fail_max=self._limits.failures_max,
                 reset_timeout=self._limits.reset_s,
                 exclude=[FetchFailed, CredentialsRefused],
-                listeners=[_StateLog()],
+                listeners=[BreakerLog()],
                 name=host,
                 throw_new_error_on_trip=False,
             )
@@ -253,11 +254,3 @@ class HttpFetch:
                 self._breakers.popitem(last=False)
         self._breakers.move_to_end(host)
         return found
-
-
-class _StateLog(pybreaker.CircuitBreakerListener):
-    """Says when a host is given up, and when it is back."""
-
-    def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
-        level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
-        log.log(level, "the breaker to %s is %s", breaker.name, new.name)

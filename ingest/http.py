@@ -274,7 +274,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self._judged.append((name, value))
 
     def _on_trailer(self, name: bytes) -> None:
-        """Trailers are dropped: merged into the headers they would say things that nobody checked."""
+        """Trailers are dropped: merged into the headers they would say things that weren't checked."""
         self._trailers += 1
         if self._trailers > HEADERS_MAX:
             raise Refused("too_many_headers", headers_max=HEADERS_MAX)
@@ -371,7 +371,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self._write(self._owed)
             self.close()
         elif self._phase == BODY:
-            # It was answered before the end of its body, which nobody will read.
+            # It was answered before the end of its body, which won't be read.
             self.close()
         else:
             self.flow.resume_reading()

@@ -88,7 +88,7 @@ class Load:
     def begin(self, source: str, give_up: Callable[[], None]) -> Held:
         """A place for one more request; it must be given back by `Held.end`.
 
-        :param source: whom it comes from, as `source_of` has it
+        :param source: its sender, as `source_of` gives it
         :param give_up: ends its reading, when it must make way
         :raises Refused: 503, as many requests as may be are under way
         """
@@ -172,7 +172,7 @@ class Held:
 
 
 def source_of(client: tuple[str, int] | None) -> str:
-    """Whom a request comes from: an address, or the network of 64 bits that one IPv6 host may have to itself."""
+    """A request's sender: an address, or the network of 64 bits that one IPv6 host may have to itself."""
     if client is None:
         return ""
     address = client[0]
@@ -185,7 +185,7 @@ def source_of(client: tuple[str, int] | None) -> str:
 
 
 class RateLimits:
-    """A token bucket by provider, of requests whose signature was verified: nobody else can use a provider's share up.
+    """A token bucket by provider, of verified requests: forged ones can't use a provider's share up.
 
     ``per_s``: requests a second of this process, by provider; a provider without one isn't limited.
     """
@@ -218,7 +218,7 @@ DIGITS_MAX = 12
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 FORM_PROVIDERS = frozenset({"braintree", "mollieclassic"})
-"""Everybody else posts JSON."""
+"""All others post JSON."""
 
 LOOK_S = 0.05
 """How much later than its deadline a body may be given up."""

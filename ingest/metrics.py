@@ -114,6 +114,6 @@ class IngestMetrics:
         self._events.add(provider, outcome)
 
     def read_from(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
-        """Gauges by name, each with its meaning and whom to ask whenever the metrics are read."""
+        """Gauges by name, each with its meaning and the function that gives its value."""
         for name, (meaning, ask) in gauges.items():
             Gauge(name, meaning, registry=self.registry).set_function(ask)

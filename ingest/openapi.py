@@ -1,7 +1,6 @@
 """The public listener in OpenAPI 3.1: ``python -m ingest.openapi > docs/openapi-receiver.json``.
 
-The listener itself serves no description: who may post knows the path from the provider's settings, and nobody else
-needs one.
+The listener itself serves no description: providers don't read one, and strangers need none.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
 
 def _responses(adapter: Adapter) -> Described:
     accepted = adapter.accepted()
-    told = accepted.body.decode("utf-8")
+    body = accepted.body.decode("utf-8")
     responses: Described = {
         str(accepted.status): {
             "description": "taken, now or before",
@@ -125,7 +124,7 @@ def _responses(adapter: Adapter) -> Described:
                     "schema": {"type": "string", "const": "true"},
                 }
             },
-            "content": {accepted.content_type: {"example": json.loads(told) if told.startswith("{") else told}},
+            "content": {accepted.content_type: {"example": json.loads(body) if body.startswith("{") else body}},
         }
     }
     for status in sorted({*_statuses(HTTP), *_statuses(WEBHOOKS), adapter.signature_status}):

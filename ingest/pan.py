@@ -2,7 +2,7 @@
 
 A masked event keeps its identities. ``original_sha256`` is a keyed hash of the bytes as they were sent and
 ``original_content_sha256`` of their content's hash; ``body``, its hash and ``content_sha256`` are of the masked bytes,
-so that whoever reads them later computes the same. Where a security code or a track's data was masked, nothing of the
+so that a later reader computes the same. Where a security code or a track's data was masked, nothing of the
 original is kept, not even so.
 """
 

@@ -22,7 +22,7 @@ BUSY_POLL_S = 0.001
 IDLE_POLL_S = 0.02
 METADATA_S = 1.0
 REACHABLE_FOR_S = 1.0
-"""So long an answer about Kafka holds: whoever asks more often costs nothing."""
+"""An answer about Kafka is used for so long: asking more often costs nothing."""
 
 
 class ProducerBroken(PayhookError):
@@ -56,7 +56,7 @@ class Publisher(Protocol):
 
     def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> Awaitable[bool]:
         """Published before it returns; then True once every in-sync replica has it, False when that failed or
-        nobody knows."""
+        isn't known."""
 
     def note(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
@@ -118,7 +118,7 @@ class KafkaPublisher:
         self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
 
     async def reachable(self) -> bool:
-        """Whether the broker tells its metadata; asked once a second at most, whoever asks."""
+        """Whether the broker tells its metadata; asked once a second at most."""
         now = self._clock.monotonic()
         if self._asked is None or (self._asked.done() and now - self._asked_at >= REACHABLE_FOR_S):
             self._asked, self._asked_at = asyncio.create_task(self._ask()), now

@@ -56,7 +56,7 @@ SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 
 
 class Receiver:
-    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened and passed in by whoever starts it."""
+    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller."""
 
     def __init__(
         self,

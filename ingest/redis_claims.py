@@ -26,11 +26,11 @@ PIPELINES_MAX = 2
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 SETTLE_AGAIN_S = 0.5
-"""Until settlements are told again that Redis couldn't be told; so until their lease is over, which ends the claim."""
+"""Until settlements that Redis didn't take are sent again, which goes on until their lease is over."""
 SETTLEMENTS_AGAIN = 1_000
 """In one go: they share a pipeline, and its time-out, with what came meanwhile."""
 SETTLEMENTS_KEPT_MAX = 20_000
-"""Waiting to be told again, in one process; the lease ends what comes beside them."""
+"""Waiting to be sent again, in one process; the lease ends the claims of further ones."""
 
 _STATES = {
     ord("n"): ClaimState.CLAIMED,
@@ -102,7 +102,7 @@ _Call: TypeAlias = tuple[int, list[bytes], list[Any]]
 class _Step:
     """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
 
-    ``answer`` is None where nobody waits: a settlement. ``until``: when it is no use any more, on the loop's clock.
+    ``answer`` is None for a settlement. ``until``: when it is of no use any more, on the loop's clock.
     """
 
     kind: _Kind
@@ -116,7 +116,7 @@ class RedisClaims:
     """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole.
 
     :param keys_a_script: 1 on a cluster, where a script's keys must be on one node
-    :param settle_again_s: seconds until a settlement is told again that couldn't be told
+    :param settle_again_s: seconds until a settlement that Redis didn't take is sent again
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class RedisClaims:
 
     @property
     def unsettled(self) -> int:
-        """Settlements that Redis couldn't be told yet."""
+        """Settlements that Redis hasn't taken yet."""
         return len(self._unsettled)
 
     async def settled(self) -> None:
-        """Returns when what was told to `settle` has been sent, or given up: what waits is told once more, now."""
+        """Returns when all that was given to `settle` was sent or given up; what waits is sent once more, now."""
         if self._again is not None:
             self._again.cancel()
         last, self._unsettled = self._unsettled, []
@@ -213,26 +213,26 @@ class RedisClaims:
             self._keep([step for step in steps if step.answer is None])
             _fail(steps, answers)
         else:
-            _tell([step for asked in kinds for step in asked], b"".join(answers))
+            _answer([step for asked in kinds for step in asked], b"".join(answers))
 
     def _keep(self, settlements: Sequence[_Step]) -> None:
-        """Whether they arrived isn't known. Told twice they do no more than once, and nothing to another's claim."""
+        """Whether they arrived isn't known. Sent twice they do no more than once, and nothing to another's claim."""
         loop = asyncio.get_running_loop()
         for step in settlements:
             step.until = min(step.until, loop.time() + self._lease_s)
         self._unsettled += [step for step in settlements if loop.time() < step.until]
         del self._unsettled[SETTLEMENTS_KEPT_MAX:]
-        self._tell_again_later()
+        self._send_again_later()
 
-    def _tell_again_later(self) -> None:
+    def _send_again_later(self) -> None:
         if self._unsettled and self._again is None:
-            self._again = asyncio.get_running_loop().call_later(self._settle_again_s, self._tell_again)
+            self._again = asyncio.get_running_loop().call_later(self._settle_again_s, self._send_again)
 
-    def _tell_again(self) -> None:
+    def _send_again(self) -> None:
         self._again = None
         steps, self._unsettled = self._unsettled[:SETTLEMENTS_AGAIN], self._unsettled[SETTLEMENTS_AGAIN:]
         self._add(steps)
-        self._tell_again_later()
+        self._send_again_later()
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
         """As few scripts as may be for all steps of a kind, in their order."""
@@ -271,7 +271,7 @@ def _text(answer: bytes | str) -> str:
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
-def _tell(steps: Sequence[_Step], letters: bytes) -> None:
+def _answer(steps: Sequence[_Step], letters: bytes) -> None:
     """Each claim its letters; ``steps`` in the order of their scripts."""
     at = 0
     for step in steps:

@@ -49,7 +49,7 @@ class Resolver(Protocol):
     def addresses(self, host: str, port: int) -> Sequence[str]:
         """All addresses of a name, the best first. It may block.
 
-        :raises OSError: there are none, or nobody to ask
+        :raises OSError: there are none, or no name server answers
         """
 
 

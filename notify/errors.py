@@ -31,7 +31,7 @@ class SubscriberUnknown(PayhookError):
 
 
 class SubscriberGone(PayhookError):
-    """The file no longer has a subscriber whom the stream was started with: removed, or a file saved by half."""
+    """The file no longer has a subscriber that the stream was started with: removed, or a file saved by half."""
 
     kind = ErrorKind.SNBE
 
@@ -65,7 +65,7 @@ class NoticeUnreadable(PayhookError):
         self.event_key = event_key
         self.problem = problem
         super().__init__(
-            f"{event_key}: {problem}. Whoever made it runs another version: bring both to one, then replay the event"
+            f"{event_key}: {problem}. Its processor runs another version: bring both to one, then replay the event"
         )
 
 

@@ -58,7 +58,7 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the handler reads of an envelope: its id, and whom it is for.
+    """What the handler reads of an envelope: its id, and its subscriber's mode and tenant.
 
     ``reverses``: the type of the event whose booking was taken back; None where it is no reversal.
     """
@@ -129,7 +129,7 @@ def _envelope(row: JournalRow, message: str, event_type: str | None, content: di
 
 
 def trial_json(message: str, time: str) -> bytes:
-    """The envelope of a test event: no fact, so that nobody books it by mistake."""
+    """The envelope of a test event: no fact, so that it isn't booked by mistake."""
     return _dumps({"version": ENVELOPE_VERSION, "id": message, "type": TEST_TYPE, "time": time})
 
 

@@ -34,7 +34,7 @@ class DisabledSubscribers:
         self._folder = folder
 
     def find(self, name: str) -> Disabled | None:
-        """None while the subscriber isn't disabled. A file that can't be read disables: somebody put it there."""
+        """None while the subscriber isn't disabled. A file that can't be read disables."""
         path = self._path(name)
         try:
             document = json.loads(path.read_text("utf-8"))
@@ -45,7 +45,7 @@ class DisabledSubscribers:
             return Disabled("", f"{path} is there but can't be read")
 
     def disable(self, name: str, at: str, reason: str) -> Disabled:
-        """Writes it down; who was first stays.
+        """Writes it down, unless it is written already.
 
         :raises NotDisabled: it can't be written
         """
@@ -108,7 +108,7 @@ class NotifyHandler:
             return Ignored(reason)
         answer = self._sender.send(subscriber, notice.id, item.body)
         if answer.status == GONE:
-            return Ignored(_told(name, self._disable(name, notice)))
+            return Ignored(_disabled_since(name, self._disable(name, notice)))
         if not 200 <= answer.status <= 299:
             raise self._sender.not_taken(name, answer)
         return Applied()
@@ -135,7 +135,7 @@ class NotifyHandler:
         if not subscriber.wants(event_type) and not (notice.reverses is not None and subscriber.wants(notice.reverses)):
             return f"subscriber {name} doesn't want {notice.reverses or event_type}"
         disabled = self._disabled.find(name)
-        return None if disabled is None else _told(name, disabled)
+        return None if disabled is None else _disabled_since(name, disabled)
 
     def _disable(self, name: str, notice: Notice) -> Disabled:
         return self._disabled.disable(name, to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
@@ -144,9 +144,9 @@ class NotifyHandler:
 def build(
     settings: NotifySettings, receivers: Receivers, *, clock: Clock | None = None, resolver: Resolver | None = None
 ) -> Handler:
-    """The handler, once per Python worker; picklable by reference. Connects to nobody before the first event.
+    """The handler, once per Python worker; picklable by reference. Connects nowhere before the first event.
 
-    :param receivers: whom the stream was started with
+    :param receivers: those that the stream was started with
     :raises SettingError: the subscribers file isn't named, or the CA file can't be used
     """
     if not settings.subscribers_file:
@@ -162,7 +162,7 @@ def build(
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
-    """Where it is written who is disabled."""
+    """The folder of the disabled subscribers' files."""
     return (
         Path(settings.disabled_dir)
         if settings.disabled_dir
@@ -170,6 +170,6 @@ def disabled_folder(settings: NotifySettings) -> Path:
     )
 
 
-def _told(name: str, disabled: Disabled) -> str:
+def _disabled_since(name: str, disabled: Disabled) -> str:
     since = f" since {disabled.at}" if disabled.at else ""
     return f"subscriber {name} is disabled{since}: {disabled.reason}; `payhook notify enable {name}` enables it"

@@ -14,9 +14,9 @@ TIMEOUT_S_MAX = 30.0
 
 
 class Allowance(BaseModel):
-    """What one of those who are told over HTTP may be that others may not: a subscriber, a receiver of alerts.
+    """What one receiver of HTTP requests (a subscriber, a receiver of alerts) may be, beyond the default.
 
-    Set by whoever runs payhook, not by who edits subscribers.
+    In payhook's settings, not in the subscribers file, which other people may edit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,8 +59,8 @@ class NotifySettings(BaseModel):
     )
     disabled_dir: str = Field(
         "",
-        description="folder that remembers who answered 410, shared by all executors; empty: beside the subscribers "
-        "file, with its name and .disabled",
+        description="folder that remembers which subscribers answered 410, shared by all executors; empty: beside the "
+        "subscribers file, with its name and .disabled",
     )
     allow: dict[str, Allowance] = Field(
         default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"

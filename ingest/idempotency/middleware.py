@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -51,11 +50,11 @@ class Recording:
         return self._whole
 
     def client_gone(self) -> None:
-        """Nobody listens any more: what the application says is recorded only."""
+        """The client has left: the answer is recorded, not sent."""
         self._gone = True
 
     async def receive(self) -> Message:
-        """The body, once. A client that leaves isn't told of while its answer is recorded: the work goes on."""
+        """The body, once. The application doesn't learn that its client left: the work goes on."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -133,16 +132,9 @@ Caller = Callable[[Scope], str]
 
 
 def client_address(scope: Scope) -> str:
-    """A caller by its address as the server saw it: enough where nobody logs in and no proxy stands between."""
+    """A caller by its address as the server saw it: enough without users and without a proxy."""
     client = scope.get("client")
     return str(client[0]) if client else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    request_bytes_max: int
-    request_s_max: float
-    answer_bytes_max: int
 
 
 class IdempotencyKey:
@@ -162,7 +154,7 @@ class IdempotencyKey:
     - Where the store can't be asked nothing is run: 503 with Retry-After; with ``open_when_unavailable`` it runs
       unprotected instead.
 
-    ``caller`` names who asks: keys of different callers are different keys. Other methods, websockets and lifespan
+    ``caller`` names the sender: keys of different callers are different keys. Other methods, websockets and lifespan
     pass untouched.
     """
 
@@ -187,7 +179,9 @@ class IdempotencyKey:
         self._methods = frozenset(methods)
         self._required = required
         self._open_when_unavailable = open_when_unavailable
-        self._limits = _Limits(request_bytes_max, request_s_max, answer_bytes_max)
+        self._request_bytes_max = request_bytes_max
+        self._request_s_max = request_s_max
+        self._answer_bytes_max = answer_bytes_max
         self._kept_headers = frozenset(name.lower().encode() for name in kept_headers)
         self._docs_url = docs_url
         self._running: set[asyncio.Task[None]] = set()
@@ -214,8 +208,7 @@ class IdempotencyKey:
                 raise problems.key_missing(scope["method"])
             await self._app(scope, receive, send)
             return
-        limits = self._limits
-        body = await read_whole(scope["headers"], receive, limits.request_bytes_max, limits.request_s_max)
+        body = await read_whole(scope["headers"], receive, self._request_bytes_max, self._request_s_max)
         request = request_key(self._caller(scope), key, scope, body)
         owner = os.urandom(OWNER_BYTES)
         claimed = await self._claim(request, owner)
@@ -224,7 +217,7 @@ class IdempotencyKey:
             return
         run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
         held = _Held(self._store, request, owner, run)
-        recording = Recording(body, receive, send, held.settle, limits.answer_bytes_max, self._kept_headers)
+        recording = Recording(body, receive, send, held.settle, self._answer_bytes_max, self._kept_headers)
         await self._shielded(self._run(held, with_run(scope, run), recording), recording)
 
     async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
@@ -237,7 +230,7 @@ class IdempotencyKey:
             log.warning("idempotency keys can't be looked up: %s", unavailable)
             if self._open_when_unavailable:
                 return Claimed(ClaimState.RECLAIMED)
-            # It may have been claimed all the same, and nobody would run it until the lease is over.
+            # It may have been claimed all the same, and would be blocked until the lease is over.
             with contextlib.suppress(ClaimsUnavailable):
                 await self._store.lapse(request, owner)
             raise problems.store_unavailable(UNAVAILABLE_RETRY_S) from None
@@ -305,7 +298,7 @@ class _Held:
             await self._store.lapse(self._request, self._owner)
 
     async def renew(self) -> None:
-        """Until cancelled, or until somebody else has the key."""
+        """Until cancelled, or until another run has the key."""
         held = True
         while held:
             await asyncio.sleep(self._store.lease_s / RENEWALS_A_LEASE)

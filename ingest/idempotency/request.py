@@ -52,14 +52,14 @@ class Problem(PayhookError):
 
     def body(self, docs_url: str) -> bytes:
         """``{"type", "title", "status", "detail", …}``."""
-        told: Mapping[str, Any] = {
+        document: Mapping[str, Any] = {
             "type": f"{docs_url}#{self.slug}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
             **self.members,
         }
-        return orjson.dumps(told)
+        return orjson.dumps(document)
 
     async def send(self, send: Send, docs_url: str) -> None:
         """Answers an ASGI request with it."""
@@ -166,7 +166,7 @@ LENGTH_DIGITS_MAX = 12
 
 
 class ClientGone(Exception):
-    """The connection ended before the body did: there is nobody to answer."""
+    """The connection ended before the body did: no answer can be sent."""
 
 
 async def read_whole(

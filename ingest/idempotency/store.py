@@ -93,7 +93,7 @@ class Claimed:
     """What a claim found. ``answer`` comes with `ClaimState.DUPLICATE`, and only then.
 
     Unlike with webhooks, another fingerprint is a conflict while the first request is pending too, even when its owner
-    is dead: a request that nobody confirmed may have done its work, and the key stands for that one.
+    is dead: an unconfirmed request may have done its work, and the key stands for that one.
     """
 
     state: ClaimState
@@ -108,7 +108,7 @@ class AnswerStore(Protocol):
 
     @property
     def lease_s(self) -> float:
-        """How long a claim holds that nobody renews."""
+        """How long a claim holds without being renewed."""
 
     async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
         """Decides atomically who runs."""
@@ -299,8 +299,8 @@ class RedisAnswers:
         return bool(await self._ask(self._renew, key, owner, self._lease_ms, self._kept_ms))
 
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
-        told = await self._ask(self._confirm, key, owner, key.fingerprint32, answer.encode(), self._kept_ms)
-        return bool(told)
+        kept = await self._ask(self._confirm, key, owner, key.fingerprint32, answer.encode(), self._kept_ms)
+        return bool(kept)
 
     async def lapse(self, key: RequestKey, owner: bytes) -> None:
         await self._ask(self._renew, key, owner, 0, self._kept_ms)
