@@ -92,25 +92,22 @@ class Generations(Protocol):
 
 
 class Claims(Protocol):
-    """The protocol's three steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own.
-
-    Each raises `ClaimsUnavailable` where the store can't be asked in time.
-    """
+    """The protocol's two steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own."""
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        """Decides each key atomically, in order."""
+        """Decides each key atomically, in order.
 
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        """Marks keys as published; one that another owner has taken over meanwhile stays as it is."""
-
-    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        """Gives keys back that weren't published; only if still the owner."""
+        :raises ClaimsUnavailable: the store can't be asked in time
+        """
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        """Confirms and releases soon, tried until it worked or the lease is over; the caller isn't told.
+        """Marks keys as published, and gives back those that weren't: soon, tried until it worked or the lease is over.
 
-        A claim that comes before it finds "in flight".
+        A key that another owner has taken over stays as it is. A claim that comes before it finds "in flight".
         """
+
+    async def settled(self) -> None:
+        """Returns when all that was given to `settle` was sent or given up."""
 
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from core.clock import Clock
 from core.errors import PayhookError, SettingError
@@ -169,13 +168,7 @@ class Contexts:
         return scoped(event, context.tenant, context.zone)
 
 
-class Secrets(Protocol):
-    """What is asked of the providers' secrets (`ingest.endpoints.SecretFiles`)."""
-
-    def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]: ...
-
-
-def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: Secrets) -> None:
+def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:
     """For the start: every endpoint has a provider, and no secret opens two tenants or two modes.
 
     With one, what was signed for the one could be posted to the other and would take effect there as well; where the
@@ -209,7 +202,7 @@ def _pairs_apart(settings: IngestSettings) -> Iterator[tuple[str, str]]:
             yield one, other
 
 
-def _secrets(secrets: Secrets, name: str) -> frozenset[str]:
+def _secrets(secrets: SecretFiles, name: str) -> frozenset[str]:
     """None where there is no file: such an endpoint takes nothing."""
     try:
         return frozenset(secrets.of(*_path(name)))

@@ -143,13 +143,11 @@ class RedisClaims:
         self._hashes: list[str] = []
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        return [_STATES[letter] for letter in await self._ask(_CLAIM, keys, owner)]
-
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(_CONFIRM, keys, owner)
-
-    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(_RELEASE, keys, owner)
+        if not keys:
+            return []
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._join(_CLAIM, keys, owner, answer)
+        return [_STATES[letter] for letter in await answer]
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
         if published:
@@ -163,7 +161,7 @@ class RedisClaims:
         return len(self._unsettled)
 
     async def settled(self) -> None:
-        """Returns when all that was given to `settle` was sent or given up; what waits is sent once more, now."""
+        """What waits is sent once more, now."""
         if self._again is not None:
             self._again.cancel()
         last, self._unsettled = self._unsettled, []
@@ -172,14 +170,6 @@ class RedisClaims:
         self._add(last)
         while self._waiting or self._running:
             await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
-
-    def _ask(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes) -> asyncio.Future[bytes]:
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        if keys:
-            self._join(kind, keys, owner, answer)
-        else:
-            answer.set_result(b"")
-        return answer
 
     def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
         names = [key.name for key in keys]

@@ -53,4 +53,5 @@ async def _take(claims: RedisClaims, names: list[str]) -> None:
     keys = [ClaimKey.of(name, "ab" * 32) for name in names]
     owner = b"o" * OWNER_BYTES
     assert set(await claims.claim(keys, owner)) == {ClaimState.CLAIMED}
-    await claims.confirm(keys, owner)
+    claims.settle(keys, [], owner)
+    await claims.settled()

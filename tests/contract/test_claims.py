@@ -115,12 +115,20 @@ def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s:
     return ground.run(lambda claims: claims.claim(keys, owner), lease_s)
 
 
+def settle(ground: Ground, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+    async def settle_now(claims: Claims) -> None:
+        claims.settle(published, given_up, owner)
+        await claims.settled()
+
+    ground.run(settle_now)
+
+
 def confirm(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
-    ground.run(lambda claims: claims.confirm([key], owner))
+    settle(ground, [key], [], owner)
 
 
 def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
-    ground.run(lambda claims: claims.release([key], owner))
+    settle(ground, [], [key], owner)
 
 
 def other(key: ClaimKey) -> ClaimKey:

@@ -132,6 +132,10 @@ class ClaimHistory(RuleBasedStateMachine):
             self.kafka.append(request.content)
             self.taken += request.state is ClaimState.CLAIMED
 
+    async def settled(self, published: list[ClaimKey], given_up: list[ClaimKey], owner: bytes) -> None:
+        self.claims.settle(published, given_up, owner)
+        await self.claims.settled()
+
     @rule(request=consumes(requests))
     def settle(self, request: Request) -> None:
         """Confirm or release, as the receiver does; a conflict and a duplicate have nothing to settle."""
@@ -139,11 +143,11 @@ class ClaimHistory(RuleBasedStateMachine):
             return
         keys = [ClaimKey.of(EVENT_KEY, request.content)]
         if request.acknowledged:
-            self.runner.run(self.claims.confirm(keys, request.owner))
+            self.runner.run(self.settled(keys, [], request.owner))
             if (key := self.live_key()) is None or key.owner == request.owner:
                 self.key = Key(request.content, None, self.clock.monotonic() + CONFIRMED_S)
         else:
-            self.runner.run(self.claims.release(keys, request.owner))
+            self.runner.run(self.settled([], keys, request.owner))
             if self.key is not None and self.key.owner == request.owner:
                 self.key = None
 

@@ -38,7 +38,8 @@ class Ground:
             client = self._open_async()
             claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), 30.0), 60.0, 1_000.0)
             await claims.claim([*confirmed, *pending], ANN)
-            await claims.confirm(confirmed, ANN)
+            claims.settle(confirmed, [], ANN)
+            await claims.settled()
             await client.aclose()
 
         asyncio.run(inside())
