@@ -7,15 +7,14 @@ import functools
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
 from core.clock import Clock, to_rfc3339
-from core.errors import PayhookError, SettingError, Unparseable
+from core.errors import SettingError, Unparseable
 from core.event import OWN_TYPES, Event, poison_event
 from ingest.endpoints import Context, Contexts, SecretFiles, SecretsMissing, UnknownEndpoint
 from ingest.errors import Refused
@@ -32,11 +31,9 @@ from providers.port import (
     DEFAULT_ENDPOINT,
     Adapter,
     Answer,
-    Fetched,
     FetchingAdapter,
     ModeMismatch,
     SignatureInvalid,
-    Wanted,
     WeaklySigningAdapter,
 )
 from providers.port import Request as Webhook
@@ -143,12 +140,33 @@ class Receiver:
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
+        """Proves the request, takes its events, and says what adapter and provider refuse."""
+        try:
+            return await self._proven(adapter, webhook, endpoint, context)
+        except SignatureInvalid as invalid:
+            status = None if invalid.reason == "several" else adapter.signature_status
+            raise Refused(f"signature_{invalid.reason}", status=status, problem=str(invalid)) from None
+        except Unparseable as unreadable:
+            raise Refused("unreadable", problem=str(unreadable)) from None
+        except ModeMismatch as mismatch:
+            raise Refused("mode_mismatch", problem=str(mismatch)) from None
+        except FetchFailed as failed:
+            log.warning("%s can't be asked: %s", adapter.name, failed)
+            raise Refused("not_fetched") from None
+        except (SecretsMissing, SettingError, CredentialsRefused) as wrong:
+            log.error("%s", wrong)
+            raise Refused("not_configured", provider=adapter.name) from None
+
+    async def _proven(
+        self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
+    ) -> tuple[Answer, Extra]:
         received_at = self._clock.now()
-        secrets = self._secrets_of(adapter, endpoint)
+        secrets = self._secrets.of(adapter.name, endpoint)
         fetching = self._fetching.get(adapter.name)
-        if fetching is not None:
-            webhook = await self._fetched(fetching, webhook, secrets)
-        self._verify(adapter, webhook, secrets, received_at)
+        if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
+            webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
+        # Nothing of the body is believed before this.
+        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
         self._rates.take(adapter.name)
         await self._check_delivery(adapter, webhook, endpoint)
         events = self._events(adapter, webhook, context)
@@ -159,89 +177,38 @@ class Receiver:
         taken = await self._protocol.take(events, received_at, _traceparent(webhook.headers))
         return self._answer(adapter, taken)
 
-    def _secrets_of(self, adapter: Adapter, endpoint: str | None) -> Sequence[str]:
-        try:
-            return self._secrets.of(adapter.name, endpoint)
-        except SecretsMissing as missing:
-            raise self._not_configured(adapter, missing) from None
-
-    async def _fetched(self, adapter: FetchingAdapter, webhook: Webhook, secrets: Sequence[str]) -> Webhook:
-        """The request with what the adapter wants of its provider."""
-        try:
-            wanted = adapter.wants(webhook, secrets)
-        except SignatureInvalid as invalid:
-            raise _not_proven(adapter, invalid) from None
-        except Unparseable as unreadable:
-            raise Refused("unreadable", problem=str(unreadable)) from None
-        except SettingError as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        return webhook if wanted is None else replace(webhook, fetched=await self._asked(adapter, wanted))
-
-    async def _asked(self, adapter: Adapter, wanted: Wanted) -> Fetched:
-        """What the provider answers."""
-        try:
-            return await self._fetch.fetch(wanted)
-        except CredentialsRefused as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        except FetchFailed as failed:
-            log.warning("%s can't be asked: %s", adapter.name, failed)
-            raise Refused("not_fetched") from None
-
-    def _verify(self, adapter: Adapter, webhook: Webhook, secrets: Sequence[str], now: datetime) -> None:
-        """Nothing of the body is believed before this."""
-        try:
-            index = adapter.verify(webhook, secrets, now)
-        except SignatureInvalid as invalid:
-            raise _not_proven(adapter, invalid) from None
-        except SettingError as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        self._metrics.verified(adapter.name, index)
-
     async def _check_delivery(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
         """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
 
         What the API confirmed claims no delivery and asks for no claim: another body may have come first.
         """
         weak = self._weakly_signing.get(adapter.name)
-        if weak is None or await self._confirmed(weak, webhook, endpoint):
+        if weak is None:
+            return
+        credentials = self._secrets.credentials(weak.name, endpoint)
+        wanted = weak.original(webhook, credentials) if credentials else None
+        if wanted is not None:
+            weak.check_original(webhook, await self._fetch.fetch(wanted))
             return
         body_sha256 = hashlib.sha256(webhook.body).hexdigest()
         if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
-            raise _not_proven(adapter, SignatureInvalid("reused"))
-
-    async def _confirmed(self, weak: WeaklySigningAdapter, webhook: Webhook, endpoint: str | None) -> bool:
-        """Whether the provider's API tells the same; False where it needn't be asked, or there are no credentials."""
-        try:
-            credentials = self._secrets.credentials(weak.name, endpoint)
-            wanted = weak.original(webhook, credentials) if credentials else None
-        except (SecretsMissing, SettingError) as wrong:
-            raise self._not_configured(weak, wrong) from None
-        if wanted is None:
-            return False
-        try:
-            weak.check_original(webhook, await self._asked(weak, wanted))
-        except SignatureInvalid as invalid:
-            raise _not_proven(weak, invalid) from None
-        return True
+            raise SignatureInvalid("reused")
 
     def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
         name, mode = adapter.name, context.mode
         try:
             events = adapter.events(webhook, mode)
+        except ModeMismatch:
+            raise
         except Unparseable as unreadable:
             log.warning("%s sent signed bytes that can't be read", name)
             events = [poison_event(name, webhook.body, mode, unreadable.problem)]
-        except ModeMismatch as mismatch:
-            raise Refused("mode_mismatch", problem=str(mismatch)) from None
         except Exception as bug:
             # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
             log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
-        try:
-            return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
-        except ModeMismatch as mismatch:
-            raise Refused("mode_mismatch", problem=str(mismatch)) from None
+        return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
 
     def _masked(self, adapter: Adapter, event: Event) -> Event:
         """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
@@ -266,21 +233,12 @@ class Receiver:
             raise Refused("in_flight")
         return accepted, REPLAYED if taken.replayed else NO_EXTRA
 
-    def _not_configured(self, adapter: Adapter, wrong: PayhookError) -> Refused:
-        log.error("%s", wrong)
-        return Refused("not_configured", provider=adapter.name)
-
 
 def _not_ours(event: Event) -> Event:
     """What claims to be an event of payhook's own making is poison: its type says how it is booked."""
     if not event.event_type.startswith(OWN_TYPES):
         return event
     return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
-
-
-def _not_proven(adapter: Adapter, invalid: SignatureInvalid) -> Refused:
-    status = None if invalid.reason == "several" else adapter.signature_status
-    return Refused(f"signature_{invalid.reason}", status=status, problem=str(invalid))
 
 
 def _named(path: str) -> tuple[str, str | None]:
