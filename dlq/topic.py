@@ -7,6 +7,7 @@ doesn't know it is asked for less: the stream's configuration names the topic, a
 from __future__ import annotations
 
 import logging
+import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -20,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import topic_config
 from core.errors import PayhookError
-from core.topics import ASK_S_MAX, command, described
+from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, command, described
 from dlq.settings import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,15 @@ class DlqTopics:
             wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
             for future in self._client.incremental_alter_configs([wanted]).values():
                 future.result(ASK_S_MAX)
+            self._await_mark(topic)
         return known is not None
+
+    def _await_mark(self, topic: str) -> None:
+        """The controller has it first; a broker that is asked right afterwards may not know of it yet."""
+        for _ in range(KNOWN_TRIES_MAX):
+            if self._mark(topic) != "false":
+                return
+            time.sleep(KNOWN_WAIT_S)
 
     def _partitions(self, topic: str) -> int | None:
         known = self._client.list_topics(timeout=ASK_S_MAX).topics

@@ -34,9 +34,8 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
 
 def make_elsewhere(bootstrap: str, topic: str, **config: str) -> None:
     """As the owner of another system makes a topic."""
-    (made,) = (
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 3, 1, config=config)]).values()
-    )
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    (made,) = client.create_topics([NewTopic(topic, 3, 1, config=config)]).values()
     made.result(60)
 
 
