@@ -17,13 +17,11 @@ from cli.tables import row
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from notify.disabled import DisabledSubscribers
+from core.files import write_whole
 from notify.errors import FileUnusable
 from notify.facts import trial_json
-from notify.files import write_new
-from notify.handler import disabled_folder
-from notify.secret_files import secret_file
-from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
+from notify.handler import DisabledSubscribers, disabled_folder
+from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, secret_file
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
 
@@ -96,7 +94,7 @@ def new_secret_command(place: Place, name: str) -> None:
         problem = f"{len(known)} secrets are live; take out the last lines, which nobody should need any more"
         raise FileUnusable(name, path, problem)
     secret = new_secret()
-    write_new(path, "".join(f"{line}\n" for line in (secret, *known)))
+    write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
     click.echo(secret)
 
 

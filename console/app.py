@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import Depends, FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
@@ -42,7 +42,7 @@ class Watched:
     streams: Mapping[str, Path] = field(default_factory=dict)
 
 
-def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> FastAPI:
+def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
     """The management listener.
 
     ``/healthz`` answers while it lives, ``/readyz`` 200 or 503, ``/status`` JSON, ``/metrics`` what
@@ -74,7 +74,7 @@ def create_app(watched: Watched, client: httpx.AsyncClient, clock: Clock) -> Fas
     return app
 
 
-async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime) -> dict[str, Any]:
+async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
@@ -104,17 +104,17 @@ def _processor(path: Path, now: datetime) -> dict[str, Any]:
     return {**said, "ready": bool(said.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
 
 
-async def _is_ok(url: str, client: httpx.AsyncClient) -> bool:
+async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:
     try:
         return (await client.get(url, timeout=ASK_TIMEOUT_S)).status_code == 200
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 
-async def _scrape(name: str, url: str, client: httpx.AsyncClient) -> Scrape:
+async def _scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
     try:
         answer = await client.get(url, timeout=ASK_TIMEOUT_S)
         answer.raise_for_status()
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return Scrape(name, None)
     return Scrape(name, answer.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.idempotency.header import HEADER, KEY_CHARS_MAX
+from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 
 
 def key_parameter() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import uvicorn
 
 from console.access import Access, Role, Sessions, SignInThrottle, Users
@@ -65,7 +65,7 @@ class Site:
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
-        self.app = app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         routers = pages(data, clock, self.acts, self.dead, sessions, kafka)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 

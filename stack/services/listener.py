@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pybreaker
 import uvicorn
 from confluent_kafka import Producer
@@ -40,7 +40,7 @@ from core.routing import topics_of
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
-from ingest.gate import RedisGate
+from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
 from stack.children import metrics_urls, status_files
@@ -94,7 +94,7 @@ async def _serve(settings: Settings) -> None:
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
     desk, cookies = UserDesk(users, sessions, audit_log, clock), Cookies(console.public_url.startswith("https://"))
     origins = origins_of(console.host, console.port, console.public_url)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.event import Dedupe, to_headers
@@ -30,14 +30,14 @@ def bench(case: Case, tmp_path: Path) -> Bench:
     return made
 
 
-def post(bench: Bench, case: Case, request: Request) -> httpx.Response:
+def post(bench: Bench, case: Case, request: Request) -> httpx2.Response:
     adapter = bench.adapters[case.name]
     if isinstance(adapter, FetchingAdapter) and request.fetched is not None:
         wanted = adapter.wants(request, case.secrets[:1])
         assert wanted is not None
         bench.fetch.by_url[wanted.url] = request.fetched
 
-    async def posted() -> httpx.Response:
+    async def posted() -> httpx2.Response:
         async with bench.client() as client:
             return await client.post(
                 f"/webhooks/{case.name}", content=request.body, headers=[*request.headers, (b"host", b"receiver")]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
@@ -103,7 +103,7 @@ class Night:
     def row_of(self, key: str) -> JournalRow:
         return [one for one in self.letters.journal.rows if one.event_key == key][-1]
 
-    def post(self, path: str, user: str, **body: Any) -> httpx.Response:
+    def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
         headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
         return self.listener.request("POST", f"/api/{path}", user, json=body, headers=headers)
 

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -56,7 +56,7 @@ class Office:
     def token(self, name: str) -> str:
         return accounts.make_token(self.listener.users, name, "more", self.letters.clock.now(), lambda *_: None)
 
-    def post(self, path: str, user: str, **body: Any) -> httpx.Response:
+    def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
         """To the API; what it sent is decided."""
         headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
         answer = self.listener.request("POST", f"/api/ledger/{path}", user, json=body, headers=headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import SystemClock
@@ -28,7 +28,7 @@ def nothing_is_published(shared_receiver: ReceiverUnderTest, servers: Servers) -
 REPLAYED = ["stripe", "standardwebhooks"]
 
 
-def error(answer: httpx.Response) -> tuple[int, str]:
+def error(answer: httpx2.Response) -> tuple[int, str]:
     told = answer.json()
     assert set(told) == {"error"} and set(told["error"]) == {"code", "message"}
     return answer.status_code, told["error"]["code"]
@@ -44,7 +44,7 @@ def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe
 @pytest.mark.parametrize("provider", ["stripe", "stripe/eu"])
 def test_a_webhook_is_posted(receiver: ReceiverUnderTest, method: str, provider: str) -> None:
     body, headers = receiver.stripe("1")
-    answer = httpx.request(method, f"{receiver.url}/webhooks/{provider}", content=body, headers=headers)
+    answer = httpx2.request(method, f"{receiver.url}/webhooks/{provider}", content=body, headers=headers)
     assert error(answer) == (405, "wrong_method")
     assert (answer.headers["allow"], answer.headers["connection"]) == ("POST", "close")
 
@@ -122,7 +122,7 @@ def test_there_is_nothing_at_any_other_path(receiver: ReceiverUnderTest, path: s
 @pytest.mark.parametrize("path", ["/webhooks", "/healthz/", "/readyz/", "/docs", "/openapi.json", "/metrics", "/"])
 def test_no_other_path_answers_or_leads_elsewhere(receiver: ReceiverUnderTest, path: str) -> None:
     """A redirect would be made of the Host header, which anybody may write."""
-    assert error(httpx.get(receiver.url + path, follow_redirects=False)) == (404, "not_found")
+    assert error(httpx2.get(receiver.url + path, follow_redirects=False)) == (404, "not_found")
 
 
 Change = Callable[[str], list[tuple[str, bytes]]]

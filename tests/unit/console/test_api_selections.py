@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from console.dead_letters import DeadLetters
@@ -40,10 +40,10 @@ class Api:
         reading = Recorder(self.listener.acts, bench.engine.clock, "api")
         self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", reading)
 
-    def get(self, path: str, **more: Any) -> httpx.Response:
+    def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
 
-    def post(self, path: str, body: dict[str, Any], user: str = BOB, key: str | None = None) -> httpx.Response:
+    def post(self, path: str, body: dict[str, Any], user: str = BOB, key: str | None = None) -> httpx2.Response:
         headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
         return self.listener.request("POST", f"/api/dlq{path}", user, json=body, headers=headers)
 

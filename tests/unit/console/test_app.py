@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,29 +31,29 @@ class Listener:
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
         self.test_status_file: Path | None = None
 
-    def get(self, path: str) -> httpx.Response:
+    def get(self, path: str) -> httpx2.Response:
         return asyncio.run(self._get(path))
 
-    async def _get(self, path: str) -> httpx.Response:
+    async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
         watched = Watched("http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file)
-        async with httpx.AsyncClient(transport=httpx.MockTransport(self._answer)) as client:
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ops") as caller:
+            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
                 return await caller.get(path)
 
     def _lag(self, marks: Marks) -> dict[str, int] | None:
         return {topic: self.end - sum(partitions.values()) for topic, partitions in marks.items()}
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
         if request.url.path == "/readyz":
             if self.ingest_ready == 0:
-                raise httpx.ConnectError("refused")
-            return httpx.Response(self.ingest_ready)
+                raise httpx2.ConnectError("refused")
+            return httpx2.Response(self.ingest_ready)
         page = self.pages.get(request.url.path)
         if page is None:
-            raise httpx.ConnectError("refused")
-        return httpx.Response(200, text=page)
+            raise httpx2.ConnectError("refused")
+        return httpx2.Response(200, text=page)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
@@ -145,7 +145,7 @@ def test_whatever_is_trusted_is_on_paypals_host_by_another_reader_too(text: str)
             asked, host = trusted_url(url.encode())
         except SignatureInvalid:
             continue
-        read = httpx.URL(asked)
+        read = httpx2.URL(asked)
         assert (read.scheme, read.host, read.port, read.userinfo) == ("https", host, None, b"")
         assert host in ("api.paypal.com", "api-m.paypal.com", "api.sandbox.paypal.com", "api-m.sandbox.paypal.com")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from console.app import Watched, create_app
@@ -21,7 +21,7 @@ class Desk:
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", letters.layout.status, {}, lambda _: None)
-        self.listener = Listener(create_app(watched, httpx.AsyncClient(trust_env=False), clock), data, clock)
+        self.listener = Listener(create_app(watched, httpx2.AsyncClient(trust_env=False), clock), data, clock)
 
         self._signed_in: dict[str, Browser] = {}
 

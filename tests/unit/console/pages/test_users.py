@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from console.access import Role, accounts, passwords
@@ -26,7 +26,7 @@ class Office:
         self.clock = ManualClock(AT)
         watched = Watched("http://127.0.0.1:9/readyz", folder / "status.json", {}, lambda _: {})
         self.listener = Listener(
-            create_app(watched, httpx.AsyncClient(trust_env=False), self.clock), folder, self.clock
+            create_app(watched, httpx2.AsyncClient(trust_env=False), self.clock), folder, self.clock
         )
         self.users = self.listener.users
         self.ada = self.browser(ADA)

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock
-from ingest.errors import Refused
-from ingest.overload import BURST_S, GRACE_S, Held, Load, RateLimits, source_of
+from ingest.errors import RETRY_AFTER_S, Refused
+from ingest.limits import BURST_S, GRACE_S, Held, Limits, Load, RateLimits, source_of
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import NOW, Bench
 
@@ -31,30 +31,30 @@ def nothing() -> None:
 
 
 def refusal(error: pytest.ExceptionInfo[Refused]) -> tuple[int, str, int | None]:
-    return error.value.status, error.value.outcome, error.value.retry_after_s
+    return error.value.status, error.value.code, error.value.retry_after_s
 
 
 def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -> None:
-    load = Load(2, 1_000, 3, ManualClock(NOW))
+    load = Load(2, 1_000, ManualClock(NOW))
     first, other = load.begin("a", nothing), load.begin("b", nothing)
     first.arrived()
     other.arrived()
     with pytest.raises(Refused) as refused:
         load.begin("c", nothing)
-    assert refusal(refused) == (503, "overloaded", 3)
+    assert refusal(refused) == (503, "overloaded", RETRY_AFTER_S)
     first.end()
     load.begin("c", nothing)
     assert load.requests == 2
 
 
 def test_bytes_are_counted_over_all_requests_and_given_back_with_their_request() -> None:
-    load = Load(10, 1_000, 3, ManualClock(NOW))
+    load = Load(10, 1_000, ManualClock(NOW))
     one, other = load.begin("a", nothing), load.begin("b", nothing)
     one.hold(600)
     one.arrived()
     with pytest.raises(Refused) as refused:
         other.hold(401)
-    assert refusal(refused) == (503, "overloaded", 3)
+    assert refusal(refused) == (503, "overloaded", RETRY_AFTER_S)
     other.hold(400)
     one.end()
     assert load.bytes == 400
@@ -76,7 +76,7 @@ class Begun:
 
 def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source_once_it_had_its_time() -> None:
     clock = ManualClock(NOW)
-    begun = Begun(Load(16, 1_600, 3, clock))
+    begun = Begun(Load(16, 1_600, clock))
     oldest, whole = begun.begin("a1"), begun.begin("a2")
     oldest.hold(10)
     whole.arrived()
@@ -90,7 +90,7 @@ def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source_once_it_h
 
 
 def test_a_burst_of_one_source_makes_no_way_for_itself_while_there_are_places() -> None:
-    begun = Begun(Load(16, 1_600, 3, ManualClock(NOW)))
+    begun = Begun(Load(16, 1_600, ManualClock(NOW)))
     requests = [begun.begin(f"a{number}") for number in range(16)]
     for request in requests:
         request.arrived()
@@ -98,7 +98,7 @@ def test_a_burst_of_one_source_makes_no_way_for_itself_while_there_are_places() 
 
 
 def test_where_all_places_are_taken_the_source_with_most_unfinished_requests_makes_way() -> None:
-    begun = Begun(Load(3, 1_000, 3, ManualClock(NOW)))
+    begun = Begun(Load(3, 1_000, ManualClock(NOW)))
     for name in ("a1", "b1", "c1"):
         begun.begin(name)
     begun.begin("d1").arrived()
@@ -111,7 +111,7 @@ def test_where_all_places_are_taken_the_source_with_most_unfinished_requests_mak
 
 
 def test_unfinished_bodies_make_way_for_bytes_that_arrive_and_whole_ones_do_not() -> None:
-    begun = Begun(Load(32, 1_000, 3, ManualClock(NOW)))
+    begun = Begun(Load(32, 1_000, ManualClock(NOW)))
     first, second, other = begun.begin("a1"), begun.begin("a2"), begun.begin("b1")
     first.hold(500)
     second.hold(400)
@@ -181,7 +181,7 @@ async def test_beyond_the_limit_a_request_is_told_to_come_again_and_nothing_of_i
     bench.publisher.gate = asyncio.Event()
     async with bench.client() as client:
 
-        async def post(event_id: str) -> httpx.Response:
+        async def post(event_id: str) -> httpx2.Response:
             body, headers = bench.stripe(event_id)
             return await client.post("/webhooks/stripe", content=body, headers=headers)
 
@@ -200,7 +200,7 @@ async def test_beyond_the_limit_a_request_is_told_to_come_again_and_nothing_of_i
 @on_a_loop
 async def test_a_body_is_counted_as_it_arrives(tmp_path: Path) -> None:
     """What is announced and never sent costs nobody else their place."""
-    bench = Bench(tmp_path, in_flight_bytes_max=1 << 20, body_bytes_max=1 << 20)
+    bench = Bench(tmp_path, Limits(in_flight_bytes_max=1 << 20), body_bytes_max=1 << 20)
     body, headers = bench.stripe()
 
     def slowly(first: bytes) -> AsyncIterator[bytes]:
@@ -249,3 +249,9 @@ async def test_nobody_without_a_secret_uses_a_providers_rate_up(tmp_path: Path) 
         forged = [await client.post("/webhooks/stripe", content=body + b" ", headers=headers) for _ in range(20)]
         assert {answer.status_code for answer in forged} == {401}
         assert (await client.post("/webhooks/stripe", content=body, headers=headers)).status_code == 200
+
+
+def test_a_claim_outlives_its_request_and_publishing_ends_before_the_shortest_time_out_of_a_provider() -> None:
+    for wrong in ({"lease_s": 15.0}, {"publish_timeout_ms": 5_000}):
+        with pytest.raises(AssertionError):
+            Limits(**wrong)

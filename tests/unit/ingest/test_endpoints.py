@@ -18,8 +18,7 @@ from core.event import Dedupe as Flag
 from core.event import Event, Headers, Mode, from_record, poison_event, to_headers
 from core.routing import dlq_topic, mode_of, of_tenant, stream_of, topics_of
 from ingest.claims import ClaimKey
-from ingest.context import Context, Contexts, UnknownEndpoint, check_endpoints
-from ingest.secrets import SecretFiles
+from ingest.endpoints import Context, Contexts, SecretFiles, UnknownEndpoint, check_endpoints
 from ingest.settings import IngestSettings
 from providers.port import ModeMismatch
 from tests.unit.ingest.app_under_test import NOW, Bench, ListPublisher

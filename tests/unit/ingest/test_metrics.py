@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingest.tally import Counts, Times
+from ingest.metrics import Counts, Times
 
 EDGES = (0.001, 0.010, 5.0)
 SECONDS = (0.0005, 0.001, 0.002, 0.010, 0.5, 5.0, 60.0)

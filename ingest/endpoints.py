@@ -1,20 +1,111 @@
-"""Context routing: the path fixes mode, tenant and zone; a signed live flag routes, tenants' keys never meet."""
+"""A webhook's endpoint: its path fixes mode, tenant and zone, and the files that hold its secrets."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
+from core.clock import Clock
 from core.errors import PayhookError, SettingError
 from core.event import Event, Mode
-from core.routing import TopicNames, scoped, topics_of
-from ingest.secrets import SecretsMissing
+from core.files import TextFiles
+from core.routing import scoped
+from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
-from providers.port import ModeMismatch
+from providers.port import Adapter, ModeMismatch, WeaklySigningAdapter
 
-__all__ = ["Context", "Contexts", "Secrets", "TopicNames", "UnknownEndpoint", "check_endpoints", "topics_of"]
+API = "-api"
+LOOK_AGAIN_S = 1.0
+SECRETS_MAX = 8
+
+
+class SecretsMissing(PayhookError):
+    """An endpoint without a secret, or with a file that holds something else: nothing it sends can be believed."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"{path}: {problem}; write the provider's signing secrets there, one a line, newest first, nothing else"
+        )
+
+
+class SecretFiles:
+    """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._files = TextFiles()
+        self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """When a file was looked at, and its secrets."""
+
+    def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+        """The secrets that a request may be signed with.
+
+        :raises SecretsMissing: there is none, or the file can't be read
+        """
+        return self._secrets(provider if endpoint is None else f"{provider}.{endpoint}")
+
+    def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+        """What the provider's API is asked with, from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
+
+        :raises SecretsMissing: it can't be read, or was there before
+        """
+        name = api_file(provider, endpoint)
+        return self._secrets(name) if name in self._read or (self._folder / name).exists() else ()
+
+    def without_credentials(self, provider: str) -> list[str]:
+        """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
+        endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]
+        wanted = [api_file(provider, endpoint or None) for endpoint in endpoints]
+        return sorted(name for name in wanted if not (self._folder / name).exists())
+
+    def check(self, adapters: Mapping[str, Adapter]) -> None:
+        """For the start: every file that is there must hold secrets of its provider's form.
+
+        :raises SecretsMissing: a file that can't be read, or that holds anything but secrets
+        :raises SettingError: a secret of another form
+        """
+        for name in sorted(_names(self._folder)):
+            provider = name.partition(".")[0]
+            for secret in self._secrets(name) if provider in adapters else ():
+                adapters[provider].check_secret(secret)
+            asked = adapters.get(provider.removesuffix(API))
+            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter):
+                for credential in self._secrets(name):
+                    asked.check_credential(credential)
+
+    def _secrets(self, name: str) -> tuple[str, ...]:
+        now = self._clock.monotonic()
+        looked_at, secrets = self._read.get(name, (-LOOK_AGAIN_S, ()))
+        if not secrets or now - looked_at >= LOOK_AGAIN_S:
+            secrets = self._look(self._folder / name)
+            self._read[name] = now, secrets
+        return secrets
+
+    def _look(self, path: Path) -> tuple[str, ...]:
+        try:
+            secrets = secret_lines(self._files.text(path))
+        except (OSError, ValueError) as unreadable:
+            raise SecretsMissing(path, str(unreadable)) from unreadable
+        if len(secrets) > SECRETS_MAX:
+            raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
+        return secrets
+
+
+def api_file(provider: str, endpoint: str | None) -> str:
+    """The name of the file that holds a provider's API credentials."""
+    return f"{provider}{API}" if endpoint is None else f"{provider}{API}.{endpoint}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
 
 
 class UnknownEndpoint(PayhookError):
@@ -24,9 +115,6 @@ class UnknownEndpoint(PayhookError):
         self.provider = provider
         self.endpoint = endpoint
         super().__init__("no such endpoint; take the path from the provider's settings here")
-
-    def __reduce__(self) -> tuple[type[UnknownEndpoint], tuple[str, str | None]]:
-        return UnknownEndpoint, (self.provider, self.endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +168,7 @@ class Contexts:
         return scoped(event, context.tenant, context.zone)
 
 
-class Secrets(Protocol):
-    """What is asked of the providers' secrets (`ingest.secrets.SecretFiles`)."""
-
-    def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]: ...
-
-
-def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: Secrets) -> None:
+def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:
     """For the start: every endpoint has a provider, and no secret opens two tenants or two modes.
 
     With one, what was signed for the one could be posted to the other and would take effect there as well; where the
@@ -120,7 +202,7 @@ def _pairs_apart(settings: IngestSettings) -> Iterator[tuple[str, str]]:
             yield one, other
 
 
-def _secrets(secrets: Secrets, name: str) -> frozenset[str]:
+def _secrets(secrets: SecretFiles, name: str) -> frozenset[str]:
     """None where there is no file: such an endpoint takes nothing."""
     try:
         return frozenset(secrets.of(*_path(name)))

@@ -1,12 +1,14 @@
-"""What the middleware refuses, as problem details (RFC 9457): each says what to do, and links where it is explained."""
+"""A request with an ``Idempotency-Key``: the header, the whole body within limits, and what is refused (RFC 9457)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from starlette.types import Send
+from starlette.types import Receive, Send
 
 from core.errors import PayhookError
 
@@ -50,14 +52,14 @@ class Problem(PayhookError):
 
     def body(self, docs_url: str) -> bytes:
         """``{"type", "title", "status", "detail", …}``."""
-        told: Mapping[str, Any] = {
+        document: Mapping[str, Any] = {
             "type": f"{docs_url}#{self.slug}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
             **self.members,
         }
-        return orjson.dumps(told)
+        return orjson.dumps(document)
 
     async def send(self, send: Send, docs_url: str) -> None:
         """Answers an ASGI request with it."""
@@ -115,3 +117,88 @@ def too_slow(seconds: float) -> Problem:
 def store_unavailable(retry_after_s: int) -> Problem:
     detail = "whether this key was used before can't be told now, so nothing was done; send it again with the same key"
     return Problem(503, "keys-unavailable", "Idempotency keys can't be looked up", detail, retry_after_s=retry_after_s)
+
+
+HEADER = "Idempotency-Key"
+KEY_CHARS_MAX = 255
+
+_QUOTED = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_BARE = re.compile(rb"[!#-+\--:<-\[\]-~]+")
+"""Printable ASCII without blanks and without what a quoted string, a list or a parameter is made of."""
+_ESCAPED = re.compile(rb'\\(["\\])')
+
+
+class KeyMalformed(PayhookError):
+    """A header that names no key; what it holds isn't repeated."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{HEADER}: {problem}")
+
+
+def read_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The key of 1 to `KEY_CHARS_MAX` printable ASCII characters, None where there is no such header.
+
+    The draft wants it quoted. Many clients send it bare, so ``"k-1"`` and ``k-1`` are the same key; a bare one can't
+    hold blanks, ``"``, ``\\``, ``,`` or ``;``, so that a list or a parameter isn't taken for a key.
+
+    :param headers: as ASGI gives them: raw, names in lower case
+    :raises KeyMalformed: not such a key, or more than one header
+    """
+    values = [value for name, value in headers if name == b"idempotency-key"]
+    if not values:
+        return None
+    if len(values) > 1:
+        raise KeyMalformed("one such header is wanted, not several")
+    raw = values[0].strip(b" \t")
+    if quoted := _QUOTED.fullmatch(raw):
+        key = _ESCAPED.sub(rb"\1", quoted[1])
+    elif _BARE.fullmatch(raw):
+        key = raw
+    else:
+        raise KeyMalformed('a string in double quotes is wanted, such as "8e03978e-40d5-43e8-bc93-6894a57f9324"')
+    if not 0 < len(key) <= KEY_CHARS_MAX:
+        raise KeyMalformed(f"1 to {KEY_CHARS_MAX} characters are wanted")
+    return key.decode("ascii")
+
+
+LENGTH_DIGITS_MAX = 12
+
+
+class ClientGone(Exception):
+    """The connection ended before the body did: no answer can be sent."""
+
+
+async def read_whole(
+    headers: Sequence[tuple[bytes, bytes]], receive: Receive, bytes_max: int, seconds_max: float
+) -> bytes:
+    """The bytes as sent.
+
+    :raises Problem: 413 as soon as it is clear, 408 at the deadline
+    :raises ClientGone: it isn't coming
+    """
+    for name, value in headers:
+        declared = name == b"content-length" and value.isdigit()
+        if declared and (len(value) > LENGTH_DIGITS_MAX or int(value) > bytes_max):
+            raise too_large(bytes_max)
+    try:
+        async with asyncio.timeout(seconds_max):
+            return await _read(receive, bytes_max)
+    except TimeoutError:
+        raise too_slow(seconds_max) from None
+
+
+async def _read(receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise too_large(bytes_max)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
