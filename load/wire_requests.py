@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import overload
 
+from load.samples.stripe import stripe_event
 from load.traffic import Traffic, Webhook
-from load.webhooks import stripe_event
 
 PLACE = b"0123456789abcdef"
 """Stands in the template where each event has its own id; as long as one."""

@@ -47,10 +47,14 @@ from typing import Any
 from core.card_numbers import shown
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import an_object, money_of, optional_text, text
+from providers.fields import an_object, names, object_at, optional_text, text
+from providers.money import PAYOUTS, money_of
+from providers.port import Answer
 from providers.settings import AdyenSettings
 
 NAME = "adyen"
+ACCEPTED = Answer(200, b"[accepted]", "text/plain")
+"""Of every webhook of Adyen's."""
 MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
 """Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
 MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
@@ -74,7 +78,7 @@ MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
 """By event code: how money moved, and what the fact is called after its pspReference."""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
-LEFT_TO_A_PERSON = frozenset({"VOID_PENDING_REFUND", "REFUND_NOT_CLEARED"})
+LEFT_TO_A_PERSON = names("VOID_PENDING_REFUND REFUND_NOT_CLEARED")
 """Event codes that move money, or may, and aren't booked: a person books them by a manual entry."""
 
 _LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = MappingProxyType(
@@ -92,7 +96,6 @@ _END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = MappingProxyType(
 )
 """By event code: the documented statuses. None: Adyen sends none for payments processed in Brazil."""
 _NOT_CAPTURED = frozenset({"CANCELLATION", "TECHNICAL_CANCEL", "EXPIRE"})
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _LOOK = "look at the payment in Adyen's Customer Area, and book what moved by a manual entry"
 
 
@@ -128,7 +131,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
         fact_key=join_key(NAME, reference, fact_name),
         movement=movement,
         account=text(item, "merchantAccountCode"),
-        payment=None if movement in _PAYOUTS else optional_text(item, "originalReference") or reference,
+        payment=None if movement in PAYOUTS else optional_text(item, "originalReference") or reference,
         money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
     )
 
@@ -181,8 +184,7 @@ def _captured(
 
 def _status(item: Mapping[str, Any]) -> str | None:
     """The dispute's, None where there is none. Unsigned, like the rest of ``additionalData``."""
-    extra = item.get("additionalData")
-    status = extra.get("disputeStatus") if isinstance(extra, dict) else None
+    status = object_at(item, "additionalData").get("disputeStatus")
     return None if status is None else str(status)
 
 

@@ -25,7 +25,7 @@ from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Re
 from ledger.settings import ReconcileSettings
 from ledger.spark import open_read_session
 from providers.settlement import SettlementReport
-from providers.settlement.port import ALWAYS
+from providers.settlement.report import ALWAYS
 
 ADDS_TO_NONE = "part of a movement that this report has no line of"
 UNTOLD = "booked payouts, of which this report doesn't tell"

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from core.event import Dedupe, to_headers
 from ingest.publisher import producer_settings
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

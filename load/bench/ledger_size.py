@@ -33,7 +33,7 @@ from ledger.settings import MaintainSettings
 from ledger.spark import open_read_session
 from load.bench.figures import is_short
 from load.bench.history import FIRST_AT
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from processor.decide.intake import KafkaRecord, new_item
 from providers.port import Request
 from providers.settings import ProvidersSettings

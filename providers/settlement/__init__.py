@@ -7,9 +7,15 @@ from types import MappingProxyType
 
 from providers.settings import ProvidersSettings
 from providers.settlement.adyen import AdyenSettlement
-from providers.settlement.csv_file import ReportUnreadable, read_report
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine, SettlementReport
-from providers.settlement.row import RowUnreadable
+from providers.settlement.report import (
+    NotCompared,
+    ReportLine,
+    ReportUnreadable,
+    RowUnreadable,
+    SettlementLine,
+    SettlementReport,
+    read_report,
+)
 from providers.settlement.stripe import StripeBalance
 
 __all__ = [

@@ -21,8 +21,7 @@ from core.money import Money, MoneyFact, Movement
 from providers.adyen_money import MOVEMENTS, NAME, captures_at_once
 from providers.fields import entity_key
 from providers.settings import ProvidersSettings
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine
-from providers.settlement.row import Row
+from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

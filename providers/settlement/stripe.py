@@ -25,8 +25,7 @@ from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
 from providers.fields import entity_key
 from providers.settings import ProvidersSettings
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine
-from providers.settlement.row import Row
+from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
 from providers.stripe import NAME
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
