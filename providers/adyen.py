@@ -29,7 +29,6 @@ from __future__ import annotations
 import secrets as random_secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from core import strict_json
@@ -49,9 +48,10 @@ ITEMS = "notificationItems"
 ITEM = "NotificationRequestItem"
 ITEMS_MAX = 256
 """Adyen sends one item in JSON; each costs one HMAC for each secret."""
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType(
-    {1: frozenset({"eventDate"}), 2: frozenset({"eventDate", "reason", "additionalData"})}
-)
+LEFT_OUT: Mapping[int, frozenset[str]] = {
+    1: frozenset({"eventDate"}),
+    2: frozenset({"eventDate", "reason", "additionalData"}),
+}
 """By version of the list. Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
 KEPT = frozenset({"modification.action"})
 """Of ``additionalData``, since version 2."""

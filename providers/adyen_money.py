@@ -41,7 +41,6 @@ https://docs.adyen.com/account/payments-lifecycle).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
@@ -55,45 +54,39 @@ from providers.settings import AdyenSettings
 NAME = "adyen"
 ACCEPTED = Answer(200, b"[accepted]", "text/plain")
 """Of every webhook of Adyen's."""
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
+MORE_DECIMALS: Mapping[str, int] = {"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2}
 """Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
-MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
-    {
-        "CAPTURE": (Movement.CAPTURE, "capture"),
-        "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "REFUND": (Movement.REFUND, "refund"),
-        "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
-        "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
-        "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
-        "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
-        "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
-        "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
-        "DISPUTE_DEFENSE_PERIOD_ENDED": (Movement.DISPUTE_LOST, "dispute_lost"),
-        "PREARBITRATION_LOST": (Movement.DISPUTE_LOST, "dispute_lost"),
-        "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
-        "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
-    }
-)
+MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
+    "CAPTURE": (Movement.CAPTURE, "capture"),
+    "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
+    "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
+    "REFUND": (Movement.REFUND, "refund"),
+    "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
+    "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
+    "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
+    "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
+    "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
+    "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
+    "DISPUTE_DEFENSE_PERIOD_ENDED": (Movement.DISPUTE_LOST, "dispute_lost"),
+    "PREARBITRATION_LOST": (Movement.DISPUTE_LOST, "dispute_lost"),
+    "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
+    "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
+}
 """By event code: how money moved, and what the fact is called after its pspReference."""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
 LEFT_TO_A_PERSON = names("VOID_PENDING_REFUND REFUND_NOT_CLEARED")
 """Event codes that move money, or may, and aren't booked: a person books them by a manual entry."""
 
-_LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = MappingProxyType(
-    {
-        "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
-        "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
-    }
-)
+_LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = {
+    "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
+    "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
+}
 """By event code: the statuses with which what it withholds is lost as well (None: always), and the loss's name."""
-_END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = MappingProxyType(
-    {
-        "DISPUTE_DEFENSE_PERIOD_ENDED": frozenset({"Undefended", "Lost", "Accepted", None}),
-        "PREARBITRATION_LOST": frozenset({"Lost", None}),
-    }
-)
+_END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = {
+    "DISPUTE_DEFENSE_PERIOD_ENDED": frozenset({"Undefended", "Lost", "Accepted", None}),
+    "PREARBITRATION_LOST": frozenset({"Lost", None}),
+}
 """By event code: the documented statuses. None: Adyen sends none for payments processed in Brazil."""
 _NOT_CAPTURED = frozenset({"CANCELLATION", "TECHNICAL_CANCEL", "EXPIRE"})
 _LOOK = "look at the payment in Adyen's Customer Area, and book what moved by a manual entry"

@@ -35,7 +35,6 @@ import secrets as random_secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
@@ -50,26 +49,15 @@ from providers.signature import base64_mac, hex_key
 
 NAME = "adyenplatform"
 LEFT_CATEGORIES = frozenset(
-    {
-        ("bank", "incoming"),
-        ("topUp", "incoming"),
-        ("topUp", "outgoing"),
-        ("card", "incoming"),
-        ("card", "outgoing"),
-        ("issuedCard", "incoming"),
-        ("issuedCard", "outgoing"),
-        ("grants", "incoming"),
-        ("grants", "outgoing"),
-    }
+    {("bank", "incoming")}
+    | {(category, way) for category in ("topUp", "card", "issuedCard", "grants") for way in ("incoming", "outgoing")}
 )
 """Transfers that a person books, by ``category`` and ``direction``."""
 LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection"})
 """Transfers that a person books, by ``type``."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
 
-_PAYOUTS: Mapping[str, Movement] = MappingProxyType(
-    {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
-)
+_PAYOUTS: Mapping[str, Movement] = {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
 """Of a transfer to a bank account, by its status."""
 _NOT_MOVED = names(
     "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -200,27 +199,23 @@ def _disbursed(subject: Element, _: str) -> _Moved | None:
 
 
 _EITHER_WAY = frozenset({"transaction_settled", "transaction_disbursed"})
-_DISPUTES: Mapping[str, Movement] = MappingProxyType(
-    {
-        "dispute_opened": Movement.DISPUTE_OPENED,
-        "dispute_won": Movement.DISPUTE_WON,
-        "dispute_lost": Movement.DISPUTE_LOST,
-        "dispute_accepted": Movement.DISPUTE_LOST,
-        "dispute_auto_accepted": Movement.DISPUTE_LOST,
-        "dispute_expired": Movement.DISPUTE_LOST,
-    }
-)
-_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = MappingProxyType(
-    {
-        "transaction_settled": _captured,
-        "transaction_disbursed": _captured,
-        "transaction_retried": _captured,
-        "transaction_settlement_declined": _declined,
-        "refund_failed": _declined,
-        "subscription_charged_successfully": _captured,
-        "local_payment_completed": _captured,
-        "local_payment_funded": _captured,
-        "disbursement": _disbursed,
-        **dict.fromkeys(_DISPUTES, _disputed),
-    }
-)
+_DISPUTES: Mapping[str, Movement] = {
+    "dispute_opened": Movement.DISPUTE_OPENED,
+    "dispute_won": Movement.DISPUTE_WON,
+    "dispute_lost": Movement.DISPUTE_LOST,
+    "dispute_accepted": Movement.DISPUTE_LOST,
+    "dispute_auto_accepted": Movement.DISPUTE_LOST,
+    "dispute_expired": Movement.DISPUTE_LOST,
+}
+_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = {
+    "transaction_settled": _captured,
+    "transaction_disbursed": _captured,
+    "transaction_retried": _captured,
+    "transaction_settlement_declined": _declined,
+    "refund_failed": _declined,
+    "subscription_charged_successfully": _captured,
+    "local_payment_completed": _captured,
+    "local_payment_funded": _captured,
+    "disbursement": _disbursed,
+    **dict.fromkeys(_DISPUTES, _disputed),
+}

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
@@ -47,25 +46,23 @@ from providers.settings import ProvidersSettings
 from providers.signature import text_key
 
 NAME = "checkout"
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2})
+MORE_DECIMALS: Mapping[str, int] = {"CLP": 2}
 """Where its minor unit isn't ISO 4217's (https://www.checkout.com/docs/resources/calculating-the-amount)."""
 
 _LOOKED_UP = "in Checkout.com's Dashboard"
 _HOST = re.compile(r"https://([a-z0-9.-]+)/")
-_MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
-    {
-        "payment_captured": (Movement.CAPTURE, "action_id"),
-        "payment_refunded": (Movement.REFUND, "action_id"),
-        "dispute_evidence_required": (Movement.DISPUTE_OPENED, "id"),
-        "dispute_won": (Movement.DISPUTE_WON, "id"),
-        "dispute_canceled": (Movement.DISPUTE_WON, "id"),
-        "dispute_resolved": (Movement.DISPUTE_WON, "id"),
-        "dispute_lost": (Movement.DISPUTE_LOST, "id"),
-        "dispute_expired": (Movement.DISPUTE_LOST, "id"),
-        "dispute_accepted": (Movement.DISPUTE_LOST, "id"),
-        "dispute_arbitration_lost": (Movement.DISPUTE_LOST, "id"),
-    }
-)
+_MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
+    "payment_captured": (Movement.CAPTURE, "action_id"),
+    "payment_refunded": (Movement.REFUND, "action_id"),
+    "dispute_evidence_required": (Movement.DISPUTE_OPENED, "id"),
+    "dispute_won": (Movement.DISPUTE_WON, "id"),
+    "dispute_canceled": (Movement.DISPUTE_WON, "id"),
+    "dispute_resolved": (Movement.DISPUTE_WON, "id"),
+    "dispute_lost": (Movement.DISPUTE_LOST, "id"),
+    "dispute_expired": (Movement.DISPUTE_LOST, "id"),
+    "dispute_accepted": (Movement.DISPUTE_LOST, "id"),
+    "dispute_arbitration_lost": (Movement.DISPUTE_LOST, "id"),
+}
 """By type: how money moved, and which field of ``data`` is the movement's own id."""
 LEFT_TO_A_PERSON = names("dispute_arbitration_won payment_paid payment_returned")
 """Types that move money and aren't booked."""

@@ -23,7 +23,6 @@ without the header, or with an address that is neither, the endpoint's mode stan
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.errors import Unparseable
@@ -46,9 +45,7 @@ LEFT_TO_A_PERSON = names(
 )
 """Types that move money and aren't booked."""
 
-_MODES: Mapping[bytes, Mode] = MappingProxyType(
-    {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
-)
+_MODES: Mapping[bytes, Mode] = {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
 
 
 class GoCardlessAdapter(JsonAdapter):

@@ -30,7 +30,6 @@ payment would land on two merchants. Profiles that are kept apart need endpoints
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.money import MoneyFact, MoneyInvalid, Movement
@@ -46,18 +45,16 @@ PREFIX = b"sha256="
 IDENTITY_FIELDS = names(
     "id entityId paymentId orderId profileId customerId mandateId subscriptionId settlementId balanceId"
 )
-_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
-    {
-        "payment.paid": Movement.CAPTURE,
-        "capture.succeeded": Movement.CAPTURE,
-        "refund.processing": Movement.REFUND,
-        "refund.refunded": Movement.REFUND,
-        "refund.failed": Movement.REFUND_FAILED,
-        "chargeback.received": Movement.DISPUTE_OPENED,
-        "chargeback.reversed": Movement.DISPUTE_WON,
-        "payout.completed": Movement.PAYOUT_PAID,
-    }
-)
+_MOVEMENTS: Mapping[str, Movement] = {
+    "payment.paid": Movement.CAPTURE,
+    "capture.succeeded": Movement.CAPTURE,
+    "refund.processing": Movement.REFUND,
+    "refund.refunded": Movement.REFUND,
+    "refund.failed": Movement.REFUND_FAILED,
+    "chargeback.received": Movement.DISPUTE_OPENED,
+    "chargeback.reversed": Movement.DISPUTE_WON,
+    "payout.completed": Movement.PAYOUT_PAID,
+}
 _PAIRED = frozenset({Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
 LEFT_TO_A_PERSON = names(
     "business-account-transfer.processed business-account-transfer.returned connect-balance-transfer.succeeded"

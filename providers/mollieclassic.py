@@ -31,7 +31,6 @@ import re
 import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core import strict_json
@@ -62,38 +61,32 @@ class _Resource(NamedTuple):
     embedded: tuple[str, ...]
 
 
-_FETCHED: Mapping[str, _Resource] = MappingProxyType(
-    {
-        "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
-        "ord": _Resource("order", "orders", ("payments", "refunds")),
-    }
-)
+_FETCHED: Mapping[str, _Resource] = {
+    "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
+    "ord": _Resource("order", "orders", ("payments", "refunds")),
+}
 _SENT = frozenset({"processing", "refunded", "failed"})
-_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
-    {
-        "payment.paid": Movement.CAPTURE,
-        "capture.succeeded": Movement.CAPTURE,
-        "refund.sent": Movement.REFUND,
-        "refund.failed": Movement.REFUND_FAILED,
-        "chargeback.received": Movement.DISPUTE_OPENED,
-        "chargeback.reversed": Movement.DISPUTE_WON,
-    }
-)
-_TIMES: Mapping[str, str] = MappingProxyType(
-    {
-        "payment.open": "createdAt",
-        "payment.authorized": "authorizedAt",
-        "payment.paid": "paidAt",
-        "payment.canceled": "canceledAt",
-        "payment.expired": "expiredAt",
-        "payment.failed": "failedAt",
-        "capture.pending": "createdAt",
-        "refund.queued": "createdAt",
-        "refund.pending": "createdAt",
-        "chargeback.received": "createdAt",
-        "chargeback.reversed": "reversedAt",
-    }
-)
+_MOVEMENTS: Mapping[str, Movement] = {
+    "payment.paid": Movement.CAPTURE,
+    "capture.succeeded": Movement.CAPTURE,
+    "refund.sent": Movement.REFUND,
+    "refund.failed": Movement.REFUND_FAILED,
+    "chargeback.received": Movement.DISPUTE_OPENED,
+    "chargeback.reversed": Movement.DISPUTE_WON,
+}
+_TIMES: Mapping[str, str] = {
+    "payment.open": "createdAt",
+    "payment.authorized": "authorizedAt",
+    "payment.paid": "paidAt",
+    "payment.canceled": "canceledAt",
+    "payment.expired": "expiredAt",
+    "payment.failed": "failedAt",
+    "capture.pending": "createdAt",
+    "refund.queued": "createdAt",
+    "refund.pending": "createdAt",
+    "chargeback.received": "createdAt",
+    "chargeback.reversed": "reversedAt",
+}
 """By stage: the field that says when. Of other stages Mollie tells no time."""
 
 
@@ -230,9 +223,12 @@ def _chargeback(resource: Mapping[str, Any]) -> list[str]:
     return ["chargeback.received"] if reversed_at is None else ["chargeback.received", "chargeback.reversed"]
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = MappingProxyType(
-    {"payment": _by_status, "capture": _by_status, "refund": _refund, "chargeback": _chargeback}
-)
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "payment": _by_status,
+    "capture": _by_status,
+    "refund": _refund,
+    "chargeback": _chargeback,
+}
 
 
 def _amount(resource: Mapping[str, Any]) -> object:

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
@@ -45,15 +44,13 @@ NAME = "paddle"
 ACCOUNT = ""
 
 _MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
-_ADJUSTED: Mapping[str, Movement | None] = MappingProxyType(
-    {
-        "refund": Movement.REFUND,
-        "chargeback": Movement.DISPUTE_OPENED,
-        "chargeback_reverse": Movement.DISPUTE_WON,
-        "credit": None,
-        "credit_reverse": None,
-    }
-)
+_ADJUSTED: Mapping[str, Movement | None] = {
+    "refund": Movement.REFUND,
+    "chargeback": Movement.DISPUTE_OPENED,
+    "chargeback_reverse": Movement.DISPUTE_WON,
+    "credit": None,
+    "credit_reverse": None,
+}
 _WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
 _NOT_YET = frozenset({"pending_approval", "rejected"})
 
@@ -150,11 +147,9 @@ def _paid_out(payout: Mapping[str, Any]) -> _Moved:
     return Movement.PAYOUT_PAID, _minor(payout.get("amount"), payout.get("currency_code"))
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = MappingProxyType(
-    {
-        "transaction.completed": _completed,
-        "adjustment.created": _adjusted,
-        "adjustment.updated": _adjusted,
-        "payout.paid": _paid_out,
-    }
-)
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = {
+    "transaction.completed": _completed,
+    "adjustment.created": _adjusted,
+    "adjustment.updated": _adjusted,
+    "payout.paid": _paid_out,
+}

@@ -41,7 +41,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -64,9 +63,7 @@ from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
 
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
-API_URLS: Mapping[Mode, str] = MappingProxyType(
-    {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
-)
+API_URLS: Mapping[Mode, str] = {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
 ID = b"paypal-transmission-id"
 TIME = b"paypal-transmission-time"
 SIGNATURE = b"paypal-transmission-sig"

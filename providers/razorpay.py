@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.keys import key_part
@@ -213,20 +212,18 @@ def _payout_reversed(payload: _Payload) -> _Moved:
     return Movement.PAYOUT_FAILED, _source(payload, "payout"), ""
 
 
-_READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
-    {
-        "payment.captured": _captured,
-        "refund.created": _refunded,
-        "refund.processed": _refunded,
-        "refund.failed": _refund_failed,
-        "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
-        "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
-        _LOST: _disputed(Movement.DISPUTE_LOST),
-        "payment.dispute.closed": _dispute_closed,
-        "settlement.processed": _settled,
-        "payout.initiated": _paid_out,
-        "payout.processed": _paid_out,
-        "payout.reversed": _payout_reversed,
-        "payout.failed": _payout_reversed,
-    }
-)
+_READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
+    "payment.captured": _captured,
+    "refund.created": _refunded,
+    "refund.processed": _refunded,
+    "refund.failed": _refund_failed,
+    "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
+    "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
+    _LOST: _disputed(Movement.DISPUTE_LOST),
+    "payment.dispute.closed": _dispute_closed,
+    "settlement.processed": _settled,
+    "payout.initiated": _paid_out,
+    "payout.processed": _paid_out,
+    "payout.reversed": _payout_reversed,
+    "payout.failed": _payout_reversed,
+}

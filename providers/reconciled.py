@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import TypeVar
 
 from core import strict_json
@@ -25,7 +24,7 @@ from providers.fields import ContentVersionUnknown, an_object, content_hash, opt
 
 RECONCILED = OWN_TYPES + "reconciled"
 CONTENT_VERSION = 1
-LEFT_OUT: Mapping[int, frozenset[str]] = MappingProxyType({1: frozenset({"report"})})
+LEFT_OUT: Mapping[int, frozenset[str]] = {1: frozenset({"report"})}
 """By version of the list: where it was found differs between runs, what it is doesn't."""
 
 ACTOR_HEADER = "actor"

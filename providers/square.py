@@ -33,7 +33,6 @@ No type of event that moves money is left to a person.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
@@ -48,7 +47,7 @@ from providers.signature import base64_mac, sent, text_key
 
 NAME = "square"
 ENVIRONMENT_HEADER = b"square-environment"
-_MODES: Mapping[bytes, Mode] = MappingProxyType({b"production": "live", b"sandbox": "test"})
+_MODES: Mapping[bytes, Mode] = {b"production": "live", b"sandbox": "test"}
 _NOT_AT_SQUARE = ("CASH", "EXTERNAL")
 _GIFT_CARD = "SQUARE_GIFT_CARD"
 _PAIRED = PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
@@ -205,21 +204,21 @@ def _payout_failed(_: Mapping[str, Any]) -> Movement:
     return Movement.PAYOUT_FAILED
 
 
-_ENDS: Mapping[str, Movement] = MappingProxyType(
-    {"WON": Movement.DISPUTE_WON, "LOST": Movement.DISPUTE_LOST, "ACCEPTED": Movement.DISPUTE_LOST}
-)
+_ENDS: Mapping[str, Movement] = {
+    "WON": Movement.DISPUTE_WON,
+    "LOST": Movement.DISPUTE_LOST,
+    "ACCEPTED": Movement.DISPUTE_LOST,
+}
 _DISPUTE_ENDS = ("dispute.state.updated", "dispute.state.changed")
-_READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = MappingProxyType(
-    {
-        "payment.created": ("payment", _paid),
-        "payment.updated": ("payment", _paid),
-        "refund.created": ("refund", _refunded),
-        "refund.updated": ("refund", _refunded),
-        "dispute.created": ("dispute", _dispute_opened),
-        "dispute.state.updated": ("dispute", _dispute_changed),
-        "dispute.state.changed": ("dispute", _dispute_changed),
-        "payout.sent": ("payout", _payout_paid),
-        "payout.paid": ("payout", _payout_paid),
-        "payout.failed": ("payout", _payout_failed),
-    }
-)
+_READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = {
+    "payment.created": ("payment", _paid),
+    "payment.updated": ("payment", _paid),
+    "refund.created": ("refund", _refunded),
+    "refund.updated": ("refund", _refunded),
+    "dispute.created": ("dispute", _dispute_opened),
+    "dispute.state.updated": ("dispute", _dispute_changed),
+    "dispute.state.changed": ("dispute", _dispute_changed),
+    "payout.sent": ("payout", _payout_paid),
+    "payout.paid": ("payout", _payout_paid),
+    "payout.failed": ("payout", _payout_failed),
+}

@@ -30,7 +30,6 @@ every version, and all of it counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.errors import Unparseable
@@ -47,7 +46,7 @@ LEFT_OUT = frozenset({"pending_webhooks"})
 """Counts the endpoints that haven't acknowledged it yet. Content version 1 is all but this."""
 NAMED = ("id", "type", "account", "livemode", "created")
 """What content version 2 has of the event itself."""
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": -2})
+MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 
 
@@ -310,20 +309,18 @@ def _payout_failed(payout: Mapping[str, Any], _: object) -> _Moved | None:
     return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"))
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = MappingProxyType(
-    {
-        "charge.succeeded": _charged,
-        "charge.captured": _captured,
-        "charge.refunded": _charge_refunded,
-        "charge.refund.updated": _refunded,
-        "refund.created": _refunded,
-        "refund.updated": _refunded,
-        "refund.failed": _refunded,
-        "charge.dispute.created": _dispute_opened,
-        "charge.dispute.funds_withdrawn": _dispute_withdrawn,
-        "charge.dispute.funds_reinstated": _dispute_reinstated,
-        "charge.dispute.closed": _dispute_closed,
-        "payout.paid": _paid_out,
-        "payout.failed": _payout_failed,
-    }
-)
+_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
+    "charge.succeeded": _charged,
+    "charge.captured": _captured,
+    "charge.refunded": _charge_refunded,
+    "charge.refund.updated": _refunded,
+    "refund.created": _refunded,
+    "refund.updated": _refunded,
+    "refund.failed": _refunded,
+    "charge.dispute.created": _dispute_opened,
+    "charge.dispute.funds_withdrawn": _dispute_withdrawn,
+    "charge.dispute.funds_reinstated": _dispute_reinstated,
+    "charge.dispute.closed": _dispute_closed,
+    "payout.paid": _paid_out,
+    "payout.failed": _payout_failed,
+}

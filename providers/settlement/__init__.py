@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from providers.settings import ProvidersSettings
 from providers.settlement.adyen import AdyenSettlement
@@ -30,9 +29,9 @@ __all__ = [
     "read_report",
 ]
 
-REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = MappingProxyType(
-    {report.provider: report for report in (StripeBalance, AdyenSettlement)}
-)
+REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = {
+    report.provider: report for report in (StripeBalance, AdyenSettlement)
+}
 """By provider: the one list that a new report is added to."""
 
 
