@@ -13,6 +13,7 @@ import pytest
 from core.clock import from_rfc3339
 from core.errors import SettingError, Unparseable
 from load.samples import CannotSign, sign
+from load.samples.sender import NOW, Sample
 from providers import (
     ContentVersionUnknown,
     Request,
@@ -20,7 +21,7 @@ from providers import (
 )
 from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import GONE, NOW, Case, Sample, with_header
+from tests.contract.adapter_cases.case import GONE, Case, with_header
 from tests.contract.adapter_cases.promises import (
     FROM_MONEY,
     FROM_VERIFY,

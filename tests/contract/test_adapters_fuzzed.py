@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import SettingError, Unparseable
+from load.samples.sender import NOW, Sample
 from providers import (
     Request,
     SignatureInvalid,
 )
 from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import GONE, NOW, Case, Sample, with_header
+from tests.contract.adapter_cases.case import GONE, Case, with_header
 from tests.contract.adapter_cases.promises import (
     FROM_MONEY,
     FROM_VERIFY,

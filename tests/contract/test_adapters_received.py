@@ -9,10 +9,11 @@ import httpx
 import pytest
 
 from core.event import Dedupe, to_headers
+from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import NOW, Case, Sample
+from tests.contract.adapter_cases.case import Case
 from tests.unit.ingest.app_under_test import Bench
 
 

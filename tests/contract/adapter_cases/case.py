@@ -41,7 +41,6 @@ class Case:
         self.samples = samples_of(name) if samples is None else samples
         self.books, self.of_payment = self.samples.books, self.samples.of_payment
         self.tolerance_s = self.samples.tolerance_s
-        self.batch = self.samples.batch or (lambda _: None)
         self.body, self.others = self.samples.refund, self.samples.others
 
     @cached_property
@@ -58,6 +57,10 @@ class Case:
 
     def adapter(self, **settings: Any) -> Adapter:
         return build_adapters(ProvidersSettings(**{**self.samples.settings, **settings}))[self.name]
+
+    def batch(self, samples: Sequence[Sample]) -> bytes | None:
+        """One body with several events; None where a request is always one event."""
+        return self.samples.batch(samples) if self.samples.batch else None
 
     def renderings(self) -> Sequence[tuple[bytes, bytes]]:
         """Bodies of one event in two versions of the provider's API, if both may arrive."""

@@ -16,6 +16,7 @@ from core.errors import PayhookError, SettingError, Unparseable
 from core.event import POISON_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import PART_CHARS_MAX
 from core.money import MoneyInvalid
+from load.samples.sender import NOW, Sample
 from providers import (
     Adapter,
     ModeMismatch,
@@ -23,7 +24,7 @@ from providers import (
     SignatureInvalid,
     SignatureReason,
 )
-from tests.contract.adapter_cases.case import NOW, Case, Sample, with_header
+from tests.contract.adapter_cases.case import Case, with_header
 
 FROM_VERIFY = (SignatureInvalid, SettingError)
 FROM_MONEY = (MoneyInvalid, Unparseable)

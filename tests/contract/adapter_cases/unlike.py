@@ -14,11 +14,11 @@ from xml.sax.saxutils import escape
 
 from core.clock import to_rfc3339
 from load.samples.mollieclassic import DELIVERY, ORDER
-from load.samples.sender import NOW
+from load.samples.sender import NOW, Sample
 from load.samples.stripe import stripe_event
 from providers import Request
 from providers.port import Fetched
-from tests.contract.adapter_cases.case import GONE, SAMPLE, Case, Path, Sample, flips
+from tests.contract.adapter_cases.case import GONE, SAMPLE, Case, Path, flips
 from tests.paypal_signer import LIVE_URL, delivery
 
 

@@ -8,10 +8,10 @@ from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.routing import scoped
 from load.samples import sign
+from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.reread import reread
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import NOW, Sample
 
 BY_BODY = [case for case in CASES.values() if case.name not in ("standardwebhooks", "mollieclassic")]
 """Those that name an event by its body alone."""
