@@ -12,6 +12,7 @@ from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
 from ingest.endpoints import Contexts, SecretFiles
+from load.samples import sign
 from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
 
@@ -45,7 +46,7 @@ def send(
         endpoint = _test_endpoint(place, provider, endpoint)
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     secret = _newest_secret(place, provider, endpoint)
-    signed = adapters[provider].sign(body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
+    signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True
     with httpx2.Client(timeout=POST_TIMEOUT_S, trust_env=False) as client:

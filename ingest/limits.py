@@ -215,10 +215,6 @@ class RateLimits:
 
 
 DIGITS_MAX = 12
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
-FORM_PROVIDERS = frozenset({"braintree", "mollieclassic"})
-"""All others post JSON."""
 
 LOOK_S = 0.05
 """How much later than its deadline a body may be given up."""
@@ -227,8 +223,10 @@ OVER = float("-inf")
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
-def check_head(provider: str, headers: RawHeaders, bytes_max: int) -> None:
-    """Names are in lower case. A request without a Content-Type is taken: the signature says whose it is.
+def check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
+    """Names are in lower case; ``media_type`` is what the provider posts.
+
+    A request without a Content-Type is taken: the signature says whose it is.
 
     :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
     """
@@ -237,7 +235,7 @@ def check_head(provider: str, headers: RawHeaders, bytes_max: int) -> None:
             if len(value) > DIGITS_MAX or int(value) > bytes_max:
                 raise Refused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
-            _check_type(FORM if provider in FORM_PROVIDERS else JSON, value)
+            _check_type(media_type, value)
         elif name == b"content-encoding" and value.lower() != b"identity":
             raise Refused("encoded")
 

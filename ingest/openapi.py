@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS, Refusal
-from ingest.limits import FORM, FORM_PROVIDERS, JSON
 from ingest.receiver import ENDPOINT
 from providers.port import Adapter
 from providers.registry import build_adapters
@@ -97,7 +96,6 @@ _ERROR: Described = {
 
 
 def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
-    content_type = FORM if adapter.name in FORM_PROVIDERS else JSON
     parameters = [_TRACEPARENT] if endpoint is None else [endpoint, _TRACEPARENT]
     return {
         "operationId": adapter.name if endpoint is None else f"{adapter.name}_at_endpoint",
@@ -106,7 +104,7 @@ def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
         "requestBody": {
             "required": True,
             "description": "the exact bytes that were signed, in UTF-8 and without a Content-Encoding",
-            "content": {content_type: {"schema": {}}},
+            "content": {adapter.media_type: {"schema": {}}},
         },
         "responses": _responses(adapter),
     }

@@ -126,7 +126,7 @@ class Receiver:
         if scope["method"] != "POST":
             raise Refused("wrong_method", allow="POST")
         settings, headers = self._settings, scope["headers"]
-        check_head(provider, headers, settings.body_bytes_max)
+        check_head(adapter.media_type, headers, settings.body_bytes_max)
         task = asyncio.current_task()
         assert task is not None
         held = self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))

@@ -16,8 +16,9 @@ import httpx2
 from hypothesis import strategies as st
 
 from core.errors import Unparseable
+from load.samples import CannotSign
 from providers import Request
-from providers.port import CannotSign, FetchingAdapter, SignatureInvalid
+from providers.port import FetchingAdapter, SignatureInvalid
 from tests.contract.adapter_cases.case import GONE, SAMPLE, Case
 from tests.unit.ingest.app_under_test import Bench
 

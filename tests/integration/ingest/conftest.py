@@ -23,7 +23,9 @@ from core.clock import SystemClock
 from core.settings import TopicsSettings
 from ingest.limits import Limits
 from load.bench.receiver import announce_generation
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
@@ -183,7 +185,7 @@ class ReceiverUnderTest:
         return self.signed("adyen", adyen_notification(items, True))
 
     def signed(self, provider: str, body: bytes) -> Signed:
-        request = self._adapters[provider].sign(body, self.servers.secrets[provider], SystemClock().now())
+        request = sign(self._adapters[provider], body, self.servers.secrets[provider], SystemClock().now())
         return request.body, request.headers
 
     def post(self, signed: Signed, provider: str = "stripe") -> httpx2.Response:

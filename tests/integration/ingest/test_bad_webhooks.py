@@ -9,7 +9,8 @@ import httpx2
 import pytest
 
 from core.clock import SystemClock
-from load.webhooks import AdyenItem, adyen_notification
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
 from providers.registry import build_adapters
 from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest, Servers, Signed
 from tests.integration.ingest.wire import head
@@ -36,7 +37,7 @@ def error(answer: httpx2.Response) -> tuple[int, str]:
 
 def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe") -> Signed:
     body, _ = receiver.stripe("1")
-    request = build_adapters(PROVIDERS)[provider].sign(body, receiver.servers.secrets[provider], at)
+    request = sign(build_adapters(PROVIDERS)[provider], body, receiver.servers.secrets[provider], at)
     return request.body, request.headers
 
 
@@ -220,7 +221,7 @@ def test_a_signature_of_another_provider_or_of_an_old_secret_proves_nothing(rece
     body, headers = receiver.stripe("1")
     assert error(receiver.post((body, headers), "standardwebhooks")) == (401, "signature_missing")
     other = build_adapters(PROVIDERS)["stripe"]
-    request = other.sign(body, other.new_secret(), SystemClock().now())
+    request = sign(other, body, other.new_secret(), SystemClock().now())
     assert error(receiver.post((request.body, request.headers))) == (401, "signature_mismatch")
 
 

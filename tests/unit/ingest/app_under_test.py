@@ -26,7 +26,9 @@ from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
 from ingest.settings import IngestSettings
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers.port import Fetched, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -157,7 +159,7 @@ class Bench:
         return self.signed("adyen", adyen_notification(items, live))
 
     def signed(self, provider: str, body: bytes) -> tuple[bytes, dict[str, str]]:
-        request = self.adapters[provider].sign(body, self.secrets[provider], NOW)
+        request = sign(self.adapters[provider], body, self.secrets[provider], NOW)
         return request.body, request.headers
 
     @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, provider_bugs
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from core.clock import to_rfc3339
 from core.errors import SettingError
 from providers import ProvidersSettings, Request, SignatureInvalid
-from providers.paypal import PayPalAdapter
-from providers.paypal_certificates import CERTIFICATES_KEPT_MAX, _certificate, trusted_url
+from providers.paypal import CERTIFICATES_KEPT_MAX, PayPalAdapter, _certificate, trusted_url
 from providers.port import Fetched
 from tests.paypal_signer import (
     LIVE_URL,

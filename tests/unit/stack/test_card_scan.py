@@ -17,7 +17,8 @@ from ingest.pan import CardMasker, MaskingKey
 from ingest.settings import PanSettings
 from journal.bodies import body_files
 from ledger.maintain.redact import Order
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers import ProvidersSettings, Request, build_adapters
 from stack import card_scan
 from stack.card_scan import Scanned, places, run_once

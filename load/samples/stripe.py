@@ -1,16 +1,13 @@
-"""Webhook bodies of our own making, shaped and sized like the providers': what the demo, load and tests post.
-
-Names, cards and places are invented. Nothing is signed here: the adapters' ``sign`` does that.
-"""
+"""Stripe's webhooks of our own making: an event around an object of the type that its own type names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import orjson
+
+from load.samples.sender import Sample, Samples, Sending, SignedRequest, tail
 
 STRIPE_API_VERSION = "2022-08-01"
 """The last one in which a charge carries its refunds, so that samples show them."""
@@ -33,15 +30,15 @@ def stripe_event(
     The object follows from the type: charge, refund, dispute, payout, payment intent, else something else. Without
     ``object_id`` it is derived: the payment's one charge, dispute or intent, and a refund or payout an event.
     """
-    prefix, build = _STRIPE_OBJECTS[_stripe_kind(event_type)]
+    prefix, build = _OBJECTS[_kind(event_type)]
     own = event_id if prefix in ("re", "po") else payment
     subject: dict[str, Any] = {
-        "id": object_id or f"{prefix}_{_tail(own)}",
+        "id": object_id or f"{prefix}_{tail(own)}",
         "amount": amount_minor,
         "created": int(created.timestamp()),
         "currency": currency.lower(),
         "livemode": livemode,
-        "metadata": {"order_id": f"order-{_tail(payment)}"},
+        "metadata": {"order_id": f"order-{tail(payment)}"},
         **build(event_type, payment, amount_minor),
     }
     event: dict[str, Any] = {
@@ -53,7 +50,7 @@ def stripe_event(
         "data": {"object": subject},
         "livemode": livemode,
         "pending_webhooks": 1,
-        "request": {"id": f"req_{_tail(event_id)}", "idempotency_key": f"order-{_tail(payment)}-1"},
+        "request": {"id": f"req_{tail(event_id)}", "idempotency_key": f"order-{tail(payment)}-1"},
         "type": event_type,
     }
     if not account:
@@ -61,84 +58,7 @@ def stripe_event(
     return orjson.dumps(event, option=orjson.OPT_INDENT_2)
 
 
-@dataclass(frozen=True, slots=True)
-class AdyenItem:
-    """One item of a standard notification. ``original_reference`` is "" for the payment itself."""
-
-    psp_reference: str
-    original_reference: str
-    merchant_account: str
-    merchant_reference: str
-    event_code: str
-    amount_minor: int
-    currency: str
-    event_date: datetime
-    success: bool = True
-
-
-def adyen_notification(items: Sequence[AdyenItem], live: bool = True) -> bytes:
-    """An Adyen standard notification of about 0.6 KB an item."""
-    wrapped = [{"NotificationRequestItem": _adyen_item(item)} for item in items]
-    return orjson.dumps({"live": "true" if live else "false", "notificationItems": wrapped})
-
-
-def standard_event(
-    event_type: str,
-    *,
-    payment: str,
-    account: str,
-    amount_minor: int,
-    currency: str,
-    occurred_at: datetime,
-) -> bytes:
-    """A Standard Webhooks body of about 0.4 KB, laid out as the default JSON pointers have it."""
-    subject = {
-        "id": f"mv_{_tail(payment)}",
-        "payment": payment,
-        "account": account,
-        "amount": amount_minor,
-        "currency": currency.upper(),
-        "status": event_type.rpartition(".")[2],
-        "method": {"type": "bank_transfer", "bank": "Example Savings Bank", "country": "NL"},
-        "payer": {"name": "Robin Sample", "email": "robin@example.com", "reference": f"invoice-{_tail(payment)}"},
-        "links": {"self": f"https://api.example.com/payments/{payment}", "receipt": None},
-    }
-    return orjson.dumps({"type": event_type, "timestamp": occurred_at.isoformat(), "data": subject})
-
-
-def _adyen_item(item: AdyenItem) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "additionalData": {
-            "authCode": "072194",
-            "cardSummary": "0009",
-            "expiryDate": "12/2031",
-            "issuerCountry": "NL",
-            "paymentMethodVariant": "visa",
-            "shopperReference": f"shopper-{item.merchant_reference}",
-        },
-        "amount": {"currency": item.currency, "value": item.amount_minor},
-        "eventCode": item.event_code,
-        "eventDate": item.event_date.isoformat(timespec="seconds"),
-        "merchantAccountCode": item.merchant_account,
-        "merchantReference": item.merchant_reference,
-        "originalReference": item.original_reference,
-        "paymentMethod": "visa",
-        "pspReference": item.psp_reference,
-        "reason": "",
-        "success": "true" if item.success else "false",
-    }
-    if not item.original_reference:
-        del body["originalReference"]
-        body["operations"] = ["CANCEL", "CAPTURE", "REFUND"]
-    return body
-
-
-def _tail(identifier: str) -> str:
-    """``pi_123`` without its prefix."""
-    return identifier.rpartition("_")[2]
-
-
-def _stripe_kind(event_type: str) -> str:
+def _kind(event_type: str) -> str:
     for kind in ("dispute", "refund.", "charge", "payout", "payment_intent"):
         if kind in event_type and not (kind == "refund." and event_type == "charge.refunded"):
             return kind
@@ -148,17 +68,17 @@ def _stripe_kind(event_type: str) -> str:
 def _charge(event_type: str, payment: str, amount_minor: int) -> dict[str, Any]:
     refunded = event_type == "charge.refunded"
     refund = {
-        "id": f"re_{_tail(payment)}",
+        "id": f"re_{tail(payment)}",
         "object": "refund",
         "amount": amount_minor,
-        "balance_transaction": f"txn_r{_tail(payment)}",
+        "balance_transaction": f"txn_r{tail(payment)}",
         "status": "succeeded",
     }
     return {
         "object": "charge",
         "amount_captured": amount_minor,
         "amount_refunded": amount_minor if refunded else 0,
-        "balance_transaction": f"txn_{_tail(payment)}",
+        "balance_transaction": f"txn_{tail(payment)}",
         "billing_details": {"address": {"city": "Utrecht", "country": "NL"}, "name": "Robin Sample"},
         "captured": event_type != "charge.failed",
         "payment_intent": payment,
@@ -172,10 +92,10 @@ def _refund(event_type: str, payment: str, _: int) -> dict[str, Any]:
     failed = event_type == "refund.failed"
     return {
         "object": "refund",
-        "balance_transaction": f"txn_r{_tail(payment)}",
-        "charge": f"ch_{_tail(payment)}",
+        "balance_transaction": f"txn_r{tail(payment)}",
+        "charge": f"ch_{tail(payment)}",
         "destination_details": {"card": {"reference_status": "pending", "type": "refund"}, "type": "card"},
-        "failure_balance_transaction": f"txn_f{_tail(payment)}" if failed else None,
+        "failure_balance_transaction": f"txn_f{tail(payment)}" if failed else None,
         "payment_intent": payment,
         "reason": "requested_by_customer",
         "receipt_number": None,
@@ -186,11 +106,11 @@ def _refund(event_type: str, payment: str, _: int) -> dict[str, Any]:
 
 
 def _dispute(event_type: str, payment: str, amount_minor: int) -> dict[str, Any]:
-    withdrawal = {"id": f"txn_d{_tail(payment)}", "amount": -amount_minor, "fee": 1500, "type": "adjustment"}
+    withdrawal = {"id": f"txn_d{tail(payment)}", "amount": -amount_minor, "fee": 1500, "type": "adjustment"}
     return {
         "object": "dispute",
         "balance_transactions": [withdrawal],
-        "charge": f"ch_{_tail(payment)}",
+        "charge": f"ch_{tail(payment)}",
         "evidence": {"customer_name": "Robin Sample", "product_description": None, "uncategorized_text": None},
         "evidence_details": {"has_evidence": False, "past_due": False, "submission_count": 0},
         "payment_intent": payment,
@@ -204,8 +124,8 @@ def _payout(event_type: str, payment: str, _: int) -> dict[str, Any]:
         "object": "payout",
         "arrival_date": 1_893_456_000,
         "automatic": True,
-        "balance_transaction": f"txn_p{_tail(payment)}",
-        "destination": f"ba_{_tail(payment)}",
+        "balance_transaction": f"txn_p{tail(payment)}",
+        "destination": f"ba_{tail(payment)}",
         "failure_code": "account_closed" if event_type == "payout.failed" else None,
         "method": "standard",
         "status": event_type.rpartition(".")[2],
@@ -221,7 +141,7 @@ def _payment_intent(event_type: str, payment: str, amount_minor: int) -> dict[st
         "amount_received": amount_minor if succeeded else 0,
         "capture_method": "automatic",
         "confirmation_method": "automatic",
-        "latest_charge": f"ch_{_tail(payment)}" if succeeded else None,
+        "latest_charge": f"ch_{tail(payment)}" if succeeded else None,
         "payment_method_types": ["card", "ideal"],
         "status": event_type.rpartition(".")[2],
     }
@@ -241,7 +161,7 @@ def _other(event_type: str, payment: str, _: int) -> dict[str, Any]:
     }
 
 
-_STRIPE_OBJECTS = {
+_OBJECTS = {
     "charge": ("ch", _charge),
     "refund.": ("re", _refund),
     "dispute": ("dp", _dispute),
@@ -249,3 +169,36 @@ _STRIPE_OBJECTS = {
     "payment_intent": ("pi", _payment_intent),
     "other": ("obj", _other),
 }
+
+
+def _sample(sample: Sample) -> bytes:
+    body = orjson.loads(
+        stripe_event(
+            f"evt_{sample.event}",
+            "refund.created",
+            payment=f"pi_{sample.payment}",
+            account=f"acct_{sample.account}",
+            amount_minor=sample.amount_minor,
+            currency=sample.currency,
+            created=sample.at,
+            object_id=f"re_{sample.movement}",
+        )
+    )
+    return orjson.dumps(body | {"pending_webhooks": sample.delivery})
+
+
+def _others() -> list[bytes]:
+    types = (
+        *("charge.captured", "charge.refunded", "charge.dispute.created", "charge.dispute.closed", "payout.paid"),
+        *("payout.failed", "refund.failed", "payment_intent.succeeded", "customer.created"),
+    )
+    about: dict[str, Any] = {"payment": "pi_1", "account": "acct_1", **Sample().money}
+    return [stripe_event("evt_1", one, **about) for one in types]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    signature = sending.hex_mac(f"{sending.at_s}.".encode() + sending.body)
+    return sending.posted({"Stripe-Signature": f"t={sending.at_s},v1={signature}"})
+
+
+SAMPLES = Samples(_sample, _sign, _others, tolerance_s=300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from providers.pointer import parse_pointer, resolve
+from providers.fields import parse_pointer, resolve
 
 DOCUMENT = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "~1": 9, "0": {"x": None}}
 
