@@ -11,11 +11,9 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from console.access import Role, require, signed_in
-from console.api_problems import problems
+from console.api_routes import StrictRoute, key_parameter, problems
 from console.bookings import BookingDesk
-from console.key_parameter import key_parameter
 from console.orders import Text
-from console.strict_route import StrictRoute
 from core.clock import from_rfc3339
 from core.event import Mode
 from core.money import AMOUNT_MINOR_MAX, Money

@@ -12,9 +12,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from console.access import Role, require, signed_in
-from console.api_problems import problems
-from console.api_streams import Streams, StreamWanted
-from console.strict_route import StrictRoute
+from console.api_routes import StrictRoute, problems
+from console.dead_letters import Streams, StreamWanted
 from core.decision import ErrorKind
 from dlq.board import PAGE_MAX, Filter, Group, Item, ItemState, ItemStory, Mark, Sort, Stats
 from dlq.commands import SEQ_MAX

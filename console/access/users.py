@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -20,6 +21,20 @@ from console.access.roles import Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from dlq.hands import same_person
+
+TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
+TOKEN_BYTES = 32
+
+
+def new_token() -> str:
+    """A bearer token: shown once, kept as its hash."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_sha256(secret: str) -> str:
+    """Of 256 random bits: nothing slower is needed, nobody can guess them."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 USERS_MAX = 1_000

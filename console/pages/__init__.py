@@ -11,7 +11,6 @@ from console.bookings import BookingDesk
 from console.pages.dlq_audit import add_audit
 from console.pages.dlq_dry_run import add_dry_run
 from console.pages.dlq_pages import add_item, add_list, add_overview
-from console.pages.dlq_place import DlqPlace, WorkStream
 from console.pages.dlq_report import add_report
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger_balances import add_balances
@@ -20,7 +19,7 @@ from console.pages.ledger_export import add_export
 from console.pages.ledger_reports import add_reports
 from console.pages.ledger_search import add_search
 from console.pages.ledger_stories import add_stories
-from console.pages.place import Place
+from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.users import user_routes
 from core.event import Mode
 from dlq.acts import Acts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, require
-from console.pages.dlq_place import DlqPlace
-from console.pages.fields import Fields
+from console.forms import Fields
+from console.pages.place import DlqPlace
 from dlq.acts import Acts
 
 PER_PAGE = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from console.pages.fields import Fields
+from console.forms import Fields
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind

@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from console.formats import span
 from console.plots import Steps, bars_plot, steps_plot
-from console.told import span
 from core.clock import from_rfc3339
 from dlq.board import Board, Count, Group, Stats
 

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, User, require
+from console.forms import Fields
 from console.pages import dlq_filters
 from console.pages.dlq_item import shown
 from console.pages.dlq_overview import overview, said
-from console.pages.dlq_place import DlqPlace
-from console.pages.fields import Fields
-from console.web import render
+from console.pages.place import DlqPlace
+from console.rendering import render
 from dlq.board import FilterInvalid
 
 PER_PAGE = 50

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from console.access import Role, require
-from console.pages.dlq_place import DlqPlace
-from console.pages.fields import Fields
+from console.forms import Fields
+from console.pages.place import DlqPlace
 from console.plots import Steps, bars_plot, steps_plot
 from dlq.report import Week, WeeklyReport, steps, weekly
 from ledger.provider_bugs import bugs_of

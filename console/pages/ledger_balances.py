@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
-from console.pages.fields import Fields
+from console.forms import Fields
 from console.pages.place import Place
-from console.plots import Steps, steps_plot
-from console.plots.ticks import short
+from console.plots import Steps, short, steps_plot
 from core import moments
 from core.money import decimals_of
 from ledger.queries import AsOf, Balance, BalancesOverTime, Total, balances, balances_over_time, decimal_text, totals

@@ -11,8 +11,8 @@ from starlette.datastructures import QueryParams
 
 from console.access import Role, User, require
 from console.bookings import AnotherPersonWanted, BookingDesk
+from console.forms import Fields
 from console.pages.dlq_selections import reason_of
-from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
 from core.decision import Decision

@@ -15,9 +15,8 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from console.access import signed_in
-from console.pages.asking import Asking
-from console.pages.fields import Fields
-from console.pages.place import Place
+from console.forms import Fields
+from console.pages.place import Asking, Place
 from core import moments
 from core.errors import PayhookError
 from dlq.witness import EXPORT, Reading

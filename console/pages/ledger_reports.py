@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from console.pages.fields import Fields
+from console.forms import Fields
 from console.pages.place import Place
 from core.layout import StreamLayout
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from console.pages.fields import Fields
+from console.forms import Fields
 from console.pages.place import Place
 from core import moments
 from core.decision import Decision

@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from console.links import segment
 from console.pages.place import Place
+from console.rendering import segment
 from core.layout import StreamLayout
 from journal.schema import JournalRow
 from ledger.body_fates import BodyFate, fates

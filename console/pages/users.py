@@ -12,10 +12,9 @@ from starlette.datastructures import QueryParams
 from console.access import Role, User, UserDesk, require
 from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
 from console.access.users import UserUnfit
-from console.links import segment
-from console.pages.asking import Asking
-from console.pages.fields import Fields
-from console.web import render
+from console.forms import Fields
+from console.pages.place import Asking
+from console.rendering import render, segment
 from core.clock import Clock
 
 ROLES_TOLD = {

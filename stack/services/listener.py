@@ -22,16 +22,13 @@ from redis.asyncio import Redis
 from console.access import Access, Sessions, SignInThrottle, UserDesk, Users
 from console.api import Desks, mount_api
 from console.api_bookings import Bookings
-from console.api_streams import Streams
-from console.app import Watched, create_app
 from console.bookings import BookingDesk
-from console.cookies import Cookies
-from console.dead_letters import running
-from console.guard import origins_of
-from console.lag import KafkaLag
-from console.listener import guarded
+from console.dead_letters import Streams, running
+from console.forms import Cookies
+from console.guard import guarded, origins_of
+from console.health import KafkaLag, Watched, create_app
 from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.asking import Asking
+from console.pages.place import Asking
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode

@@ -18,7 +18,7 @@ from cli.acting import this_account
 from console.access import Role, accounts
 from console.api import mount_api
 from console.api_bookings import Bookings
-from console.api_streams import Streams
+from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
 from dlq.commands import Target, propose_reversal

@@ -13,8 +13,7 @@ from fastapi import FastAPI
 
 from console.api import mount_api
 from console.api_bookings import Bookings
-from console.api_streams import Streams
-from console.dead_letters import DeadLetters
+from console.dead_letters import DeadLetters, Streams
 from core.decision import Decision
 from core.keys import join_key
 from dlq.acts import Acts

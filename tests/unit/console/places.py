@@ -15,7 +15,7 @@ from console.api_bookings import Bookings
 from console.bookings import BookingDesk
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.asking import Asking
+from console.pages.place import Asking
 from core.clock import Clock
 from core.layout import Layout
 from dlq.acts import Acts

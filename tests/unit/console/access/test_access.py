@@ -13,8 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from console.access import Role, SignInBusy, SignInRefused, SignInTooSoon, User, accounts, passwords
-from console.access.access import AT_ONCE, NOT_ALLOWED_MAX, WAITING_MAX
-from console.access.throttle import USER_TRIES
+from console.access.sign_in import AT_ONCE, NOT_ALLOWED_MAX, USER_TRIES, WAITING_MAX
 from core.clock import ManualClock
 from dlq.acts import ActsUnwritable
 from journal.append import Appender

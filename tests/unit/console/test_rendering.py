@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.links import address, segment
+from console.rendering import address, segment
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from markupsafe import Markup, escape
 
-from console import told
+from console import formats
 from tests.dead_letters import HOSTILE
 
 
@@ -24,7 +24,7 @@ from tests.dead_letters import HOSTILE
     ],
 )
 def test_a_span_is_told_by_its_two_greatest_units(time: timedelta | float | None, words: str) -> None:
-    assert told.span(time) == words
+    assert formats.span(time) == words
 
 
 @pytest.mark.parametrize(
@@ -38,31 +38,26 @@ def test_a_span_is_told_by_its_two_greatest_units(time: timedelta | float | None
     ],
 )
 def test_money_has_its_currencys_decimals(minor: int | None, currency: str | None, words: str) -> None:
-    assert told.money(minor, currency) == words
+    assert formats.money(minor, currency) == words
 
 
 def test_a_moment_is_exact_for_machines_and_short_for_people() -> None:
     at = datetime(2026, 1, 31, 12, 0, 1, 250_000, tzinfo=UTC)
-    assert told.moment(at) == '<time datetime="2026-01-31T12:00:01.250000Z">2026-01-31 12:00:01</time>'
-    assert told.moment(None) == ""
+    assert formats.moment(at) == '<time datetime="2026-01-31T12:00:01.250000Z">2026-01-31 12:00:01</time>'
+    assert formats.moment(None) == ""
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_stranger_steers_or_is_markup(text: str) -> None:
-    for shown in (escape(told.plain(text)), told.lines(text)):
+    for shown in (escape(formats.plain(text)), formats.lines(text)):
         assert not set(shown) & set("<>\"'\x1b\x07\u202e\u2066")
 
 
 def test_what_is_markup_already_stays_so_and_none_is_nothing() -> None:
-    assert told.plain(Markup("<b>")) == Markup("<b>")
-    assert (told.plain(None), told.plain(7)) == ("", 7)
+    assert formats.plain(Markup("<b>")) == Markup("<b>")
+    assert (formats.plain(None), formats.plain(7)) == ("", 7)
 
 
 def test_long_texts_are_cut() -> None:
-    assert len(told.plain("x" * 100_000)) < 2_100
-    assert len(told.lines("x\n" * 100_000)) < 20_100
-
-
-@pytest.mark.parametrize(("size", "words"), [(812, "812 B"), (1_300, "1.3 KiB"), (3_500_000, "3.3 MiB")])
-def test_sizes(size: int, words: str) -> None:
-    assert told.size(size) == words
+    assert len(formats.plain("x" * 100_000)) < 2_100
+    assert len(formats.lines("x\n" * 100_000)) < 20_100

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.plots.ticks import TICKS_MAX, TIMES_MAX, short, time_labels, time_ticks, value_ticks
+from console.plots import TICKS_MAX, TIMES_MAX, short, time_labels, time_ticks, value_ticks
 
 T0 = datetime(2026, 1, 31, 12, 30, 30, tzinfo=UTC)
 

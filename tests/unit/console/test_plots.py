@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.plots import Steps, bars_plot, steps_plot
-from console.plots.canvas import HEIGHT, WIDTH
+from console.plots import HEIGHT, WIDTH, Steps, bars_plot, steps_plot
 from tests.examples import examples
 
 T0 = datetime(2026, 1, 31, tzinfo=UTC)

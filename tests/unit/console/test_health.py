@@ -11,8 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.app import Watched, create_app
-from console.lag import Marks
+from console.health import Marks, Watched, create_app
 from core.clock import ManualClock
 
 NOW = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)

@@ -1,22 +1,28 @@
-"""The listener's four pages. It holds no state: each request asks the processes and their files."""
+"""Health, readiness, status and metrics of the processes; each request asks them and reads their files."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from fastapi import Depends, FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from console.access import Everybody
-from console.exposition import CONTENT_TYPE, Scrape, merge
-from console.lag import Marks
 from core.clock import Clock, from_rfc3339
 
 ASK_TIMEOUT_S = 2.0
@@ -118,3 +124,91 @@ async def _scrape(name: str, url: str, client: httpx.AsyncClient) -> Scrape:
     except httpx.HTTPError:
         return Scrape(name, None)
     return Scrape(name, answer.text)
+
+
+ANSWER_S_MAX = 2.0
+
+Marks: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Topic to partition (as JSON has it) to the next offset to decide."""
+
+
+class KafkaLag:
+    """One connection, asked when somebody looks. ``read`` blocks: call it off the event loop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "payhook-lag",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        self._consumer = Consumer(settings)
+        self._one_at_a_time = threading.Lock()
+
+    def read(self, marks: Marks) -> dict[str, int] | None:
+        """Undecided records by topic; None when Kafka doesn't say."""
+        with self._one_at_a_time:
+            try:
+                return {topic: self._of(topic, partitions) for topic, partitions in marks.items()}
+            except KafkaException:
+                return None
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _of(self, topic: str, partitions: Mapping[str, int]) -> int:
+        return sum(self._end(topic, int(number)) - until for number, until in partitions.items())
+
+    def _end(self, topic: str, partition: int) -> int:
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S_MAX)
+        return int(end)
+
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+UP_METRIC = "payhook_process_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one process exposed; None when it didn't answer."""
+
+    process: str
+    text: str | None
+
+
+def merge(scrapes: Sequence[Scrape]) -> bytes:
+    """All families on one page, and `UP_METRIC` for each process.
+
+    A family of more than one process (those of Python's own client) gets a ``process`` label on each
+    sample: Prometheus refuses a page that has one series twice.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Merged(scrapes))
+    return generate_latest(registry)
+
+
+class _Merged(Collector):
+    def __init__(self, scrapes: Sequence[Scrape]) -> None:
+        self._scrapes = scrapes
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._up()
+        exposed = [(one.process, family) for one in self._scrapes for family in _families(one)]
+        count = Counter(family.name for _, family in exposed)
+        merged: dict[str, Metric] = {}
+        for process, family in exposed:
+            whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            added = {"process": process} if count[family.name] > 1 else {}
+            whole.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
+        yield from merged.values()
+
+    def _up(self) -> GaugeMetricFamily:
+        up = GaugeMetricFamily(UP_METRIC, "1 if the process answers with its metrics", labels=["process"])
+        for one in self._scrapes:
+            up.add_metric([one.process], 0.0 if one.text is None else 1.0)
+        return up
+
+
+def _families(scrape: Scrape) -> Iterator[Metric]:
+    if scrape.text is not None:
+        yield from text_string_to_metric_families(scrape.text)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from starlette.datastructures import QueryParams
 
+from console.forms import Fields
 from console.pages import dlq_filters
-from console.pages.fields import Fields
 from core import moments
 from core.decision import ErrorKind
 from dlq.board import Filter, ItemState, Mark, Sort
@@ -64,7 +64,7 @@ def test_a_filter_comes_back_from_its_address() -> None:
         states=(ItemState.OPEN, ItemState.PURGED),
         marks=(Mark.POISON,),
     )
-    from console.links import address
+    from console.rendering import address
 
     query = address("/dlq", dlq_filters.query(wanted)).partition("?")[2]
     assert dlq_filters.read(fields(query)).wanted == wanted

@@ -1,4 +1,4 @@
-"""How values are written on a page. Each function is a filter of the templates."""
+"""How values are written, on pages and on the command line. Most functions are filters of the templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from console.links import segment
 from core.clock import to_rfc3339
 from core.visible import CHARS_MAX, visible, visible_lines
 from ledger.queries import decimal_text
@@ -45,7 +44,12 @@ def moment(at: datetime | None) -> Markup:
     """To the second, UTC; the rest is in the element's attribute."""
     if at is None:
         return Markup("")
-    return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), f"{at:%Y-%m-%d %H:%M:%S}")
+    return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), second(at))
+
+
+def second(at: datetime | None) -> str:
+    """``2026-01-31 12:00:07``: a moment to the second."""
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def span(time: timedelta | float | None) -> str:
@@ -70,21 +74,12 @@ def number(value: int | float | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def size(count_bytes: int) -> str:
-    """``812 B``, ``1.2 KiB``, ``3.4 MiB``."""
-    if count_bytes < 1_024:
-        return f"{count_bytes} B"
-    return f"{count_bytes / 1_024:.1f} KiB" if count_bytes < 1 << 20 else f"{count_bytes / (1 << 20):.1f} MiB"
-
-
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "exact": exact,
     "lines": lines,
     "moment": moment,
     "money": money,
     "number": number,
-    "segment": segment,
-    "size": size,
     "span": span,
 }
 """By the names that templates have for them."""
