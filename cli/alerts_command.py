@@ -7,11 +7,9 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.place import Place, with_place
-from cli.tables import row
+from cli.tables import Rows
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from dlq.alerts.engine import RUNBOOK, Alert, State
@@ -141,14 +139,13 @@ def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
     if not looks:
         last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
         click.echo(f"nobody looks: the last look was {last}. `payhook up` runs it, or `python -m stack.alerting`")
-    table = Table("rule", "of", "now", "limit", "state")
+    rows = Rows("rule", "of", "now", "limit", "state", right=["now", "limit"])
     states = {alert.key: alert for alert in known.alerts}
     for name, rule in rules(settings).items():
         for subject, value in known.values.get(name, {}).items():
             shown = "not known" if value is None else _shown(value)
-            row(table, name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
-    if table.row_count:
-        Console(soft_wrap=True).print(table)
+            rows.add(name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
+    rows.print()
     for alert in _firing(known):
         click.echo(f"{alert.rule}: {alert.text}")
     _print_receivers(settings, known)

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.place import Place, with_place
-from cli.tables import row
+from cli.tables import Rows, print_text
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
@@ -26,6 +24,8 @@ from notify.secret_files import secret_file
 from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
+
+WHY_CHARS_MAX = 2_000
 
 
 @click.group()
@@ -141,15 +141,13 @@ def _problem(place: Place, subscriber: Subscriber) -> str:
     return ""
 
 
-def _print(told: list[dict[str, Any]]) -> None:
-    console, table = Console(soft_wrap=True), Table("subscriber", "state", "of")
-    for name in ("types", "url"):
-        table.add_column(name, overflow="fold")
-    for one in told:
+def _print(subscribers: list[dict[str, Any]]) -> None:
+    rows = Rows("subscriber", "state", "of", "types", "url")
+    for one in subscribers:
         whose = f"{one['mode']}, tenant {one['tenant']}" if one["tenant"] else one["mode"]
-        row(table, one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
-    console.print(table)
-    for one in told:
+        rows.add(one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
+    rows.print()
+    for one in subscribers:
         if one["why"]:
             since = f" since {one['since']}" if one["since"] else ""
-            console.print(f"{one['name']} is {one['state']}{since}: {one['why']}", markup=False)
+            print_text(f"{one['name']} is {one['state']}{since}: {one['why']}", WHY_CHARS_MAX, indent=0)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from console.access import Role, require, signed_in
 from console.api_routes import StrictRoute, key_parameter, problems
-from console.bookings import BookingDesk
+from console.as_json import Proposal, plain
+from console.bookings import BookingService
 from console.orders import Text
 from core.clock import from_rfc3339
 from core.event import Mode
@@ -21,12 +24,11 @@ from core.work import Posting
 from dlq.commands import Command
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from ingest.idempotency import Problem
-from ledger.reversals import Proposed
 from ledger.reversals.entries import entry_of
 
 COMMAND_ID = r"^[0-9a-f]{32}$"
 Answer = TypeVar("Answer")
-Bookings = Mapping[Mode, BookingDesk]
+Bookings = Mapping[Mode, BookingService]
 
 
 class LineAsked(BaseModel):
@@ -76,50 +78,11 @@ class BookingApproved(BaseModel):
     mode: Mode = Field("live", description="whose ledger: live or test traffic")
 
 
-class LineShown(BaseModel):
-    """One line of a booking."""
-
-    account: str
-    side: str
-    amount_minor: int
-    currency: str
-
-
-class ProposalShown(BaseModel):
-    """What one person proposed to book."""
-
-    command_id: str
-    action: str = Field(description="propose_reversal, propose_entry or propose_reprocess")
-    actor: str
-    reason: str
-    at: datetime
-    state: str = Field(description="waits, approved, or older than a restore")
-    items: list[int] = Field(description="the items whose bookings are to be taken back, or that are to be reprocessed")
-    entity: str | None = Field(None, description="of an entry")
-    evidence_sha256: str | None = None
-    lines: list[LineShown] = Field(description="of an entry")
-
-    @classmethod
-    def of(cls, found: Proposed) -> Self:
-        command, entry = found.command, found.command.entry
-        return cls(
-            command_id=command.command_id,
-            action=command.action,
-            actor=command.actor,
-            reason=command.reason,
-            at=command.at,
-            state=found.state,
-            items=[target.item_seq for target in command.targets],
-            entity=None if entry is None else entry.entity_key,
-            evidence_sha256=None if entry is None else entry.evidence_sha256,
-            lines=[] if entry is None else [_line(line) for line in entry.postings],
-        )
-
-
-class ProposalsShown(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Proposals:
     """Newest first."""
 
-    proposals: list[ProposalShown]
+    proposals: list[Proposal]
 
 
 class CommandSent(BaseModel):
@@ -133,7 +96,7 @@ class CommandSent(BaseModel):
         return cls(command_id=command.command_id, action=command.action)
 
 
-def booking_routes(desks: Bookings) -> APIRouter:
+def booking_routes(services: Bookings) -> APIRouter:
     """Finance reads and proposes; an administrator who didn't propose approves."""
     router = APIRouter(prefix="/ledger", route_class=StrictRoute)
 
@@ -147,36 +110,34 @@ def booking_routes(desks: Bookings) -> APIRouter:
         )
 
     @router.get(
-        "/proposals", responses=problems(401, 403, 404, 422, 503), dependencies=[Depends(require(Role.FINANCE))]
+        "/proposals",
+        responses=problems(401, 403, 404, 422, 503),
+        response_model=Proposals,
+        dependencies=[Depends(require(Role.FINANCE))],
     )
-    async def proposals(mode: Mode = "live") -> ProposalsShown:
+    async def proposals(mode: Mode = "live") -> Response:
         """Reversals, entries and reprocessing that were proposed, newest first."""
-        found = await asyncio.to_thread(_desk(desks, mode).proposals)
-        return ProposalsShown(proposals=[ProposalShown.of(one) for one in found])
+        found = await asyncio.to_thread(_service(services, mode).proposals)
+        return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
 
     @post("/entries", Role.FINANCE)
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:
         """Proposes a booking by hand."""
-        desk, entry, actor = _desk(desks, asked.mode), asked.entry(), signed_in(request).name
-        return CommandSent.of(await asyncio.to_thread(desk.propose_entry, entry, actor, asked.reason))
+        service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason))
 
     @post("/proposals/{command_id}/approve", Role.ADMIN)
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:
         """Approves what somebody else proposed. Of a reversal or an entry all is booked, or none, and once."""
-        desk, actor = _desk(desks, asked.mode), signed_in(request).name
-        return CommandSent.of(await asyncio.to_thread(desk.approve, command_id, actor, asked.reason))
+        service, actor = _service(services, asked.mode), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(service.approve, command_id, actor, asked.reason))
 
     return router
 
 
-def _desk(desks: Bookings, mode: Mode) -> BookingDesk:
-    if mode not in desks:
+def _service(services: Bookings, mode: Mode) -> BookingService:
+    if mode not in services:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
-    return desks[mode]
-
-
-def _line(line: Posting) -> LineShown:
-    money = line.money
-    return LineShown(account=line.account, side=line.side, amount_minor=money.amount_minor, currency=money.currency)
+    return services[mode]

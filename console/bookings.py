@@ -27,7 +27,7 @@ class AnotherPersonWanted(PayhookError):
         super().__init__(f"{proposer} proposed it{could}: another person approves it; nothing was booked")
 
 
-class BookingDesk:
+class BookingService:
     """Blocks; threads may share it. Every act through it is on record, each refusal too.
 
     ``channel``: through which acts come, ``page`` or ``api``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.access.accounts import UserDesk
+from console.access.accounts import UserService
 from console.access.roles import (
     Everybody,
     NotAllowed,
@@ -31,7 +31,7 @@ __all__ = [
     "SignInThrottle",
     "SignInTooSoon",
     "User",
-    "UserDesk",
+    "UserService",
     "Users",
     "require",
     "signed_in",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from console.access import passwords
 from console.access.roles import Role
@@ -27,6 +28,7 @@ from core.clock import Clock, to_rfc3339
 from core.errors import PayhookError
 from dlq.acts import Act, Acts, ActsUnwritable, Outcome
 
+Changed = TypeVar("Changed")
 Recording = Callable[[str, str | None, str | None], None]
 """Gets a user's name, and what they were and will be as JSON without secrets; raises where it can't be recorded."""
 
@@ -147,20 +149,19 @@ def _known(accounts: dict[str, Account], name: str) -> Account:
 
 
 def _witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], None]:
-    return lambda before, after: record(name, _told(before.get(name)), _told(after.get(name)))
+    return lambda before, after: record(name, _as_text(before.get(name)), _as_text(after.get(name)))
 
 
-def _told(account: Account | None) -> str | None:
+def _as_text(account: Account | None) -> str | None:
     """What may be read for ever: neither hashes nor stamps, which only say that they changed."""
     if account is None:
         return None
     tokens = sorted(f"{token.name} until {token.ends_at[:10]}" for token in account.tokens)
-    told = {"roles": sorted(account.roles), "tokens": tokens}
-    return json.dumps(told)
+    return json.dumps({"roles": sorted(account.roles), "tokens": tokens})
 
 
 class MachineOnly(UserUnfit):
-    """A change that nobody makes from a page."""
+    """A change that isn't made from a page."""
 
     def __init__(self, what: str, command: str) -> None:
         super().__init__(f"{what} on the machine alone, where a second person isn't one's own doing: `{command}`")
@@ -181,10 +182,18 @@ class Person:
         return Role.ADMIN in self.roles
 
 
-class UserDesk:
-    """Blocks; threads may share it."""
+class UserService:
+    """Changes users. Each change is on record as the actor's before it takes effect, and each refusal too.
 
-    def __init__(self, users: Users, sessions: Sessions, acts: Acts, clock: Clock, channel: str = "page") -> None:
+    ``channel``: ``page`` or ``cli``. From a page no administrator is made, changed or removed: a second person
+    approves what one may not do alone, and that must not be somebody whom the first person made.
+    Blocks; threads may share it.
+
+    :raises UserUnfit, PasswordUnfit: by each change: nothing was changed
+    :raises ActsUnwritable: by each change: it can't be put on record; nothing was changed
+    """
+
+    def __init__(self, users: Users, sessions: Sessions | None, acts: Acts, clock: Clock, channel: str) -> None:
         self._users = users
         self._sessions = sessions
         self._acts = acts
@@ -192,116 +201,96 @@ class UserDesk:
         self._channel = channel
 
     def people(self) -> list[Person]:
-        """Everybody, by name."""
-        signed_in = self._sessions.last_sign_ins()
-        return [_person(one, signed_in.get(name)) for name, one in sorted(self._users.all().items())]
+        """All users, by name."""
+        signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
+        return [
+            Person(name, sorted(one.roles), one.tokens, signed_in.get(name), sorted(one.set_by))
+            for name, one in sorted(self._users.all().items())
+        ]
 
     def person(self, name: str) -> Person:
         """
         :raises UserUnknown: there is no such user
         """
-        account = self._users.all().get(name)
-        if account is None:
+        found = next((one for one in self.people() if one.name == name), None)
+        if found is None:
             raise UserUnknown(name)
-        return _person(account, self._sessions.last_sign_ins().get(name))
+        return found
 
     def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
-        """
-        :raises UserUnfit, PasswordUnfit: nothing was changed
-        """
+        def change(record: Recording) -> None:
+            self._check_given(roles, f"payhook users add {name} --role admin")
+            add_user(self._users, name, roles, password, record, by=self._hand(actor))
 
-        def add(record: Recording) -> None:
-            _no_admin(roles, f"payhook users add {name} --role admin")
-            add_user(self._users, name, roles, password, record, by=actor)
-
-        self._recorded(actor, "user_add", name, add)
+        self._recorded(actor, "user_add", name, change)
 
     def set_roles(self, actor: str, name: str, roles: frozenset[Role]) -> None:
-        """
-        :raises UserUnfit: nothing was changed
-        """
-
         def change(record: Recording) -> None:
-            self._no_administrator(name, f"payhook users roles {name}")
-            _no_admin(roles, f"payhook users roles {name} --role admin")
+            self._check_changed(name, f"payhook users roles {name}")
+            self._check_given(roles, f"payhook users roles {name} --role admin")
             set_roles(self._users, name, roles, record)
 
         self._recorded(actor, "user_roles", name, change)
 
     def set_password(self, actor: str, name: str, password: str) -> None:
-        """
-        :raises UserUnfit, PasswordUnfit: nothing was changed
-        """
-
         def change(record: Recording) -> None:
-            self._no_administrator(name, f"payhook users password {name}")
-            set_password(self._users, name, password, record, by=actor)
+            self._check_changed(name, f"payhook users password {name}")
+            set_password(self._users, name, password, record, by=self._hand(actor))
 
         self._recorded(actor, "user_password", name, change)
 
     def remove(self, actor: str, name: str) -> None:
-        """
-        :raises UserUnfit: nothing was changed
-        """
-
         def change(record: Recording) -> None:
-            self._no_administrator(name, f"payhook users remove {name}")
+            self._check_changed(name, f"payhook users remove {name}")
             remove_user(self._users, name, record)
 
         self._recorded(actor, "user_remove", name, change)
 
-    def revoke_token(self, actor: str, name: str, label: str) -> None:
-        """Also an administrator's: it only takes away.
+    def make_token(self, actor: str, name: str, label: str, days: int) -> str:
+        """A new bearer token, to be shown once."""
+        now = self._clock.now()
+        return self._recorded(
+            actor, "token_make", name, lambda record: make_token(self._users, name, label, now, record, days)
+        )
 
-        :raises UserUnfit: nothing was changed
-        """
+    def revoke_token(self, actor: str, name: str, label: str) -> None:
+        """Also an administrator's, and from a page too: it only takes away."""
         self._recorded(actor, "token_revoke", name, lambda record: revoke_token(self._users, name, label, record))
 
-    def _no_administrator(self, name: str, command: str) -> None:
+    def _hand(self, actor: str) -> str | None:
+        """Who gives a password, where that makes them no second person beside its user."""
+        return actor if self._channel == "page" else None
+
+    def _check_changed(self, name: str, command: str) -> None:
         account = self._users.all().get(name)
-        if account is not None and Role.ADMIN in account.roles:
+        if self._channel == "page" and account is not None and Role.ADMIN in account.roles:
             raise MachineOnly("an administrator is changed", command)
 
-    def _recorded(self, actor: str, action: str, name: str, change: Callable[[Recording], None]) -> None:
-        def record(_name: str, before: str | None, after: str | None) -> None:
-            self._put(actor, action, name, Outcome.DONE, before=before, after=after)
+    def _check_given(self, roles: frozenset[Role], command: str) -> None:
+        if self._channel == "page" and Role.ADMIN in roles:
+            raise MachineOnly("an administrator is made", command)
+
+    def _recorded(self, actor: str, action: str, name: str, change: Callable[[Recording], Changed]) -> Changed:
+        def put(outcome: Outcome, reason: str = "", before: str | None = None, after: str | None = None) -> None:
+            at, channel = self._clock.now(), self._channel
+            self._acts.record(
+                Act(
+                    at=at,
+                    actor=actor,
+                    action=action,
+                    outcome=outcome,
+                    channel=channel,
+                    what=name,
+                    reason=reason,
+                    before=before,
+                    after=after,
+                )
+            )
 
         try:
-            change(record)
+            return change(lambda _name, before, after: put(Outcome.DONE, before=before, after=after))
         except ActsUnwritable:
             raise
         except PayhookError as refused:
-            self._put(actor, action, name, Outcome.REFUSED, str(refused))
+            put(Outcome.REFUSED, str(refused))
             raise
-
-    def _put(
-        self,
-        actor: str,
-        action: str,
-        name: str,
-        outcome: Outcome,
-        reason: str = "",
-        before: str | None = None,
-        after: str | None = None,
-    ) -> None:
-        act = Act(
-            at=self._clock.now(),
-            actor=actor,
-            action=action,
-            outcome=outcome,
-            channel=self._channel,
-            what=name,
-            reason=reason,
-            before=before,
-            after=after,
-        )
-        self._acts.record(act)
-
-
-def _no_admin(roles: frozenset[Role], command: str) -> None:
-    if Role.ADMIN in roles:
-        raise MachineOnly("an administrator is made", command)
-
-
-def _person(account: Account, signed_in_at: datetime | None) -> Person:
-    return Person(account.name, sorted(account.roles), account.tokens, signed_in_at, sorted(account.set_by))

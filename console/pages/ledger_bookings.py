@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from console.access import Role, User, require
-from console.bookings import AnotherPersonWanted, BookingDesk
+from console.bookings import AnotherPersonWanted, BookingService
 from console.forms import Fields
 from console.pages.dlq_selections import reason_of
 from console.pages.place import Place
@@ -46,13 +46,13 @@ class LineUnreadable(PayhookError):
 class BookingPages:
     """The pages of bookings by two people, for routes to call."""
 
-    def __init__(self, place: Place, desks: Mapping[Mode, BookingDesk]) -> None:
+    def __init__(self, place: Place, services: Mapping[Mode, BookingService]) -> None:
         self._place = place
-        self._desks = desks
+        self._services = services
 
     async def listed(self, request: Request, problem: str = "", status: int = 200) -> Response:
-        asking, desk = self._place.asking, self._desk(request)
-        proposed, done = await asking.ask(_listed, desk, self._place.ledger(request))
+        asking, service = self._place.asking, self._service(request)
+        proposed, done = await asking.ask(_listed, service, self._place.ledger(request))
         fields = Fields(QueryParams())
         context = {"proposals": proposed, "reversals": done, "problem": problem, "fields": fields}
         return self._place.show(request, "ledger/reversals.html", status, **context)
@@ -63,7 +63,7 @@ class BookingPages:
         if reason is None:
             return await self.listed(request, fields.problems["reason"], 422)
         try:
-            await self._place.asking.ask(self._desk(request).approve, command_id, user.name, reason)
+            await self._place.asking.ask(self._service(request).approve, command_id, user.name, reason)
         except AnotherPersonWanted as refused:
             return await self.listed(request, str(refused), 409)
         except ProposalUnknown as unknown:
@@ -78,15 +78,15 @@ class BookingPages:
         entry, reason = entry_asked(fields), reason_of(fields)
         if entry is None or reason is None:
             return self.form(request, fields, 422)
-        command = await self._place.asking.ask(self._desk(request).propose_entry, entry, user.name, reason)
+        command = await self._place.asking.ask(self._service(request).propose_entry, entry, user.name, reason)
         return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command.command_id), 303)
 
-    def _desk(self, request: Request) -> BookingDesk:
-        return self._desks[self._place.mode(request)]
+    def _service(self, request: Request) -> BookingService:
+        return self._services[self._place.mode(request)]
 
 
-def booking_routes(place: Place, desks: Mapping[Mode, BookingDesk]) -> APIRouter:
-    router, pages = APIRouter(), BookingPages(place, desks)
+def booking_routes(place: Place, services: Mapping[Mode, BookingService]) -> APIRouter:
+    router, pages = APIRouter(), BookingPages(place, services)
 
     @router.get("/ledger/reversals")
     async def listed(request: Request, _user: Finance) -> Response:
@@ -150,8 +150,8 @@ def _posting(number: int, words: Sequence[str]) -> Posting:
     raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
 
 
-def _listed(desk: BookingDesk, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
+def _listed(service: BookingService, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
     """What was proposed, the newest first, and the newest bookings that were taken back."""
     done = search(str(ledger.journal), str(ledger.postings), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
     # The approval's own row books nothing.
-    return desk.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]
+    return service.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 from fastapi import Request, Response
 
 from console.dead_letters import DeadLetters
-from console.rendering import address, render
+from console.facts import Fact
+from console.rendering import address, render, segment
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
@@ -104,6 +105,13 @@ class Place:
         mode = self.mode(request)
         return address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
+    def page_of(self, request: Request, fact: Fact) -> str | None:
+        """The page that says more of what a fact is about."""
+        if fact.about is None:
+            return None
+        kind, key = fact.about
+        return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
+
     def here(self, request: Request, **changes: object) -> str:
         """The address that was asked for, with some of its fields changed."""
         given = {name: request.query_params.getlist(name) for name in request.query_params}
@@ -111,14 +119,15 @@ class Place:
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """A page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
-        told = {
+        shown = {
             "mode": self.mode(request),
             "modes": self.modes,
             "now": self.clock.now(),
             "link": functools.partial(self.link, request),
             "here": functools.partial(self.here, request),
+            "page_of": functools.partial(self.page_of, request),
         }
-        return render(request, template, status, **told, **context)
+        return render(request, template, status, **shown, **context)
 
 
 STREAM = "stream"
@@ -171,6 +180,15 @@ class DlqPlace:
         mode = self.stream(request).mode
         return address(path, {**query, MODE: mode if mode != self._first.mode else None})
 
+    def page_of(self, request: Request, fact: Fact) -> str | None:
+        """The page that says more of what a fact is about: of an entity, what is dead of it."""
+        if fact.about is None:
+            return None
+        kind, key = fact.about
+        if kind == "event":
+            return self.ledger_link(request, f"/ledger/events/{segment(key)}")
+        return self.link(request, "/dlq", view="items", entity=key)
+
     async def ask(
         self, stream: WorkStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
     ) -> Answer:
@@ -184,14 +202,15 @@ class DlqPlace:
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """A page. Beside what every template has: ``stream``, ``streams`` (their names), ``now``, `link`."""
-        told = {
+        shown = {
             "stream": self.stream(request),
             "streams": list(self.streams),
             "now": self.clock.now(),
             "link": functools.partial(self.link, request),
             "ledger_link": functools.partial(self.ledger_link, request),
+            "page_of": functools.partial(self.page_of, request),
         }
-        return render(request, template, status, **told, **context)
+        return render(request, template, status, **shown, **context)
 
     @property
     def _first(self) -> WorkStream:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, User, UserDesk, require
+from console.access import Role, User, UserService, require
 from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
 from console.access.users import UserUnfit
 from console.forms import Fields
@@ -30,18 +30,18 @@ Admin = Annotated[User, Depends(require(Role.ADMIN))]
 class UserPages:
     """The pages of users, for routes to call."""
 
-    def __init__(self, desk: UserDesk, asking: Asking, clock: Clock) -> None:
-        self.desk = desk
+    def __init__(self, users: UserService, asking: Asking, clock: Clock) -> None:
+        self._users = users
         self._asking = asking
         self._clock = clock
 
     async def listed(self, request: Request, fields: Fields | None = None, status: int = 200) -> Response:
-        people = await self._asking.ask(self.desk.people)
+        people = await self._asking.ask(self._users.people)
         context = {"people": people, "fields": fields or Fields(QueryParams()), "roles_told": ROLES_TOLD}
         return render(request, "users/list.html", status, now=self._clock.now(), chars_min=CHARS_MIN, **context)
 
     async def one(self, request: Request, name: str, fields: Fields | None = None, status: int = 200) -> Response:
-        person = await self._asking.ask(self.desk.person, name)
+        person = await self._asking.ask(self._users.person, name)
         fields = fields or Fields(QueryParams())
         given = fields.choices("role") if status != 200 else tuple(person.roles)
         context = {"person": person, "fields": fields, "given": given, "roles_told": ROLES_TOLD}
@@ -55,7 +55,7 @@ class UserPages:
         if fields.problems or name is None or password is None:
             return await self.listed(request, fields, 422)
         try:
-            await self._asking.ask(self.desk.add, actor.name, name, roles, password)
+            await self._asking.ask(self._users.add, actor.name, name, roles, password)
         except (UserUnfit, PasswordUnfit) as refused:
             fields.wrong("name" if isinstance(refused, UserUnfit) else "password", str(refused))
             return await self.listed(request, fields, 409)
@@ -64,33 +64,33 @@ class UserPages:
     async def roles(self, request: Request, actor: User, name: str) -> Response:
         fields = Fields(await request.form())
         roles = roles_of(fields)
-        return await self._change(request, name, fields, "role", lambda: self.desk.set_roles(actor.name, name, roles))
+        return await self._change(request, name, fields, "role", lambda: self._users.set_roles(actor.name, name, roles))
 
     async def password(self, request: Request, actor: User, name: str) -> Response:
         fields = Fields(await request.form())
         password = new_password(fields) or ""
         return await self._change(
-            request, name, fields, "password", lambda: self.desk.set_password(actor.name, name, password)
+            request, name, fields, "password", lambda: self._users.set_password(actor.name, name, password)
         )
 
     async def revoke(self, request: Request, actor: User, name: str) -> Response:
         fields = Fields(await request.form())
         label = fields.text("token") or ""
         return await self._change(
-            request, name, fields, "token", lambda: self.desk.revoke_token(actor.name, name, label)
+            request, name, fields, "token", lambda: self._users.revoke_token(actor.name, name, label)
         )
 
     async def remove(self, request: Request, actor: User, name: str) -> Response:
         fields = Fields(await request.form())
         if fields.text("sure") != name:
             fields.wrong("sure", f"write {name} to remove them")
-        return await self._change(request, name, fields, "sure", lambda: self.desk.remove(actor.name, name), "/users")
+        return await self._change(request, name, fields, "sure", lambda: self._users.remove(actor.name, name), "/users")
 
     async def _change(
         self, request: Request, name: str, fields: Fields, about: str, change: Callable[[], None], then: str = ""
     ) -> Response:
         """``about``: the field whose problem a refusal is."""
-        await self._asking.ask(self.desk.person, name)
+        await self._asking.ask(self._users.person, name)
         if fields.problems:
             return await self.one(request, name, fields, 422)
         try:
@@ -101,8 +101,8 @@ class UserPages:
         return RedirectResponse(then or f"/users/{segment(name)}", 303)
 
 
-def user_routes(desk: UserDesk, asking: Asking, clock: Clock) -> APIRouter:
-    router, pages, path = APIRouter(), UserPages(desk, asking, clock), "/users/{name}"
+def user_routes(users: UserService, asking: Asking, clock: Clock) -> APIRouter:
+    router, pages, path = APIRouter(), UserPages(users, asking, clock), "/users/{name}"
 
     @router.get("/users")
     async def listed(request: Request, _user: Admin) -> Response:

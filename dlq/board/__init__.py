@@ -12,8 +12,7 @@ from dlq.board.origin import OriginUnreadable, kafka_origin
 from dlq.board.payload import Fates, Origin, Payload
 from dlq.board.prices import Amounts
 from dlq.board.stats import Count, Hour, Stats
-from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
-from dlq.board.told import groups_told, item_told, page_told, stats_told, story_told
+from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour
 from dlq.settings import BoardSettings
 
 __all__ = [
@@ -47,13 +46,7 @@ __all__ = [
     "Page",
     "Payload",
     "Seen",
-    "Some",
     "Sort",
     "Stats",
-    "groups_told",
-    "item_told",
     "kafka_origin",
-    "page_told",
-    "stats_told",
-    "story_told",
 ]

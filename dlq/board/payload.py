@@ -38,7 +38,7 @@ Origin: TypeAlias = Callable[[str, int, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """``raw``: the exact bytes, card numbers masked as they are kept; None: they aren't to be had, ``told`` says why.
+    """``raw``: the exact bytes, card numbers masked as they are kept; None: they can't be had, ``note`` says why.
 
     ``pretty``: the same, indented, where they are JSON; numbers and order as they came. ``source``: who held them.
     """
@@ -46,7 +46,7 @@ class Payload:
     raw: bytes | None
     pretty: str | None
     source: Source | None
-    told: str
+    note: str
 
 
 class Payloads:

@@ -19,10 +19,10 @@ from confluent_kafka import Producer
 from fastapi import APIRouter
 from redis.asyncio import Redis
 
-from console.access import Access, Sessions, SignInThrottle, UserDesk, Users
+from console.access import Access, Sessions, SignInThrottle, Users, UserService
 from console.api import Desks, mount_api
 from console.api_bookings import Bookings
-from console.bookings import BookingDesk
+from console.bookings import BookingService
 from console.dead_letters import Streams, running
 from console.forms import Cookies
 from console.guard import guarded, origins_of
@@ -90,7 +90,10 @@ async def _serve(settings: Settings) -> None:
     acts = Acts(settings.layout.acts)
     users, sessions = Users(settings.layout.users), _sessions(settings, clock)
     access = Access(users, sessions, SignInThrottle(clock), acts, clock)
-    desk, cookies = UserDesk(users, sessions, acts, clock), Cookies(console.public_url.startswith("https://"))
+    service, cookies = (
+        UserService(users, sessions, acts, clock, "page"),
+        Cookies(console.public_url.startswith("https://")),
+    )
     origins = origins_of(console.host, console.port, console.public_url)
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
@@ -98,7 +101,7 @@ async def _serve(settings: Settings) -> None:
         streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
         by_api, by_page = (_bookings(settings, producer, users, acts, clock, channel) for channel in ("api", "page"))
         mount_api(app, _desks(settings, producer, clock), by_api, answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, by_page, clock))
+        listener = guarded(app, access, cookies, origins, _pages(settings, acts, service, by_page, clock))
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
@@ -111,7 +114,7 @@ async def _serve(settings: Settings) -> None:
     lag.close()
 
 
-def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, clock: Clock) -> list[APIRouter]:
+def _pages(settings: Settings, acts: Acts, users: UserService, bookings: Bookings, clock: Clock) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
@@ -119,7 +122,7 @@ def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, c
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), acts, desk, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock), acts, users, bookings)
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
@@ -159,7 +162,9 @@ def _desks(settings: Settings, producer: Any, clock: Clock) -> Desks:
 
 def _bookings(settings: Settings, producer: Producer, users: Users, acts: Acts, clock: Clock, channel: str) -> Bookings:
     return {
-        mode: BookingDesk(settings.layout.ledger(mode), topics_of(mode).control, producer, users, acts, clock, channel)
+        mode: BookingService(
+            settings.layout.ledger(mode), topics_of(mode).control, producer, users, acts, clock, channel
+        )
         for mode in settings.ingest.modes
     }
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.main import main
 from cli.place import Place
-from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
+from cli.reprocess_command import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
 from core.layout import Layout
 from dlq.acts import Acts
@@ -109,7 +109,7 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
     ledger: IgnoredEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = SentTo()
-    monkeypatch.setattr("cli.reprocess_run.Producer", lambda _settings: kafka)
+    monkeypatch.setattr("cli.reprocess_command.Producer", lambda _settings: kafka)
     monkeypatch.setattr(Place, "bootstrap", lambda _place: "127.0.0.1:1")
     said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
     assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output

@@ -208,8 +208,8 @@ def test_json_and_csv_at_once_are_refused(told: World) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(told: World, text: str) -> None:
-    from cli.provider_bugs import as_csv
+    from cli.provider_bugs import csv_of
 
     (bug, *_) = told.bugs()
-    lines = list(csv.DictReader(io.StringIO(as_csv([replace(bug, again=replace(bug.again, account=text))]))))
+    lines = list(csv.DictReader(io.StringIO(csv_of([replace(bug, again=replace(bug.again, account=text))]))))
     assert lines[0]["again_account"] == "'" + text

@@ -1,37 +1,49 @@
-"""``/``, ``/dlq`` and ``/dlq/items/N``: the overview, the list of dead items, and one item with its whole context."""
+"""``/dlq`` and ``/dlq/items/N``: the list of dead items, and one item with its whole context."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, User, require
+from console.facts import item_facts, tries_of
 from console.forms import Fields
 from console.pages import dlq_filters
-from console.pages.dlq_item import shown
-from console.pages.dlq_overview import overview, said
-from console.pages.place import DlqPlace
+from console.pages.place import DlqPlace, WorkStream
 from console.rendering import render
-from dlq.board import FilterInvalid
+from dlq.board import FilterInvalid, ItemStory, Payload
 
 PER_PAGE = 50
 GROUPS_MAX = 100
 ITEM_MAX = 2**63 - 1
+TRIES_SHOWN = 12
+RAW_BYTES_MAX = 4_096
+_BYTES_PER_LINE = 32
 
 Viewer = Annotated[User, Depends(require(Role.VIEWER))]
 
 
-def add_overview(router: APIRouter, place: DlqPlace) -> None:
-    @router.get("/")
-    async def home(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
-        if not user.may(Role.VIEWER):
-            return render(request, "home.html")
-        stream = place.stream(request)
-        told = await place.ask(stream, overview, stream.board)
-        now = place.clock.now()
-        streams = [said(one.name, one.files.status, now) for one in place.streams.values()]
-        return place.show(request, "dlq/overview.html", told=told, stats=told.stats, said=streams)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The payload as text: ``pretty`` where it is JSON, ``raw`` as it came (text, or bytes in hex)."""
+
+    pretty: str | None
+    raw: str | None
+    is_hex: bool
+
+
+def shown(payload: Payload) -> Shown:
+    raw = payload.raw
+    if raw is None:
+        return Shown(None, None, False)
+    try:
+        return Shown(payload.pretty, raw.decode("utf-8"), False)
+    except UnicodeDecodeError:
+        some = raw[:RAW_BYTES_MAX]
+        lines = (some[at : at + _BYTES_PER_LINE] for at in range(0, len(some), _BYTES_PER_LINE))
+        return Shown(None, "\n".join(line.hex(" ") for line in lines), True)
 
 
 def add_list(router: APIRouter, place: DlqPlace) -> None:
@@ -55,19 +67,24 @@ def add_list(router: APIRouter, place: DlqPlace) -> None:
 
 
 def add_item(router: APIRouter, place: DlqPlace) -> None:
+    async def story_of(stream: WorkStream, item_seq: int, user: User) -> ItemStory:
+        return await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
+
     @router.get("/dlq/items/{item_seq}")
     async def item(request: Request, item_seq: int, user: Viewer) -> Response:
-        stream = place.stream(request)
-        story = await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
-        return place.show(request, "dlq/item.html", story=story, item=story.item, shown=shown(story))
+        story = await story_of(place.stream(request), item_seq, user)
+        tries = tries_of(story)
+        context = {"facts_known": item_facts(story), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
+        payload = shown(story.payload)
+        return place.show(request, "dlq/item.html", story=story, item=story.item, shown=payload, **context)
 
     @router.get("/dlq/items/{item_seq}/payload")
     async def payload(request: Request, item_seq: int, user: Viewer) -> Response:
         """The exact bytes, as a file: a browser never shows them as a page."""
         stream = place.stream(request)
-        story = await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
-        if story.payload.raw is None:
-            return render(request, "refused.html", 404, title="The payload isn't to be had", detail=story.payload.told)
+        found = (await story_of(stream, item_seq, user)).payload
+        if found.raw is None:
+            return render(request, "refused.html", 404, title="The payload isn't to be had", detail=found.note)
         name = f"{stream.name}-{item_seq}.bin"
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
-        return Response(story.payload.raw, media_type="application/octet-stream", headers=headers)
+        return Response(found.raw, media_type="application/octet-stream", headers=headers)
