@@ -144,9 +144,9 @@ def show(place: Place, item_id: int, as_json: bool) -> None:
 @_JSON
 @with_place_of_stream
 def stats(place: Place, wanted: Filter, as_json: bool) -> None:
-    """Tell how many are dead, how old they are, of which kind, class, provider and type, and how fast they come and go.
+    """Show how many are dead, how old they are, of which kind, class, provider and type, and how fast they come and go.
 
-    What is told of open events is told whatever --state says.
+    Figures of open events don't depend on --state.
     """
     found = followed(place).stats(wanted)
     if as_json:

@@ -9,12 +9,13 @@ from typing import TypeAlias
 import click
 
 from cli.tables import Rows, heading, print_facts, print_text
-from console.facts import Once, died_of, figures_of, item_error, item_facts, tries_of
+from console.facts import Once, died_of, error_text, figures_of, item_error, item_facts, tries_of
 from console.formats import money, second, span
 from dlq.board import Group, Item, ItemStory, Neighbour, Page, Stats
 
 HOURS_SHOWN = 12
 COUNTS_SHOWN = 10
+IDS_SHOWN = 3
 BAR_CHARS = 20
 BODY_SHOWN_CHARS_MAX = 4_000
 STACK_SHOWN_CHARS_MAX = 5_000
@@ -25,18 +26,27 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 
 
 def print_page(page: Page, now: datetime) -> None:
-    """An item a row: what it is, since when, and its error; a text that many have stands once."""
+    """An item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("nothing is dead" if page.total == 0 else "no more")
         return
-    rows, once = Rows("ID", "age", "state", "amount", "event", "error", right=["ID", "age", "amount"]), Once()
+    rows = Rows("ID", "age", "state", "event, amount", "error", right=["ID", "age"])
+    errors: dict[str, list[str]] = {}
     for item in page.items:
         amount = money(item.amount_minor, item.currency)
-        error = _short_error(item, once)
-        rows.add(item.item_seq, span(now - item.since), item.decision.value, amount, item.event_key, error)
+        named = "\n".join(part for part in (item.event_key, amount) if part)
+        error = error_text(item.error_class, item.error_code, (item.kind, item.mark), None)
+        rows.add(item.item_seq, span(now - item.since, 1), item.decision.value, named, error)
+        errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(str(item.item_seq))
     rows.print()
+    print_facts(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
     if page.next is not None:
         click.echo(f"{len(page.items):,} of {page.total:,}; the next ones: --after {page.next}")
+
+
+def _ids(ids: Sequence[str]) -> str:
+    more = f" +{len(ids) - IDS_SHOWN:,}" if len(ids) > IDS_SHOWN else ""
+    return "ID " + ", ".join(ids[:IDS_SHOWN]) + more
 
 
 def print_groups(groups: Sequence[Group], now: datetime) -> None:
@@ -47,7 +57,7 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
     names = ("count", "oldest", "newest")
     rows = Rows(*names, "fingerprint, e.g.", "cause", right=names)
     for group in groups:
-        ages = (span(now - group.oldest), span(now - group.newest))
+        ages = (span(now - group.oldest, 1), span(now - group.newest, 1))
         rows.add(f"{group.count:,}", *ages, f"{group.fingerprint or 'waits only'}\nID {group.sample}", _cause(group))
     rows.print()
 
@@ -130,10 +140,6 @@ def _item(item: Item) -> Listed:
 
 def _counted(title: str, shown: Sequence[Item], total: int) -> str:
     return f"{title} (the first {len(shown)} of {total:,})" if total > len(shown) else title
-
-
-def _short_error(item: Item, once: Once) -> str | None:
-    return once.tell(item_error(item)[:ERROR_CHARS_MAX], f"ID {item.item_seq}", item.error_class or "")
 
 
 def _cause(group: Group) -> str:

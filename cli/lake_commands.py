@@ -29,7 +29,7 @@ UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Change nothing; tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @with_place
 def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def _print_maintained(report: Report) -> None:
 
 
 def _cells(one: TableReport, dry_run: bool) -> tuple[str, ...]:
-    """Before and after in one cell. How large a table would be nobody knows before it is done."""
+    """Before and after in one cell. How large a table would be isn't known before."""
     return (
         one.of,
         _change(f"{one.files_before:,}", f"{one.files_after:,}"),
@@ -128,7 +128,7 @@ def size(count: int) -> str:
 @click.command("rebuild-postings")
 @with_place_of_mode
 def rebuild_postings(place: Place) -> None:
-    """Make the postings anew from the journal, which they are derived from.
+    """Make the postings again from the journal, which they are derived from.
 
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
@@ -303,7 +303,7 @@ def _as_json(done: Restored) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_place
 def storage(place: Place, as_json: bool) -> None:
-    """Tell where the lake is, and try whether that place gives each name to one writer only.
+    """Show where the lake is, and try whether that place gives each name to one writer only.
 
     Four writers race for fifty names in a folder of their own, which is gone afterwards. Every commit rests on one of
     them getting it: do this once before payments go to another store or mount. Exit 1 where a name went to two.
@@ -318,8 +318,8 @@ def storage(place: Place, as_json: bool) -> None:
         click.echo(f"payhook: {lake} can't be used: {failed}", err=True)
         sys.exit(1)
     if as_json:
-        told = {"lake": str(lake), "ok": found.holds, "won": found.winners, "twice": found.twice}
-        click.echo(json.dumps({**told, "nobody": found.nobody}))
+        result = {"lake": str(lake), "ok": found.holds, "won": found.winners, "twice": found.twice}
+        click.echo(json.dumps({**result, "nobody": found.nobody}))
     elif found.holds:
         won = ", ".join(map(str, found.winners))
         click.echo(f"{lake}: each of {sum(found.winners)} names went to one of four writers ({won})")

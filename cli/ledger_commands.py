@@ -60,7 +60,7 @@ def balances(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
-    """Tell an event's whole story: what was answered, what was received and where Kafka holds it, each decision with
+    """Show an event's whole story: what was answered, what was received and where Kafka holds it, each decision with
     its cause, what was booked, and the Delta commit of each row.
 
     KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about.
@@ -219,6 +219,8 @@ def export(
     bounds = {"since": since, "until": until}
     what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
     record = functools.partial(put_on_record, place, EXPORT, what)
-    with ledger_tables.writing(out) as told:
-        done = write(str(places[source]), source, out, form, **bounds, overwrite=overwrite, told=told, record=record)
+    with ledger_tables.writing(out) as progress:
+        done = write(
+            str(places[source]), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record
+        )
     click.echo(f"{done.rows:,} rows of the {source} (version {done.version}) are in {done.path}")

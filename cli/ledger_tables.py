@@ -147,8 +147,8 @@ def _print_event(event: EntityEvent, once: Once) -> None:
     for one in event.rows:
         late = "out of order" if one.out_of_order else None
         why = once.tell(one.reason or one.error_message, f"row {one.seq}", one.error_class or "")
-        told = "; ".join(text for text in (why, late) if text)
-        decisions.add(one.seq, second(one.decided_at), one.decision.value, told)
+        reason = "; ".join(text for text in (why, late) if text)
+        decisions.add(one.seq, second(one.decided_at), one.decision.value, reason)
     decisions.print(indent=2)
     lines = Rows("account", "side", "amount", "balance", right=["amount", "balance"])
     for line in event.lines:

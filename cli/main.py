@@ -49,16 +49,18 @@ LEDGER_COMMANDS = {
     "entity": Later("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
     "search": Later("cli.ledger_commands:search", "find decisions, the newest first"),
     "export": Later("cli.ledger_commands:export", "postings or the journal into a file"),
-    "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers told twice or in two ways"),
+    "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),
     "reconcile": Later("cli.reconcile_commands:reconcile", "a provider's settlement report against what was booked"),
     "reconciliations": Later("cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"),
-    "reprocess": Later("cli.reprocess_command:reprocess", "book what was ignored because nobody handled its type then"),
+    "reprocess": Later(
+        "cli.reprocess_command:reprocess", "book what was ignored while no handler knew its type"
+    ),
     "reverse": Later("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
     "enter": Later("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
     "proposals": Later("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
     "maintain": Later("cli.lake_commands:maintain", "keep the lake quick to read: small files into large ones"),
     "redact": Later("cli.lake_commands:redact", "remove the raw body of one event for good"),
-    "rebuild-postings": Later("cli.lake_commands:rebuild_postings", "make the postings anew from the journal"),
+    "rebuild-postings": Later("cli.lake_commands:rebuild_postings", "make the postings again from the journal"),
 }
 
 DLQ_COMMANDS = {
@@ -100,9 +102,9 @@ COMMANDS = {
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
     "ledger": Later("cli.main:ledger", "what was booked, and why"),
     "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
-    "notify": Later("cli.notify_commands:notify", "subscribers that are told of what was booked"),
+    "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
     "users": Later("cli.user_commands:users", "who may sign in at the management listener, and as what"),
-    "alerts": Later("cli.alerts_command:alerts", "what fires, and who is told"),
+    "alerts": Later("cli.alerts_command:alerts", "what fires, and which receivers get it"),
     "backup": Later("cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"),
     "restore": Later("cli.lake_commands:restore", "put a backup in the place of the lake"),
     "storage": Later("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
@@ -131,8 +133,8 @@ def main() -> None:
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
       payhook dlq report                         the last week: causes, times, and what to do next
-      payhook alerts                             what is wrong now, and who is told of it
-      payhook notify subscribers                 who is told of what was booked
+      payhook alerts                             what is wrong now, and which receivers get it
+      payhook notify subscribers                 to whom what was booked is sent
       payhook verify                             prove that nothing was lost or booked twice
       payhook recover                            what Kafka and the journal disagree on, if the processor refuses
       payhook backup --to FOLDER                 copy what can't be made again, and verify the copy

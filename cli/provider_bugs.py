@@ -44,13 +44,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     "--since",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
     metavar="DAY",
-    help="Only what was told again then or later: 2026-01-31 or 2026-01-31T12:00:00, UTC.",
+    help="Only what was reported again then or later: 2026-01-31 or 2026-01-31T12:00:00, UTC.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, to send to the provider.")
 @with_place_of_mode
 def provider_bugs(place: Place, provider: str | None, since: datetime | None, as_json: bool, as_csv: bool) -> None:
-    """List what providers told twice or in two ways: one movement of money under several event ids, one event id
+    """List what providers reported twice or in two ways: one movement of money under several event ids, one event id
     with several contents. Both reports are shown, with their amounts while the bodies are kept.
     """
     if as_json and as_csv:
@@ -92,7 +92,7 @@ def csv_of(bugs: Sequence[ProviderBug]) -> str:
 def print_table(bugs: Sequence[ProviderBug]) -> None:
     """By provider and kind: the two reports of each case, one under the other."""
     if not bugs:
-        click.echo("no provider told anything twice, or in two ways")
+        click.echo("no provider reported anything twice, or in two ways")
     for name, of_provider in _by_provider(bugs):
         for kind, explained in EXPLAINED.items():
             found = [bug for bug in of_provider if bug.kind == kind]

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from cli.place import Place, with_place, with_place_of_mode
-from cli.tables import Rows, print_facts, print_text
+from cli.tables import Rows, print_facts
 from core.clock import SystemClock, to_rfc3339
 from core.routing import stream_of
 from core.visible import visible
@@ -231,7 +231,6 @@ def _of_stream(stream: dict[str, Any]) -> str:
 
 
 REASON_SHOWN_CHARS_MAX = 120
-SUMMARY_CHARS_MAX = 2_000
 
 
 def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
@@ -252,7 +251,7 @@ def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: boo
         why = once.tell(reason, f"item {last.item_seq}", last.error_class or "")
         rows.add(last.item_seq, last.event_key, last.decision.value, place, last.attempt, _due(item, now), why)
     rows.print()
-    print_text(_summary(queue), SUMMARY_CHARS_MAX, indent=0)
+    click.echo(_summary(queue))
 
 
 def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:

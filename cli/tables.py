@@ -17,6 +17,7 @@ from core.visible import visible, visible_lines
 
 CELL_CHARS_MAX = 20_000
 GAP = 2
+OWN_LINE = 2
 _PIECE = re.compile(r"[^\s:/]*[:/]+|[^\s:/]+|\s+")
 _SMALL_PIECE = re.compile(r"[^\s:/._@-]*[:/._@-]+|[^\s:/._@-]+|\s+")
 
@@ -44,8 +45,15 @@ class Rows:
             return
         if self._title:
             heading(self._title)
+        self._drop_empty()
         lines = self._as_table(indent) or self._as_records(indent)
         click.echo("\n".join(lines))
+
+    def _drop_empty(self) -> None:
+        """A column in which no row has anything isn't shown."""
+        kept = [at for at in range(len(self._names)) if any(row[at] for row in self._rows)]
+        self._names = tuple(self._names[at] for at in kept)
+        self._rows = [[row[at] for at in kept] for row in self._rows]
 
     def _as_table(self, indent: int) -> list[str]:
         """Empty where the names in its cells are too long for it."""
@@ -104,7 +112,7 @@ def print_facts(facts: Iterable[tuple[str, str | None]], title: str = "", indent
 
 def print_text(text: str, chars_max: int, indent: int = 2) -> None:
     """A text of many lines, such as a body."""
-    for line in wrapped(visible_lines(text, chars_max), _columns() - indent):
+    for line in wrapped(visible_lines(text.rstrip(), chars_max), _columns() - indent):
         click.echo(" " * indent + line)
 
 
@@ -115,12 +123,22 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _fact_lines(facts: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
     names = max((cell_len(name) for name, text in facts if text), default=0)
+    width = _columns() - indent - names - GAP
     for name, text in facts:
         if not text:
             continue
-        first, *others = wrapped(text, _columns() - indent - names - GAP)
-        yield f"{' ' * indent}{name:{names}}{' ' * GAP}{first}".rstrip()
+        if _least(text) > width:
+            # A hash is whole on a line of its own.
+            yield " " * indent + name
+            yield from (" " * (indent + OWN_LINE) + line for line in wrapped(text, _columns() - indent - OWN_LINE))
+            continue
+        first, *others = wrapped(text, width)
+        yield f"{' ' * indent}{name}{' ' * (names - cell_len(name) + GAP)}{first}".rstrip()
         yield from (f"{' ' * (indent + names + GAP)}{line}" for line in others)
+
+
+def _least(text: str) -> int:
+    return max((cell_len(piece.rstrip()) for piece in _PIECE.findall(text)), default=0)
 
 
 def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:

@@ -32,7 +32,7 @@ def users() -> None:
     admin     may do everything, also purge and approve
     finance   reads the ledger's pages
 
-    Whoever can run these commands on this machine is trusted. Every change is on record: `payhook dlq audit`.
+    All who can run these commands on this machine are trusted. Every change is on record: `payhook dlq audit`.
     """
 
 

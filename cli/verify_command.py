@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
@@ -110,11 +110,11 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
 
 
 def print_report(report: Report, console: Console) -> None:
-    """A table for a person; one line an invariant where nobody looks."""
+    """A table on a terminal; elsewhere one line an invariant."""
     rows = f"rows {report.since:,} to {report.seq:,}" if report.since > 1 else f"seq {report.seq:,}"
     title = f"{report.stream}: journal version {report.version}, {rows}, {report.seconds:.1f} s"
     if console.is_terminal:
-        table = Table("", "invariant", "which says", title=title)
+        table = Table("", Column("invariant", no_wrap=True), "which says", title=title)
         for finding in report.findings:
             table.add_row(_said(finding), finding.name, finding.sentence)
         console.print(table)
@@ -167,7 +167,7 @@ class ProgressBars(Watch):
 
 @contextlib.contextmanager
 def watching(console: Console, *, silent: bool = False) -> Iterator[Watch]:
-    """Bars for as long as the ``with`` lasts; nothing where nobody looks."""
+    """Bars for as long as the ``with`` lasts; nothing where there is no terminal."""
     if silent or not console.is_terminal:
         yield Watch()
         return

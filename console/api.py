@@ -148,9 +148,9 @@ def _desk(desks: Desks, mode: Mode) -> OrderDesk:
 
 
 def _not_as_seen(refused: OrderRefused) -> Problem:
-    told = {str(number): problem for number, problem in [*refused.unknown.items(), *refused.moved.items()]}
+    items = {str(number): problem for number, problem in [*refused.unknown.items(), *refused.moved.items()]}
     if refused.unknown:
         detail = "nothing was sent; `payhook dlq list` shows what is dead"
-        return Problem(404, "item-unknown", "No such item", detail, items=told)
+        return Problem(404, "item-unknown", "No such item", detail, items=items)
     detail = "nothing was sent; look again, and order what you then see"
-    return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=told)
+    return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=items)

@@ -130,7 +130,7 @@ def booking_routes(services: Bookings) -> APIRouter:
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:
-        """Approves what somebody else proposed. Of a reversal or an entry all is booked, or none, and once."""
+        """Approves what another person proposed. Of a reversal or an entry all is booked, or none, and once."""
         service, actor = _service(services, asked.mode), signed_in(request).name
         return CommandSent.of(await asyncio.to_thread(service.approve, command_id, actor, asked.reason))
 

@@ -1,4 +1,4 @@
-"""One work stream's dead letters, put together: its board, its selections and whoever runs them."""
+"""One work stream's dead letters, put together: its board, its selections and their runners."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ class Streams:
         try:
             return self.by_name[stream]
         except KeyError:
-            told = ", ".join(sorted(self.by_name)) or "none"
-            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {told}") from None
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {known}") from None

@@ -52,7 +52,7 @@ class Moment:
 
 
 class Once:
-    """Tells long texts once: the same text again is a reference to where it stands."""
+    """Shows long texts once: the same text again is a reference to where it stands."""
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
@@ -80,8 +80,8 @@ def error_text(
 
 def item_error(item: Item) -> str:
     """Of an item that never failed: why it waits."""
-    told = error_text(item.error_class, item.error_code, (item.kind, item.mark), item.message)
-    return told or item.reason or ""
+    error = error_text(item.error_class, item.error_code, (item.kind, item.mark), item.message)
+    return error or item.reason or ""
 
 
 def died_of(story: ItemStory) -> str:
@@ -210,7 +210,8 @@ def _level(age: timedelta | None) -> str:
 
 def timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
     """What one Kafka offset brought, and what was decided of it, in the order in which it happened."""
-    return [_received(delivery), *(_decided(row, story) for row in delivery.rows[:rows_max])]
+    once = Once()
+    return [_received(delivery), *(_decided(row, story, once) for row in delivery.rows[:rows_max])]
 
 
 def _received(delivery: Delivery) -> Moment:
@@ -237,7 +238,7 @@ def _received(delivery: Delivery) -> Moment:
     return Moment(first.received_at, "received", None, _known(facts))
 
 
-def _decided(row: JournalRow, story: EventStory) -> Moment:
+def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
     error = error_text(row.error_class, row.error_code, (row.error_kind,), row.error_message)
     facts = [
         Fact("reason", row.reason),
@@ -245,7 +246,7 @@ def _decided(row: JournalRow, story: EventStory) -> Moment:
         Fact("by", row.actor),
         Fact("attempt", str(row.attempt) if row.attempt else None),
         Fact("due", None, row.due_at),
-        Fact("error", error or None),
+        Fact("error", once.tell(error, f"row {row.seq}", row.error_class or "") or None),
         Fact("order", "later than its place in Kafka" if row.out_of_order else None),
         Fact("handler", row.handler_version),
         Fact("commit", _commit(row, story)),

@@ -52,21 +52,21 @@ def second(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def span(time: timedelta | float | None) -> str:
-    """``3 d 4 h``, ``12 min``, ``0 s``: the two greatest units. Seconds, or a time delta."""
+def span(time: timedelta | float | None, units: int = 2) -> str:
+    """``3 d 4 h``, ``12 min``, ``0 s``: the greatest units. Seconds, or a time delta."""
     if time is None:
         return ""
     left = int(time.total_seconds() if isinstance(time, timedelta) else time)
     if left < 0:
-        return f"-{span(-left)}"
-    told = []
+        return f"-{span(-left, units)}"
+    parts = []
     for unit_s, name in _UNITS:
         number, left = divmod(left, unit_s)
         if number:
-            told.append(f"{number} {name}")
-        elif told:
+            parts.append(f"{number} {name}")
+        elif parts:
             break
-    return " ".join(told[:2]) or "0 s"
+    return " ".join(parts[:units]) or "0 s"
 
 
 def number(value: int | float | None) -> str:

@@ -37,7 +37,7 @@ class FormRefused(PayhookError):
 
 
 def new_visitor() -> str:
-    """What the cookie of somebody who isn't signed in holds: their sign-in form's token is made of it."""
+    """What a visitor's cookie holds before they sign in: the token of the sign-in form is made of it."""
     return secrets.token_urlsafe(VISITOR_BYTES)
 
 
@@ -47,7 +47,7 @@ def csrf_token(secret: str) -> str:
 
 
 async def checked_form(request: Request, secret: str | None) -> Receive:
-    """Reads a form and checks its token; returns what gives the same body to whoever reads it next.
+    """Reads a form and checks its token; returns what gives the same body to the next reader.
 
     :raises FormRefused: it isn't a form of the browser whose cookie holds ``secret``
     """

@@ -125,9 +125,9 @@ class Guard:
         """
         :raises NotSignedIn: a token came that isn't one (any more)
         """
-        told = request.headers.get("authorization") if is_api else None
-        if told is not None:
-            token = told[len(BEARER) :].strip() if told.lower().startswith(BEARER) else ""
+        header = request.headers.get("authorization") if is_api else None
+        if header is not None:
+            token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
             user = await asyncio.to_thread(self._access.by_token, token)
             if user is None:
                 raise NotSignedIn
@@ -175,6 +175,6 @@ def guarded(
         # Not include_router: it hides what each route demands behind objects of the framework's own.
         app.router.routes.extend(router.routes)
     add_refusals(app)
-    # Looked at once here, so that one is found at the start and not by whoever asks for it first.
+    # Looked at once here, so that one is found at the start.
     list(declared_routes(app.routes))
     return SecurityHeaders(Guard(app, app.routes, access, cookies, origins))

@@ -133,7 +133,7 @@ Marks: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 class KafkaLag:
-    """One connection, asked when somebody looks. ``read`` blocks: call it off the event loop."""
+    """One connection, used at each request. ``read`` blocks: call it off the event loop."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {

@@ -16,13 +16,13 @@ from markupsafe import Markup
 from core.visible import visible
 
 SERIES_MAX = 8
-"""As many colours as the style sheet has, each told from the others by its dashes too."""
+"""As many colours as the style sheet has, each differs from the others by its dashes too."""
 
 VALUE_MAX = 1e100
 """What is beyond it is no count and no amount: it is left out, like what is no number."""
 
-Told: TypeAlias = Callable[[float], str]
-"""A value as an axis tells it."""
+AsText: TypeAlias = Callable[[float], str]
+"""A value as an axis shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def time_ticks(begin: datetime, end: datetime, ticks_max: int = TIMES_MAX) -> li
 
 
 def time_labels(ticks: Sequence[datetime]) -> list[str]:
-    """As short as tells them apart: the time of day within two days, else the day."""
+    """As short as they still differ: the time of day within two days, else the day."""
     if not ticks:
         return []
     steps = [later - earlier for earlier, later in itertools.pairwise(ticks)]
@@ -149,16 +149,16 @@ def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
 
 def draw(parent: Element, tag: str, **attributes: str | float) -> Element:
     """An element without a text; places are written with one decimal."""
-    told = {name: value if isinstance(value, str) else number(value) for name, value in attributes.items()}
-    return write(parent, tag, "", **told)
+    texts = {name: value if isinstance(value, str) else number(value) for name, value in attributes.items()}
+    return write(parent, tag, "", **texts)
 
 
-def value_axis(plot: Element, ticks: Sequence[float], scale: Scale, told: Told) -> None:
+def value_axis(plot: Element, ticks: Sequence[float], scale: Scale, as_text: AsText) -> None:
     """Lines across the plot, each with its value at the left."""
     for tick in ticks:
         y = scale.at(tick)
         draw(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
-        write(plot, "text", told(tick), class_="tick end", x=number(LEFT - 6), y=number(y + 4))
+        write(plot, "text", as_text(tick), class_="tick end", x=number(LEFT - 6), y=number(y + 4))
 
 
 def legend(plot: Element, names: Sequence[str], top: float) -> None:
@@ -200,7 +200,7 @@ NAMES, VALUES = 176, 48
 EMPTY_HEIGHT = 80.0
 
 
-def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]], told: Told = short) -> Markup:
+def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]], as_text: AsText = short) -> Markup:
     """One bar a name, in the order given. What is no number is shown as such, without a bar; negative ones go left."""
     height = ROW * len(values) + 8.0 if values else EMPTY_HEIGHT
     plot = canvas(title, described, height)
@@ -217,7 +217,7 @@ def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]], t
             x, other = sorted((scale.at(0), scale.at(value)))
             draw(plot, "rect", class_="s1", x=x, y=middle - BAR / 2, width=max(other - x, 1.0), height=float(BAR))
         after = scale.at(max(value, 0.0)) if is_plotted(value) else scale.at(0)
-        write(plot, "text", told(value), class_="tick", x=number(after + 6), y=number(middle + 4))
+        write(plot, "text", as_text(value), class_="tick", x=number(after + 6), y=number(middle + 4))
     return finished(plot)
 
 
@@ -226,7 +226,7 @@ def steps_plot(
     described: str,
     series: Sequence[Steps],
     until: datetime | None = None,
-    told: Told = short,
+    as_text: AsText = short,
     *,
     whole: bool = True,
 ) -> Markup:
@@ -249,7 +249,7 @@ def steps_plot(
     ticks = value_ticks(min(values), max(values), whole=whole)
     across = Scale(begin.timestamp(), end.timestamp(), LEFT, WIDTH - RIGHT)
     up = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
-    value_axis(plot, ticks, up, told)
+    value_axis(plot, ticks, up, as_text)
     for place, one in enumerate(shown):
         draw(plot, "path", class_=f"line s{place + 1}", d=_path(one, across, up, end))
     _time_axis(plot, begin, end, across)

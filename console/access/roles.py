@@ -38,7 +38,7 @@ INCLUDED: Mapping[Role, frozenset[Role]] = {
     Role.ADMIN: frozenset(Role),
     Role.FINANCE: frozenset({Role.FINANCE}),
 }
-"""The roles that whoever has one has with it."""
+"""What each role includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class User:
 
 
 class NotSignedIn(PayhookError):
-    """Nobody is signed in, or not any more."""
+    """The request has no signed-in user, or no longer."""
 
     def __init__(self) -> None:
         super().__init__("sign in first")
@@ -73,7 +73,7 @@ class TokenOver(NotSignedIn):
 
 
 class NotAllowed(PayhookError):
-    """Somebody is signed in who may not do this."""
+    """The signed-in user may not do this."""
 
     def __init__(self, user: User, role: Role) -> None:
         self.user = user
@@ -92,7 +92,7 @@ class RouteUndeclared(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """A dependency: the signed-in user, who has the role. None: whoever is signed in."""
+    """A dependency: the signed-in user, who has the role. None: any signed-in user."""
 
     role: Role | None
 
@@ -131,7 +131,7 @@ Demand: TypeAlias = Required | Everybody
 def require(role: Role | None) -> Required:
     """For ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
 
-    None: whoever is signed in.
+    None: any signed-in user.
     """
     return Required(role)
 

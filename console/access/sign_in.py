@@ -25,7 +25,7 @@ from dlq.acts import Act, Acts, Outcome
 BUCKETS = 1 << 16
 FORGOTTEN_AFTER_S = 900.0
 WAIT_S_MAX = 60.0
-"""A person who is kept out by somebody else's tries comes in within minutes."""
+"""A person who is kept out by the tries of others comes in within minutes."""
 
 USER_TRIES = 5
 ADDRESS_TRIES = 20
@@ -42,7 +42,7 @@ class _Tries:
 
 
 class SignInThrottle:
-    """Counts tries, in this process alone. Each counts as failed until it is told to have succeeded: many at once
+    """Counts tries, in this process alone. Each counts as failed until `succeeded` says otherwise: many at once
     have no more of them than one after the other. Threads may share it.
     """
 
@@ -117,7 +117,7 @@ NOBODY = "(unknown)"
 
 
 class SignInRefused(PayhookError):
-    """Wrong name or password; which of the two isn't told."""
+    """Wrong name or password; the answer doesn't say which."""
 
     def __init__(self) -> None:
         super().__init__("this name with this password isn't known")
@@ -150,7 +150,7 @@ class Access:
         self._hashing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sign-in")
         self._waiting = 0
         self._not_allowed: dict[str, tuple[int, int]] = {}
-        self._hashing.submit(passwords.nobodys)
+        self._hashing.submit(passwords.unknown_hash)
 
     @property
     def has_users(self) -> bool:
@@ -161,7 +161,7 @@ class Access:
         """A new session's id.
 
         :raises SignInRefused, SignInTooSoon, SignInBusy: see there
-        :raises ActsUnwritable: it can't be put on record, so nobody is signed in
+        :raises ActsUnwritable: it can't be put on record, so there is no session
         """
         return await self._in_turn(self._sign_in, name, password, address)
 
@@ -186,7 +186,7 @@ class Access:
         return account.user
 
     def by_token(self, secret: str) -> User | None:
-        """Whose bearer token it is; None: nobody's.
+        """Whose bearer token it is; None: there is no such token.
 
         :raises TokenOver: its time is over
         """
@@ -204,7 +204,7 @@ class Access:
         self._record(user.name, "sign_out", Outcome.DONE, "")
 
     def not_allowed(self, user: User, what: str, channel: str) -> None:
-        """Puts on record what somebody tried who may not. Of one user so many in an hour: nobody fills the disk so."""
+        """Puts on record what a user tried and may not do: so many an hour, so that no user can fill the disk."""
         hour = int(self._clock.monotonic() // 3_600)
         since, count = self._not_allowed.get(user.name, (hour, 0))
         count = count + 1 if since == hour else 1

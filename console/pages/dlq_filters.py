@@ -30,7 +30,7 @@ class Looked:
 
 
 def read(fields: Fields) -> Looked:
-    """The form's fields; problems are told there."""
+    """The form's fields; its problems are in `Fields.problems`."""
     wanted = Filter(
         kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", KINDS)),
         classes=fields.choices("class"),

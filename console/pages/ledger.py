@@ -83,7 +83,7 @@ def add_balances(router: APIRouter, place: Place) -> None:
 
 
 def read_balances(fields: Fields) -> Asked:
-    """The form's fields; problems are told there."""
+    """The form's fields; its problems are in `Fields.problems`."""
     before, seq = fields.moment("as_of", moments.as_of), fields.number("seq", 0, SEQ_MAX)
     if before is not None and seq is not None:
         fields.wrong("seq", "a time or a row, not both")
@@ -98,11 +98,11 @@ def answered(postings: str, asked: Asked) -> Answer:
     found = balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
     currencies = [total.currency for total in totals(found)] if asked.as_of.seq is None else []
-    told = []
+    plotted = []
     for currency in currencies[:PLOTS_MAX]:
         over_time = balances_over_time(postings, currency, merchant=asked.merchant, until=asked.as_of.before)
-        told.append((currency, plot(over_time), over_time))
-    return Answer(found, totals(found), told)
+        plotted.append((currency, plot(over_time), over_time))
+    return Answer(found, totals(found), plotted)
 
 
 def plot(over_time: BalancesOverTime) -> Markup:
@@ -112,18 +112,18 @@ def plot(over_time: BalancesOverTime) -> Markup:
         Steps(one.account, [(at, balance / 10**decimals) for at, balance in one.points]) for one in over_time.accounts
     ]
     return steps_plot(
-        f"Balances in {over_time.currency} over time", _described(over_time), shown, told=short, whole=not decimals
+        f"Balances in {over_time.currency} over time", _described(over_time), shown, as_text=short, whole=not decimals
     )
 
 
 def _described(over_time: BalancesOverTime) -> str:
     """The plot in words, for those who don't see it."""
-    told = [
+    parts = [
         f"{one.account}: {decimal_text(one.points[-1][1], over_time.currency, grouped=True)} at the end"
         for one in over_time.accounts
     ]
     left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
-    return f"Debits minus credits by account. {'; '.join(told)}{left_out}."
+    return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."
 
 
 HITS_MAX = 100
@@ -149,7 +149,7 @@ def _hits(ledger: StreamLayout, wanted: Wanted) -> list[Hit]:
 
 
 def read_search(fields: Fields) -> Wanted:
-    """The form's fields; problems are told there."""
+    """The form's fields; its problems are in `Fields.problems`."""
     decision = fields.choice("decision", DECISIONS)
     currency = fields.text("currency", 3)
     currency = currency.upper() if currency else None

@@ -90,7 +90,7 @@ def write(
     :raises ExportTooLarge: more rows, or more time, than a page gives
     :raises NothingBooked: there is no such table yet
     """
-    export(table, source, out, form, since=since, until=until, told=_limits(rows_max, seconds_max), record=record)
+    export(table, source, out, form, since=since, until=until, progress=_limits(rows_max, seconds_max), record=record)
 
 
 def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:

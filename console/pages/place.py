@@ -42,7 +42,7 @@ class TooMuchAsked(PayhookError):
 
 
 class Asking:
-    """Runs what blocks in threads of its own. A question that nobody waits for any more still ends in its thread."""
+    """Runs what blocks in threads of its own. A question whose asker has left still ends in its thread."""
 
     def __init__(
         self, *, at_once: int = AT_ONCE_MAX, waiting: int = WAITING_MAX, seconds: float = ANSWER_S_MAX

@@ -16,15 +16,15 @@ from console.rendering import HOME, local_path, render
 def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
     """``/login`` and ``/logout``."""
     router = APIRouter()
-    whoever = Depends(Everybody("who isn't signed in has to come here"))
+    anyone = Depends(Everybody("who isn't signed in has to come here"))
 
-    @router.get("/login", dependencies=[whoever])
+    @router.get("/login", dependencies=[anyone])
     async def login(request: Request, next: str = HOME) -> Response:  # noqa: A002 - as the address has it
         if user_of(request) is not None:
             return RedirectResponse(local_path(next), 303)
         return _form(request, access, cookies, next)
 
-    @router.post("/login", dependencies=[whoever])
+    @router.post("/login", dependencies=[anyone])
     async def sign_in(
         request: Request,
         name: Annotated[str, Form()] = "",
@@ -69,20 +69,20 @@ def _form(
     return page
 
 
-Whoever = Annotated[User, Depends(require(None))]
+SignedIn = Annotated[User, Depends(require(None))]
 
 
 def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
     router = APIRouter()
 
     @router.get("/password")
-    async def asked(request: Request, _user: Whoever) -> Response:
+    async def asked(request: Request, _user: SignedIn) -> Response:
         return _password_form(request)
 
     @router.post("/password")
     async def change(
         request: Request,
-        user: Whoever,
+        user: SignedIn,
         current: Annotated[str, Form()] = "",
         password: Annotated[str, Form()] = "",
         again: Annotated[str, Form()] = "",

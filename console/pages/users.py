@@ -141,7 +141,7 @@ def roles_of(fields: Fields) -> frozenset[Role]:
 
 
 def new_password(fields: Fields) -> str | None:
-    """A password that was written twice; not stripped and never shown again. None: its problem is told."""
+    """A password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
     first, again = (next(iter(fields.listed(name)), "") for name in ("password", "again"))
     if not first or len(first) > BYTES_MAX:
         fields.wrong("password", f"a password of {CHARS_MIN} characters or more is wanted")

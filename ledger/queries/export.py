@@ -54,12 +54,12 @@ def export(
     since: datetime | None = None,
     until: datetime | None = None,
     overwrite: bool = False,
-    told: Callable[[int, int], None] = lambda done, rows: None,
+    progress: Callable[[int, int], None] = lambda done, rows: None,
     record: Callable[[], None] = lambda: None,
 ) -> Exported:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, ``told`` hears how many rows of how many are written. ``record`` is called
+    ``table`` is the path of the table, ``progress`` gets how many rows of how many are written. ``record`` is called
     before the file appears; where it raises, there is none. Beside ``amount_minor`` stands ``amount``, the same as
     decimal text.
 
@@ -75,7 +75,7 @@ def export(
         raise NothingBooked(table)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
-        rows = _write(lake, source, staged, form, _of_time(since, until), told)
+        rows = _write(lake, source, staged, form, _of_time(since, until), progress)
         record()
         _publish(staged, out, overwrite=overwrite)
     except OSError as failed:
@@ -92,7 +92,7 @@ def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
 
 
 def _write(
-    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], told: Callable[[int, int], None]
+    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], progress: Callable[[int, int], None]
 ) -> int:
     [span] = lake.ask(
         f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {source} {all_of(wanted)}"
@@ -103,7 +103,7 @@ def _write(
         for rows in _windows(lake, source, wanted, span["least"], span["last"]):
             writer.write(_with_amount(rows))
             done += rows.num_rows
-            told(done, span["rows"])
+            progress(done, span["rows"])
         writer.close()
         file.flush()
         os.fsync(file.fileno())
