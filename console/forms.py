@@ -9,9 +9,10 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
+from fastapi import Depends
 from starlette.datastructures import FormData, QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -217,3 +218,11 @@ class Fields:
     def wrong(self, name: str, problem: str) -> None:
         """Says what is wrong with a field; the first word counts."""
         self.problems.setdefault(name, problem)
+
+
+async def _fields_of_form(request: Request) -> Fields:
+    return Fields(await request.form())
+
+
+FormFields = Annotated[Fields, Depends(_fields_of_form)]
+"""The fields of the form that a route gets."""

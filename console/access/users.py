@@ -170,9 +170,7 @@ class Users:
                 raise UsersUnreadable(self._path, f"others can read it; `chmod 600 {self._path}`")
             return _decoded(json.loads(self._path.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
-            problem = (
-                f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users"
-            )
+            problem = f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users"
             raise UsersUnreadable(self._path, problem) from wrong
 
 

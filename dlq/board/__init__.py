@@ -8,8 +8,7 @@ from dlq.board.follow import Followed
 from dlq.board.groups import GROUPS_MAX, Group
 from dlq.board.item import OPEN_STATES, Item, ItemState, Mark, Seen
 from dlq.board.listing import PAGE_MAX, Page
-from dlq.board.origin import OriginUnreadable, kafka_origin
-from dlq.board.payload import Fates, Origin, Payload
+from dlq.board.payload import Fates, Origin, OriginUnreadable, Payload, kafka_origin
 from dlq.board.prices import Amounts
 from dlq.board.stats import Count, Hour, Stats
 from dlq.board.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour

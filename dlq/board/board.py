@@ -47,7 +47,7 @@ class Board:
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
         :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
-        :param origin: reads records from Kafka where a body isn't kept (`dlq.board.origin.kafka_origin`)
+        :param origin: reads records from Kafka where a body isn't kept (`dlq.board.payload.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
         """

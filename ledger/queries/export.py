@@ -12,13 +12,40 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ledger.queries.amounts import decimal_texts
-from ledger.queries.csv_cells import cells
 from ledger.queries.errors import NothingBooked, OutExists, OutUnwritable
 from ledger.queries.lake import Lake, all_of, moment
+
+_MARK = "'"
+_MARKED = r"\A[=+\-@\t\r\n']"
+
+
+def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
+    """A table as cells that no spreadsheet calculates and every reader takes back as they were.
+
+    Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236) begins with an apostrophe,
+    and so does one that began with an apostrophe: without one leading apostrophe it is the text. ``numbers`` are text
+    columns of numbers, which stay as they are.
+    """
+    columns = [
+        column if name in numbers else _cell(column)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _cell(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    if not pa.types.is_string(column.type):
+        return column
+    marked = pc.binary_join_element_wise(_MARK, column, "")
+    return pc.if_else(pc.match_substring_regex(column, _MARKED), marked, column)
+
 
 Form: TypeAlias = Literal["csv", "parquet"]
 Source: TypeAlias = Literal["postings", "journal"]
