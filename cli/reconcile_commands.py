@@ -190,11 +190,12 @@ def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
     if not runs:
         click.echo("nothing has been reconciled yet: payhook ledger reconcile --provider P --report FILE")
     numbers = ("compared", "agreed", "differ")
-    rows = Rows("run", "provider", "report", "from", "to", *numbers, right=numbers)
+    rows = Rows("run", "report, period", *numbers, right=numbers)
     for run in runs:
         counts = (run.compared, run.agreed, sum(run.counts.values()))
-        period = (second(run.since), second(run.until))
-        rows.add(run.run_id, run.provider, run.report_name, *period, *(f"{one:,}" for one in counts))
+        period = f"{second(run.since) or 'open'} to {second(run.until) or 'open'}"
+        report = f"{run.report_name} of {run.provider}\n{period}"
+        rows.add(run.run_id, report, *(f"{one:,}" for one in counts))
     rows.print()
 
 

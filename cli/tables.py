@@ -18,8 +18,9 @@ from core.visible import visible, visible_lines
 CELL_CHARS_MAX = 20_000
 GAP = 2
 OWN_LINE = 2
-_PIECE = re.compile(r"[^\s:/]*[:/]+|[^\s:/]+|\s+")
-_SMALL_PIECE = re.compile(r"[^\s:/._@-]*[:/._@-]+|[^\s:/._@-]+|\s+")
+_PIECE = re.compile(r"(?:[^\s:/]|(?<=\d):(?=\d))+[:/]*|[:/]+|\s+")
+_SMALL_PIECE = re.compile(r"(?:[^\s:/._@-]|(?<=\d)[:.-](?=\d))+[:/._@-]*|[:/._@-]+|\s+")
+"""Times, dates and numbers are whole."""
 
 
 class Rows:

@@ -221,6 +221,6 @@ def test_no_variable_says_who_runs_a_command(variable: str) -> None:
 
 @pytest.mark.parametrize("group", ["ledger", "dlq"])
 def test_the_command_line_approves_nothing(group: str) -> None:
-    from cli import groups
+    from cli import main
 
-    assert "approve" not in getattr(groups, group).list_commands(None)
+    assert "approve" not in getattr(main, group).list_commands(None)
