@@ -11,10 +11,10 @@ from fastapi.openapi.utils import get_openapi
 from starlette.types import Scope
 
 from console.access import Everybody, Role, User, require, signed_in
-from console.api_bookings import Bookings, booking_routes
 from console.api_dead import routes as dead_routes
 from console.api_routes import StrictRoute, key_parameter, problems
 from console.api_selections import acting, reading
+from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals

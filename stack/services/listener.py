@@ -21,8 +21,7 @@ from redis.asyncio import Redis
 
 from console.access import Access, Sessions, SignInThrottle, Users, UserService
 from console.api import Desks, mount_api
-from console.api_bookings import Bookings
-from console.bookings import BookingService
+from console.bookings import Bookings, BookingService
 from console.dead_letters import Streams, running
 from console.forms import Cookies
 from console.guard import guarded, origins_of

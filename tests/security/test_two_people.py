@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from cli.acting import this_account
 from console.access import Role, accounts
 from console.api import mount_api
-from console.api_bookings import Bookings
+from console.bookings import Bookings
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json

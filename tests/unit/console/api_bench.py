@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from console.api import mount_api
-from console.api_bookings import Bookings
+from console.bookings import Bookings
 from console.dead_letters import DeadLetters, Streams
 from core.decision import Decision
 from core.keys import join_key

@@ -11,8 +11,7 @@ from fastapi import APIRouter
 
 from console.access import Sessions, Users, UserService
 from console.access.users import hands_of
-from console.api_bookings import Bookings
-from console.bookings import BookingService
+from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
