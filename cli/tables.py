@@ -18,6 +18,7 @@ from core.visible import visible, visible_lines
 CELL_CHARS_MAX = 20_000
 GAP = 2
 OWN_LINE = 2
+NAME_CHARS_MAX = 24
 _PIECE = re.compile(r"(?:[^\s:/]|(?<=\d):(?=\d))+[:/]*|[:/]+|\s+")
 _SMALL_PIECE = re.compile(r"(?:[^\s:/._@-]|(?<=\d)[:.-](?=\d))+[:/._@-]*|[:/._@-]+|\s+")
 """Times, dates and numbers are whole."""
@@ -123,14 +124,14 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _fact_lines(facts: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
-    names = max((cell_len(name) for name, text in facts if text), default=0)
+    names = max((cell_len(name) for name, text in facts if text and cell_len(name) <= NAME_CHARS_MAX), default=0)
     width = _columns() - indent - names - GAP
     for name, text in facts:
         if not text:
             continue
-        if _least(text) > width:
+        if cell_len(name) > NAME_CHARS_MAX or _least(text) > width:
             # A hash is whole on a line of its own.
-            yield " " * indent + name
+            yield from (" " * indent + line for line in wrapped(name, _columns() - indent))
             yield from (" " * (indent + OWN_LINE) + line for line in wrapped(text, _columns() - indent - OWN_LINE))
             continue
         first, *others = wrapped(text, width)
