@@ -86,7 +86,7 @@ def test_filters_narrow_a_list_and_stay_in_its_links(desk: Desk) -> None:
 
 
 def test_pages_follow_each_other_and_miss_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.pages.dlq_pages.PER_PAGE", 4)
+    monkeypatch.setattr("console.pages.dlq.PER_PAGE", 4)
     browser, path, seen = desk.browser("eve"), "/dlq?view=items&sort=newest", []
     while path:
         page = browser.get(path).text
