@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from console.access import Role, User, require
-from console.facts import Figure, figures_of
+from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
 from console.pages.place import DlqPlace
