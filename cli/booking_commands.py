@@ -10,7 +10,7 @@ import click
 
 from cli.acting import APPROVED_WHERE, orders, this_account
 from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
-from cli.tables import Rows, print_facts
+from cli.tables import Rows, print_details
 from console.as_json import Proposal, dumped
 from console.formats import money, second
 from core.clock import SystemClock
@@ -83,7 +83,7 @@ def _print_proposals(found: Sequence[Proposal]) -> None:
     """One below the other: ids and account names are copied from here."""
     for one in found:
         what = f"{ACTIONS[one.action]} of items {', '.join(map(str, one.items))}" if one.items else None
-        facts = [
+        details = [
             ("at", second(one.at)),
             ("by", one.actor),
             ("reason", one.reason),
@@ -91,7 +91,7 @@ def _print_proposals(found: Sequence[Proposal]) -> None:
             *((line.side, f"{line.account}  {money(line.amount_minor, line.currency)}") for line in one.lines),
             ("document", one.evidence_sha256),
         ]
-        print_facts(facts, f"{one.command_id}  {one.state}")
+        print_details(details, f"{one.command_id}  {one.state}")
 
 
 Line = tuple[str, int, str]

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import click
 
-from cli.tables import Rows, heading, print_facts, print_text
-from console.facts import Once, died_of, error_text, figures_of, item_error, item_facts, tries_of
+from cli.tables import Rows, heading, print_details, print_text
+from console.details import Once, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import money, second, span
 from dlq.index import Group, Item, ItemStory, Neighbour, Page, Stats
 
@@ -39,7 +39,7 @@ def print_page(page: Page, now: datetime) -> None:
         rows.add(item.item_seq, span(now - item.since, 1), item.decision.value, named, error)
         errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(str(item.item_seq))
     rows.print()
-    print_facts(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
+    print_details(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
     if page.next is not None:
         click.echo(f"{len(page.items):,} of {page.total:,}; the next ones: --after {page.next}")
 
@@ -64,7 +64,7 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
 
 def print_stats(stats: Stats) -> None:
     """Depth and age, then where the items are from, then the last hours."""
-    print_facts((one.name, f"{one.value}; {one.note}") for one in figures_of(stats))
+    print_details((one.name, f"{one.value}; {one.note}") for one in figures_of(stats))
     for title, counts in (
         ("by kind", stats.by_kind),
         ("by class", stats.by_class),
@@ -86,8 +86,8 @@ def print_story(story: ItemStory, now: datetime) -> None:
     """Where it stands, then why, then what is around it, then its bytes."""
     item = story.item
     died = f", died first {span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
-    facts = ((fact.name, fact.shown) for fact in item_facts(story))
-    print_facts(facts, f"item {item.item_seq}: {item.state.value} ({item.decision.value}){died}")
+    details = ((detail.name, detail.shown) for detail in item_details(story))
+    print_details(details, f"item {item.item_seq}: {item.state.value} ({item.decision.value}){died}")
     once = Once()
     if (failed := story.died_of) is not None:
         heading("died of")
@@ -98,13 +98,17 @@ def print_story(story: ItemStory, now: datetime) -> None:
                 print_text(text, STACK_SHOWN_CHARS_MAX, indent=4)
     _print_decisions(story, once)
     for one in tries_of(story):
-        known = [("at", second(one.at)), ("ended", one.decision), *((fact.name, fact.shown) for fact in one.facts)]
-        print_facts(known, one.title)
+        known = [
+            ("at", second(one.at)),
+            ("ended", one.decision),
+            *((detail.name, detail.shown) for detail in one.details),
+        ]
+        print_details(known, one.title)
     _print_items(f"before it, of {item.entity_key}", map(_neighbour, story.before), once)
     _print_items("after it", map(_neighbour, story.after), once)
     _print_items(_counted("held by it", story.held, story.held_total), map(_item, story.held), once)
     _print_items(_counted("earlier ones like it", story.alike, story.alike_total), map(_item, story.alike), once)
-    print_facts(sorted(story.headers.items()), "headers")
+    print_details(sorted(story.headers.items()), "headers")
     heading("body")
     print_text(story.payload.note, BODY_SHOWN_CHARS_MAX)
     if story.payload.raw is not None:

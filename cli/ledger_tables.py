@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.tables import Rows, heading, print_facts, print_text
-from console.facts import Fact, Once, timeline
+from cli.tables import Rows, heading, print_details, print_text
+from console.details import Detail, Once, timeline
 from console.formats import money, second
 from core.clock import to_rfc3339
 from ledger.queries import (
@@ -75,8 +75,8 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> No
         for moment in timeline(delivery, story):
             title = f"{moment.title}: {moment.decision}" if moment.decision else moment.title
             of_many = f" ({number} of {many})" if many > 1 and moment.decision is None else ""
-            at = Fact("decided" if moment.decision else "at", None, moment.at)
-            print_facts(((fact.name, fact.shown) for fact in (at, *moment.facts)), f"{title}{of_many}")
+            at = Detail("decided" if moment.decision else "at", None, moment.at)
+            print_details(((detail.name, detail.shown) for detail in (at, *moment.details)), f"{title}{of_many}")
     if story.cut:
         click.echo(f"these are the first {ROWS_MAX:,} rows of it; there are more")
     _print_bookings(story)

@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 
 from cli.acting import on_record, this_account
 from cli.place import KEPT_TEXT, Place, with_place_of_mode
-from cli.tables import Rows, print_facts
+from cli.tables import Rows, print_details
 from console.as_json import dumped, plain
-from console.facts import Once, journal_says, run_facts
+from console.details import Once, journal_says, run_details
 from console.formats import money, second
 from core.clock import SystemClock
 from ingest.publisher import producer_settings
@@ -166,7 +166,7 @@ SHOWN_MAX = 100
 
 def print_run(run: Reconciliation, found: Reconciliations) -> None:
     """The run's head, then what differs, kind by kind."""
-    print_facts((fact.name, fact.shown) for fact in run_facts(run))
+    print_details((detail.name, detail.shown) for detail in run_details(run))
     for kind, explained in KINDS.items():
         count = run.counts[kind]
         title = f"{kind} ({count:,}): {explained}"

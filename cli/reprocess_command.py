@@ -17,7 +17,7 @@ from cli.ledger_tables import looking
 from cli.place import KEPT_TEXT, Place, read_since, read_until, with_place_of_mode
 from cli.tables import Rows
 from console.as_json import Line, dumped
-from console.facts import Once
+from console.details import Once
 from console.formats import money
 from core.clock import Clock, SystemClock
 from core.decision import OPEN_DECISIONS, Decision

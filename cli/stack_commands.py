@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from cli.place import Place, with_place, with_place_of_mode
-from cli.tables import Rows, print_facts
+from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.routing import stream_of
 from core.status_file import read_said
@@ -174,7 +174,7 @@ def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
 
 
 def _print_endpoints(endpoints: Endpoints) -> None:
-    facts = [
+    details = [
         ("post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER"),
         ("management", f"{endpoints.ops}/"),
         ("Kafka", endpoints.kafka),
@@ -182,7 +182,7 @@ def _print_endpoints(endpoints: Endpoints) -> None:
         ("journal", endpoints.journal),
         ("test journal", endpoints.test_journal or None),
     ]
-    print_facts(facts)
+    print_details(details)
 
 
 def _print_sign_in(place: Place) -> None:
@@ -199,27 +199,27 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
         click.echo("not running: `payhook up --detach` starts it")
         return
     processor, lag = side.get("processor", {}), side.get("lag")
-    facts: list[tuple[str, str | None]] = [
+    details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
         ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
         ("processor", "ready" if processor.get("ready") else "not ready"),
     ]
     for name, shown in PROCESSOR_FIGURES.items():
         if processor.get(name) is not None:
-            facts.append((shown, str(processor[name])))
+            details.append((shown, str(processor[name])))
     if lag is not None:
-        facts.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
-    facts += catching_up(processor.get("catch_up", {}))
+        details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
+    details += catching_up(processor.get("catch_up", {}))
     if processor.get("by_range"):
         gone = f"Kafka no longer holds the last decided record of {', '.join(processor['by_range'])}"
-        facts.append(("compared by id and range", gone))
-    facts += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
-    facts += held_back([processor, *said.get("streams", {}).values()])
+        details.append(("compared by id and range", gone))
+    details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
+    details += held_back([processor, *said.get("streams", {}).values()])
     if side is said and "test" in said:
-        facts.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
-    facts.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
+        details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
+    details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
     problem = side.get("problem", said.get("problem"))
-    print_facts([*facts, ("problem", None if problem is None else str(problem))])
+    print_details([*details, ("problem", None if problem is None else str(problem))])
 
 
 def _of_stream(stream: dict[str, Any]) -> str:
@@ -242,7 +242,7 @@ def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: boo
     if not queue.total:
         click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: what arrives runs at once")
         return
-    from console.facts import Once
+    from console.details import Once
 
     names = ("item", "event", "state", "place", "attempt", "due", "reason")
     rows, once = Rows(*names, right=["item", "attempt"]), Once()

@@ -95,7 +95,7 @@ class Rows:
     def _as_records(self, indent: int) -> list[str]:
         lines = []
         for cells in self._rows:
-            lines += [*_fact_lines(list(zip(self._names, cells, strict=True)), indent), ""]
+            lines += [*_detail_lines(list(zip(self._names, cells, strict=True)), indent), ""]
         return lines[:-1]
 
 
@@ -103,12 +103,12 @@ def heading(text: str) -> None:
     click.secho("\n".join(wrapped(visible(text), _columns())), bold=True)
 
 
-def print_facts(facts: Iterable[tuple[str, str | None]], title: str = "", indent: int = 2) -> None:
+def print_details(details: Iterable[tuple[str, str | None]], title: str = "", indent: int = 2) -> None:
     """Names and what is known under them, one below the other; what is None is left out."""
-    known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in facts if text is not None]
+    known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
     if known and title:
         heading(title)
-    for line in _fact_lines(known, indent if title else 0):
+    for line in _detail_lines(known, indent if title else 0):
         click.echo(line)
 
 
@@ -123,10 +123,10 @@ def wrapped(text: str, width: int) -> list[str]:
     return [part for line in text.split("\n") for part in _broken(line, max(width, 1))]
 
 
-def _fact_lines(facts: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
-    names = max((cell_len(name) for name, text in facts if text and cell_len(name) <= NAME_CHARS_MAX), default=0)
+def _detail_lines(details: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
+    names = max((cell_len(name) for name, text in details if text and cell_len(name) <= NAME_CHARS_MAX), default=0)
     width = _columns() - indent - names - GAP
-    for name, text in facts:
+    for name, text in details:
         if not text:
             continue
         if cell_len(name) > NAME_CHARS_MAX or _least(text) > width:

@@ -91,23 +91,24 @@ async def read_status(watched: Watched, client: httpx.AsyncClient, now: datetime
     if watched.test_processor_status is not None:
         said["test"] = _side(ingest_ready, watched.test_processor_status, now)
     if watched.streams:
-        said["streams"] = {name: _processor(path, now) for name, path in watched.streams.items()}
+        said["streams"] = {name: read_status_file(path, now) for name, path in watched.streams.items()}
     return said
 
 
 def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str, Any]:
-    processor = _processor(processor_status, now)
+    processor = read_status_file(processor_status, now)
     return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
 
 
-def _processor(path: Path, now: datetime) -> dict[str, Any]:
+def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
+    """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
     try:
-        said: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        age = now - from_rfc3339(said["at"])
-    except (OSError, ValueError, KeyError):
+        status: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        age = now - from_rfc3339(status["at"])
+    except (OSError, ValueError, KeyError, TypeError):
         return {"ready": False}
     fresh = age <= STATUS_AGE_MAX
-    return {**said, "ready": bool(said.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
+    return {**status, "ready": bool(status.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
 
 
 async def _is_ok(url: str, client: httpx.AsyncClient) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, User, require
-from console.facts import item_facts, tries_of
+from console.details import item_details, tries_of
 from console.forms import Fields
 from console.pages import dlq_filters
 from console.pages.place import DlqPlace, WorkStream
@@ -74,7 +74,7 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
     async def item(request: Request, item_seq: int, user: Viewer) -> Response:
         story = await story_of(place.stream(request), item_seq, user)
         tries = tries_of(story)
-        context = {"facts_known": item_facts(story), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
+        context = {"details_known": item_details(story), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
         payload = shown(story.payload)
         return place.show(request, "dlq/item.html", story=story, item=story.item, shown=payload, **context)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +12,13 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from console.access import Role, User, require
-from console.facts import Figure, figures_of
+from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
+from console.health import STATUS_AGE_MAX, read_status_file
 from console.pages.place import DlqPlace
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
-from core.clock import from_rfc3339
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, Stats
 from dlq.report import Week, WeeklyReport, steps, weekly
@@ -27,8 +26,6 @@ from ledger.provider_bugs import bugs_of
 
 BARS_MAX = 8
 GROUPS_SHOWN = 5
-STATUS_AGE_MAX = timedelta(seconds=30)
-"""The processor writes its status about once a second; a batch may take longer."""
 
 NAMES = {
     "by_kind": "kind",
@@ -98,10 +95,8 @@ def _hours(stats: Stats) -> Markup:
 
 def reported(name: str, path: Path, now: datetime) -> StreamReport:
     """What a stream's status file says; a file that isn't there, or is old, is a stream that is down."""
-    try:
-        status: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        age = now - from_rfc3339(status["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    status = read_status_file(path, now)
+    if "at" not in status:
         return StreamReport(name, "down", "its processor isn't running", "", ())
     breakers = [
         (str(downstream), str(one.get("state", "")), str(one.get("text", "")))
@@ -109,10 +104,9 @@ def reported(name: str, path: Path, now: datetime) -> StreamReport:
         if isinstance(one, dict) and one.get("state") != "closed"
     ]
     behind = _behind(status)
-    if age > STATUS_AGE_MAX:
-        return StreamReport(
-            name, "down", f"its processor has said nothing for {int(age.total_seconds())} s", behind, ()
-        )
+    if status["age_s"] > STATUS_AGE_MAX.total_seconds():
+        silent = f"its processor has written nothing for {int(status['age_s'])} s"
+        return StreamReport(name, "down", silent, behind, ())
     if blocked := status.get("blocked"):
         return StreamReport(name, "blocked", str(blocked), behind, breakers)
     if status.get("state") == "off":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
-from console.facts import journal_says, run_facts, timeline
+from console.details import journal_says, run_details, timeline
 from console.forms import Fields
 from console.pages.place import Place
 from console.plots import Steps, short, steps_plot
@@ -254,7 +254,7 @@ def add_reports(router: APIRouter, place: Place) -> None:
             head, kinds = await place.asking.ask(differing, reconciliations(place.ledger(request)), run_id, kind)
         except UnknownRun:
             return place.show(request, "ledger/unknown.html", 404, what="reconciliation", key=run_id)
-        context = {"facts_known": run_facts(head), "says": journal_says}
+        context = {"details_known": run_details(head), "says": journal_says}
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
 
 

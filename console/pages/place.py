@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from fastapi import Request, Response
 
 from console.dead_letters import DeadLetters
-from console.facts import Fact
+from console.details import Detail
 from console.rendering import address, render, segment
 from core.clock import Clock
 from core.errors import PayhookError
@@ -105,11 +105,11 @@ class Place:
         mode = self.mode(request)
         return address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
-    def page_of(self, request: Request, fact: Fact) -> str | None:
-        """The page that says more of what a fact is about."""
-        if fact.about is None:
+    def page_of(self, request: Request, detail: Detail) -> str | None:
+        """The page that says more of what a detail is about."""
+        if detail.about is None:
             return None
-        kind, key = fact.about
+        kind, key = detail.about
         return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
 
     def here(self, request: Request, **changes: object) -> str:
@@ -180,11 +180,11 @@ class DlqPlace:
         mode = self.stream(request).mode
         return address(path, {**query, MODE: mode if mode != self._first.mode else None})
 
-    def page_of(self, request: Request, fact: Fact) -> str | None:
-        """The page that says more of what a fact is about: of an entity, what is dead of it."""
-        if fact.about is None:
+    def page_of(self, request: Request, detail: Detail) -> str | None:
+        """The page that says more of what a detail is about: of an entity, what is dead of it."""
+        if detail.about is None:
             return None
-        kind, key = fact.about
+        kind, key = detail.about
         if kind == "event":
             return self.ledger_link(request, f"/ledger/events/{segment(key)}")
         return self.link(request, "/dlq", view="items", entity=key)

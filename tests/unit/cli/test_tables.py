@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from cli.tables import Rows, print_facts, wrapped
+from cli.tables import Rows, print_details, wrapped
 
 STRIPE = "tenant-a/stripe:evt_3NqYaB2eZvKYlo2C1a2b3c4d:payment_intent.payment_failed"
 ADYEN = "adyen:8836183819713023:CAPTURE_FAILED"
@@ -73,7 +73,7 @@ def test_of_no_rows_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_facts_stand_below_each_other_and_what_is_not_known_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    print_facts([("event", STRIPE), ("due", None), ("type", "refund")], "item 1")
+    print_details([("event", STRIPE), ("due", None), ("type", "refund")], "item 1")
     assert capsys.readouterr().out.splitlines() == [
         "item 1",
         "  event  tenant-a/stripe:evt_3NqYaB2eZvKYlo2C1a2b3c4d:",

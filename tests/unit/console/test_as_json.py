@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cli.main import main
 from console.api_dead import StoryDescribed
 from console.as_json import plain
-from console.facts import Once, died_of, item_facts, tries_of
+from console.details import Once, died_of, item_details, tries_of
 from core.decision import Decision
 from tests.dead_items import DeadItems
 
@@ -52,7 +52,7 @@ def test_times_are_rfc_3339_durations_seconds_and_days_days() -> None:
 def test_an_error_that_came_before_is_named_by_where_it_stands(items: DeadItems) -> None:
     story = items.followed().item(1)
     assert died_of(story).startswith("MerchantUnknown (NRE): ")
-    assert tries_of(story)[0].facts[0].text == "MerchantUnknown (as above)"
+    assert tries_of(story)[0].details[0].text == "MerchantUnknown (as above)"
     once = Once()
     assert [once.tell("long", "row 1"), once.tell("long", "row 2", "Bug"), once.tell("", "row 3")] == [
         "long",
@@ -61,8 +61,8 @@ def test_an_error_that_came_before_is_named_by_where_it_stands(items: DeadItems)
     ]
 
 
-def test_facts_name_what_is_known_alone(items: DeadItems) -> None:
-    facts = {fact.name: fact for fact in item_facts(items.followed().item(1))}
-    assert facts["entity"].about == ("entity", "stripe:acct:pi_1")
-    assert facts["tries"].text == "2; died 2 ×, replayed 1 ×"
-    assert "due" not in facts and facts["received"].shown == "2026-01-31T12:00:59.700000Z"
+def test_details_name_what_is_known_alone(items: DeadItems) -> None:
+    details = {detail.name: detail for detail in item_details(items.followed().item(1))}
+    assert details["entity"].about == ("entity", "stripe:acct:pi_1")
+    assert details["tries"].text == "2; died 2 ×, replayed 1 ×"
+    assert "due" not in details and details["received"].shown == "2026-01-31T12:00:59.700000Z"

@@ -63,7 +63,7 @@ def test_the_overview_counts_ages_and_says_what_streams_say(own_desk: Desk) -> N
     browser.sign_in("eve")
     later = text(browser.get("/").text)
     assert "Past 24 h 14 14 past 48 h" in later
-    assert "its processor has said nothing for" in later
+    assert "its processor has written nothing for" in later
 
 
 def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_desk: Desk) -> None:

@@ -22,7 +22,7 @@ CLEAR_WITHIN_H = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Detail:
     """One thing that is known, under its name: a text, or a moment.
 
     ``about``: the key of an event or an entity, whose page says more. ``is_key``: it is for machines to read.
@@ -46,7 +46,7 @@ class Moment:
     at: datetime | None
     title: str
     decision: str | None
-    facts: Sequence[Fact]
+    details: Sequence[Detail]
     lines: Sequence[dict[str, Any]] = ()
     log_lines: str | None = None
 
@@ -90,32 +90,32 @@ def died_of(story: ItemStory) -> str:
     return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
 
 
-def item_facts(story: ItemStory) -> list[Fact]:
+def item_details(story: ItemStory) -> list[Detail]:
     """Where an item is from, what it is about, and where it stands; its error stands apart (`died_of`)."""
     item, first = story.item, story.first
     tries = f"{len(story.attempts)}; died {item.times_died} ×, replayed {item.replays} ×"
     return _known(
         [
-            _event("event", item.event_key) if item.event_key else Fact("event", "no identity"),
+            _event("event", item.event_key) if item.event_key else Detail("event", "no identity"),
             _entity(item.entity_key),
             _event("fact", first.fact_key),
-            Fact("type", item.event_type),
-            Fact("provider", item.provider),
-            Fact("account", item.account),
-            Fact("tenant", item.tenant),
-            Fact("amount", money(item.amount_minor, item.currency) or "not known"),
-            Fact("stream", story.stream),
-            Fact("in Kafka", f"{item.topic}, partition {item.partition}, offset {item.offset}", is_key=True),
-            Fact("occurred", None, first.occurred_at),
-            Fact("received", None, item.received_at),
-            Fact("died first", None, item.first_dead_at),
-            Fact("last decided", None, item.last_decided_at),
-            Fact("last row", str(item.seen_seq)),
-            Fact("due", None, item.due_at),
-            Fact("tries", tries),
-            Fact("reason", item.reason),
-            Fact("cause", item.fingerprint, is_key=True),
-            Fact("body", first.body_sha256, is_key=True),
+            Detail("type", item.event_type),
+            Detail("provider", item.provider),
+            Detail("account", item.account),
+            Detail("tenant", item.tenant),
+            Detail("amount", money(item.amount_minor, item.currency) or "not known"),
+            Detail("stream", story.stream),
+            Detail("in Kafka", f"{item.topic}, partition {item.partition}, offset {item.offset}", is_key=True),
+            Detail("occurred", None, first.occurred_at),
+            Detail("received", None, item.received_at),
+            Detail("died first", None, item.first_dead_at),
+            Detail("last decided", None, item.last_decided_at),
+            Detail("last row", str(item.seen_seq)),
+            Detail("due", None, item.due_at),
+            Detail("tries", tries),
+            Detail("reason", item.reason),
+            Detail("cause", item.fingerprint, is_key=True),
+            Detail("body", first.body_sha256, is_key=True),
         ]
     )
 
@@ -127,12 +127,12 @@ def tries_of(story: ItemStory) -> list[Moment]:
     found = []
     for one in story.attempts:
         error = error_text(one.error_class, one.error_code, (one.kind,), one.message)
-        facts = [
-            Fact("error", once.tell(error, f"try {one.number}", one.error_class or "") or None),
-            Fact("handler", one.handler_version),
+        details = [
+            Detail("error", once.tell(error, f"try {one.number}", one.error_class or "") or None),
+            Detail("handler", one.handler_version),
         ]
         title = f"try {one.number}, row {one.seq}"
-        found.append(Moment(one.at, title, one.decision.value, _known(facts), log_lines=one.log_lines))
+        found.append(Moment(one.at, title, one.decision.value, _known(details), log_lines=one.log_lines))
     return found
 
 
@@ -176,21 +176,21 @@ def figures_of(stats: Stats) -> list[Figure]:
     ]
 
 
-def run_facts(run: Reconciliation) -> list[Fact]:
+def run_details(run: Reconciliation) -> list[Detail]:
     """A reconciliation's head."""
     period = " to ".join(second(at) or "open" for at in (run.since, run.until))
-    listed = [Fact("not compared", f"{n:,} × {category}") for category, n in sorted(run.not_compared.items())]
+    listed = [Detail("not compared", f"{n:,} × {category}") for category, n in sorted(run.not_compared.items())]
     return [
-        Fact("run", run.run_id, is_key=True),
-        Fact("provider", run.provider),
-        Fact("at", None, run.at),
-        Fact("report", run.report_name, is_key=True),
-        Fact("sha256", run.report_sha256, is_key=True),
-        Fact("period", period),
-        Fact("lines", f"{run.lines:,}"),
-        Fact("compared", f"{run.compared:,} movements; {run.agreed:,} agree"),
+        Detail("run", run.run_id, is_key=True),
+        Detail("provider", run.provider),
+        Detail("at", None, run.at),
+        Detail("report", run.report_name, is_key=True),
+        Detail("sha256", run.report_sha256, is_key=True),
+        Detail("period", period),
+        Detail("lines", f"{run.lines:,}"),
+        Detail("compared", f"{run.compared:,} movements; {run.agreed:,} agree"),
         *listed,
-        Fact("journal up to", f"row {run.journal_seq:,}"),
+        Detail("journal up to", f"row {run.journal_seq:,}"),
     ]
 
 
@@ -218,54 +218,54 @@ def _received(delivery: Delivery) -> Moment:
     first = delivery.first
     scope = (("mode", first.mode), ("tenant", first.tenant), ("zone", first.zone))
     content = f"{first.content_sha256} (version {first.content_version})" if first.content_sha256 else None
-    facts = [
-        Fact("by", delivery.source or first.provider),
-        Fact("traffic", ", ".join(f"{name} {value}" for name, value in scope if value is not None) or None),
-        Fact("claim in Redis", first.dedupe),
-        Fact("in Kafka", delivery.location),
+    details = [
+        Detail("by", delivery.source or first.provider),
+        Detail("traffic", ", ".join(f"{name} {value}" for name, value in scope if value is not None) or None),
+        Detail("claim in Redis", first.dedupe),
+        Detail("in Kafka", delivery.location),
         _event("event", first.event_key),
-        Fact("type", first.event_type),
-        Fact("occurred", None, first.occurred_at),
+        Detail("type", first.event_type),
+        Detail("occurred", None, first.occurred_at),
         _event("fact", first.fact_key),
         _entity(first.entity_key),
-        Fact("account", first.account),
-        Fact("body", _body(delivery), is_key=True),
-        Fact("body as sent", _as_sent(first.original_sha256), is_key=True),
-        Fact("content", content, is_key=True),
-        Fact("fact's content", first.fact_sha256, is_key=True),
-        Fact("replays", str(delivery.replays) if delivery.replays else None),
+        Detail("account", first.account),
+        Detail("body", _body(delivery), is_key=True),
+        Detail("body as sent", _as_sent(first.original_sha256), is_key=True),
+        Detail("content", content, is_key=True),
+        Detail("fact's content", first.fact_sha256, is_key=True),
+        Detail("replays", str(delivery.replays) if delivery.replays else None),
     ]
-    return Moment(first.received_at, "received", None, _known(facts))
+    return Moment(first.received_at, "received", None, _known(details))
 
 
 def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
     error = error_text(row.error_class, row.error_code, (row.error_kind,), row.error_message)
-    facts = [
-        Fact("reason", row.reason),
+    details = [
+        Detail("reason", row.reason),
         _cause(row, story),
-        Fact("by", row.actor),
-        Fact("attempt", str(row.attempt) if row.attempt else None),
-        Fact("due", None, row.due_at),
-        Fact("error", once.tell(error, f"row {row.seq}", row.error_class or "") or None),
-        Fact("order", "later than its place in Kafka" if row.out_of_order else None),
-        Fact("handler", row.handler_version),
-        Fact("commit", _commit(row, story)),
-        Fact("row hash", row.row_hash, is_key=True),
+        Detail("by", row.actor),
+        Detail("attempt", str(row.attempt) if row.attempt else None),
+        Detail("due", None, row.due_at),
+        Detail("error", once.tell(error, f"row {row.seq}", row.error_class or "") or None),
+        Detail("order", "later than its place in Kafka" if row.out_of_order else None),
+        Detail("handler", row.handler_version),
+        Detail("commit", _commit(row, story)),
+        Detail("row hash", row.row_hash, is_key=True),
     ]
     lines = [line for line in story.postings if line["seq"] == row.seq]
-    return Moment(row.decided_at, f"row {row.seq}", row.decision.value, _known(facts), lines)
+    return Moment(row.decided_at, f"row {row.seq}", row.decision.value, _known(details), lines)
 
 
-def _known(facts: Sequence[Fact]) -> list[Fact]:
-    return [fact for fact in facts if fact.shown is not None]
+def _known(details: Sequence[Detail]) -> list[Detail]:
+    return [detail for detail in details if detail.shown is not None]
 
 
-def _event(name: str, key: str | None) -> Fact:
-    return Fact(name, key, about=None if key is None else ("event", key), is_key=True)
+def _event(name: str, key: str | None) -> Detail:
+    return Detail(name, key, about=None if key is None else ("event", key), is_key=True)
 
 
-def _entity(key: str | None) -> Fact:
-    return Fact("entity", key, about=None if key is None else ("entity", key), is_key=True)
+def _entity(key: str | None) -> Detail:
+    return Detail("entity", key, about=None if key is None else ("entity", key), is_key=True)
 
 
 def _body(delivery: Delivery) -> str | None:
@@ -279,15 +279,15 @@ def _as_sent(keyed_sha256: str | None) -> str | None:
     return None if keyed_sha256 is None else f"{keyed_sha256} (keyed; with card data)"
 
 
-def _cause(row: JournalRow, story: EventStory) -> Fact:
+def _cause(row: JournalRow, story: EventStory) -> Detail:
     if row.cause_seq is None:
-        return Fact("cause", None)
+        return Detail("cause", None)
     cause = story.causes.get(row.cause_seq)
     if cause is None:
-        return Fact("cause", f"row {row.cause_seq}, which the journal doesn't hold: run payhook verify")
+        return Detail("cause", f"row {row.cause_seq}, which the journal doesn't hold: run payhook verify")
     whose = f" by {cause.actor}" if cause.actor else ""
     named = f" of {cause.event_key}" if cause.event_key and cause.event_key != row.event_key else ""
-    return Fact("cause", f"row {cause.seq}: {cause.decision}{named}{whose}", about=("event", f"seq:{cause.seq}"))
+    return Detail("cause", f"row {cause.seq}: {cause.decision}{named}{whose}", about=("event", f"seq:{cause.seq}"))
 
 
 def _commit(row: JournalRow, story: EventStory) -> str:
