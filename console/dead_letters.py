@@ -1,4 +1,4 @@
-"""One work stream's dead letters, put together: its board, its selections and whoever runs them."""
+"""One work stream's dead letters, put together: its index, its selections and their runners."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import StringConstraints
 
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
-from dlq.selection import (
-    Asked,
-    DryRuns,
-    Run,
-    Runner,
-    Selections,
-)
+from dlq.selection import Asked, DryRuns, Run, Runner, Selections
+from ingest.idempotency import Problem
 
 RUNNER_STOP_S_MAX = 5.0
 
@@ -63,3 +61,23 @@ def running(runners: Mapping[str, Runner]) -> Iterator[None]:
         stop.set()
         for thread in threads:
             thread.join(RUNNER_STOP_S_MAX)
+
+
+StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
+
+    by_name: Mapping[str, DeadLetters]
+
+    def of(self, stream: str) -> DeadLetters:
+        """
+        :raises Problem: there is no such stream
+        """
+        try:
+            return self.by_name[stream]
+        except KeyError:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {known}") from None

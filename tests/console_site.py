@@ -14,10 +14,9 @@ import uvicorn
 
 from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user
-from console.app import Watched, create_app
-from console.cookies import Cookies
-from console.guard import origins_of
-from console.listener import guarded
+from console.forms import Cookies
+from console.guard import guarded, origins_of
+from console.health import Watched, create_app
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog

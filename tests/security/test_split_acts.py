@@ -17,8 +17,8 @@ from cli.acting import this_account
 from cli.main import main
 from console.access import Role, accounts
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout

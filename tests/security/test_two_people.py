@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from cli.acting import this_account
 from console.access import Role, accounts
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
 from dlq.commands import Target, propose_reversal
@@ -221,6 +221,6 @@ def test_no_variable_says_who_runs_a_command(variable: str) -> None:
 
 @pytest.mark.parametrize("group", ["ledger", "dlq"])
 def test_the_command_line_approves_nothing(group: str) -> None:
-    from cli import groups
+    from cli import main
 
-    assert "approve" not in getattr(groups, group).list_commands(None)
+    assert "approve" not in getattr(main, group).list_commands(None)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console.access import Role, User
 from console.api import mount_api
-from console.api_streams import Streams
+from console.dead_letters import Streams
 from core.clock import SystemClock
 from dlq.audit_log import AuditLog
 from dlq.commands import Command, decode

@@ -12,9 +12,8 @@ import httpx2
 from fastapi import FastAPI
 
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
-from console.dead_letters import DeadLetters
+from console.bookings import Bookings
+from console.dead_letters import DeadLetters, Streams
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditLog

@@ -16,9 +16,8 @@ from starlette.types import ASGIApp
 
 from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user, make_token
-from console.cookies import Cookies
-from console.guard import origins_of
-from console.listener import guarded
+from console.forms import Cookies
+from console.guard import guarded, origins_of
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer

@@ -10,7 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from console.as_json import plain
 from console.dead_letters import DeadLetters
+from dlq.index import Filter
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, Selections
 from tests.unit.console.api_bench import ApiBench, problem
@@ -161,3 +163,13 @@ def test_nothing_that_matches_is_told_and_nothing_is_frozen(api: Api) -> None:
     answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})
     assert (answer.status_code, problem(answer)) == (409, "nothing-matches")
     assert api.get("/selections").json() == {"selections": [], "next": None}
+
+
+def test_the_api_answers_with_what_commands_print(api: Api) -> None:
+    api.bench.dead(2)
+    board = api.bench.board
+    board.follow()
+    assert api.get("/items").json() == plain(board.page(Filter()))
+    assert api.get("/items/1").json() == plain(board.item(1))
+    assert api.get("/stats").json() == plain(board.stats())
+    assert api.get("/groups").json() == {"groups": plain(board.groups())}

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from console.access import Everybody, Role, RouteUndeclared, require
-from console.access.requirement import Declared, Required, declared_routes
-from console.app import Watched, create_app
+from console.access.roles import Declared, Required, declared_routes
+from console.health import Watched, create_app
 from core.clock import SystemClock
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PEOPLE, Browser, csrf_of

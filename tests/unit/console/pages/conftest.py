@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from console.app import Watched, create_app
+from console.health import Watched, create_app
 from core.clock import Clock
 from tests.dead_letters import DeadLetters
 from tests.filled_ledger import fill

@@ -10,7 +10,7 @@ import pytest
 
 from console.access import Role, accounts, passwords
 from console.access.users import hands_of
-from console.app import Watched, create_app
+from console.health import Watched, create_app
 from core.clock import ManualClock
 from journal.append import Appender
 from tests.unit.console.listening import ADA, AT, BOB, EVE, IDA, PASSWORD, Browser, Listener, csrf_of
