@@ -113,7 +113,7 @@ def item_details(story: ItemStory) -> list[Detail]:
             Detail("last row", str(item.seen_seq)),
             Detail("due", None, item.due_at),
             Detail("tries", tries),
-            Detail("reason", item.reason),
+            Detail("reason", None if item.reason == f"{item.error_class}: {item.message}" else item.reason),
             Detail("cause", item.fingerprint, is_key=True),
             Detail("body", first.body_sha256, is_key=True),
         ]
