@@ -91,7 +91,7 @@ def test_a_commit_that_was_taken_out_is_found(look: Look, world: World) -> None:
     world.rewrite()
     found = look()
     assert [offender["seq"] for offender in found.offenders] == [11, 14]
-    assert "no commit ends where the anchor says" in problems(found)
+    assert "no commit ends at the row that the anchor names" in problems(found)
     assert "rows were changed or removed" in problems(found)
 
 
@@ -101,7 +101,7 @@ def test_two_commits_made_one_are_found(look: Look, world: World) -> None:
         if row.batch_seq == 12:
             row.batch_seq = 7
     world.rewrite()
-    assert "no commit ends where the anchor says" in problems(look())
+    assert "no commit ends at the row that the anchor names" in problems(look())
 
 
 def test_an_anchor_of_another_key_is_no_anchor(look: Look, world: World) -> None:
