@@ -122,13 +122,13 @@ def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
         return None
 
 
-def types_of(event_type: str, *, is_loss: bool) -> tuple[str, ...]:
-    """The types of the events that one notification makes: of a lost dispute also the debit that came before it.
+def types_of(event_type: str) -> tuple[str, str]:
+    """The types of the two events that the notification of a lost dispute makes: the debit that came before it, and it.
 
     That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
     the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
     """
-    return (event_type + WITHHELD, event_type) if is_loss else (event_type,)
+    return event_type + WITHHELD, event_type
 
 
 def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
