@@ -76,7 +76,7 @@ class AnotherPersonRedacts(PayhookError):
 class Order:
     """Whose body is to go, who orders it, and why.
 
-    :raises ValueError: who or why can't be kept as it is (`core.kept_text`)
+    :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
     """
 
     event_key: str

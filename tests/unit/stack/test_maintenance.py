@@ -83,7 +83,7 @@ HOLDS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from ledger.maintain.lock import sole_maintenance
+from ledger.maintain import sole_maintenance
 with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
     print("held", flush=True)
     time.sleep(600)
