@@ -72,7 +72,7 @@ class Redaction:
     chain: str = ""
 
     def chained(self, head: str) -> str:
-        """The chain's head after this row. No field holds the separator: `core.visible.kept_text`, and keys are quoted."""
+        """The chain's head after this row. No field holds the separator: `kept_text`, and keys are quoted."""
         fields = (*astuple(self)[:-2], to_rfc3339(self.at))
         return extend(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
 
