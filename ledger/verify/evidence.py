@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from core.decision import OPEN_DECISIONS, Decision
+from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
 from core.event import Mode
 from core.place import Place
 from core.routing import mode_of, topics_of
@@ -268,7 +268,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
             "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
             "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
             "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
-            "closes": ~is_open & ~decision.isin(Decision.REVERSED.value, Decision.LOST.value),
+            "closes": ~is_open & ~decision.isin(*(one.value for one in NO_STEP_DECISIONS)),
             "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
             "lines": fn.from_json("postings", POSTINGS_TYPE),
         }

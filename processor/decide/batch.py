@@ -17,6 +17,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
 from dlq.done_alone import DoneAlone, GivenSince
+from dlq.frozen import ReadSelection
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused
@@ -50,6 +51,7 @@ from processor.decide.replays import Replays
 from processor.decide.reprocessing import Reprocessing
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
+from processor.decide.runs import RUNS_NOTE, Runs, Turn, nothing_frozen
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
 from processor.history.watch import Position
@@ -81,7 +83,8 @@ class Batches:
     ``notes`` are texts that go with each commit, by name (`JournalWriter.commit`). ``downstreams`` tells the status of
     what handlers call. ``rows_of``: committed rows of its journal, ``given_since`` those of commands,
     ``applied_upto`` which of an entity's were applied.
-    ``republish``: see `Rereads`.
+    ``republish``: see `Rereads`. ``selections``: frozen ones by their digest. ``backlog_s``: seconds that what the
+    source holds takes before anything that comes now.
     """
 
     def __init__(
@@ -109,6 +112,8 @@ class Batches:
         jitter: Callable[[], float] = random.random,
         transactional: Collection[str] = (),
         watch: Watch | None = None,
+        selections: ReadSelection = nothing_frozen,
+        backlog_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._rules = rules
         self._writer = writer
@@ -138,6 +143,10 @@ class Batches:
         self._probed: Rank | None = None
         self._become(Blocked.noted(state.notes))
         self._heads = HeadOfLine(index, rules.heads, rules.dead_head, clock)
+        left = state.notes.get(RUNS_NOTE, "")
+        self._runs = Runs(
+            state.lineage, index, clock, selections, lambda: self.progress.seconds + backlog_s(), left, rows_of
+        )
 
     @property
     def marks(self) -> Marks:
@@ -205,8 +214,9 @@ class Batches:
         known = {item.row.item_seq for item in due}
         due += [item for item, _ in condemned.values() if item.row.item_seq not in known]
         crash_point("processor.after_read")
-        if records or due:
-            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()})
+        turns = self._runs.due()
+        if records or due or turns:
+            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()}, turns=turns)
 
     def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
         """Those of them that are events to be decided yet, in offset order."""
@@ -284,10 +294,11 @@ class Batches:
         due: Sequence[OpenItem],
         condemned: Mapping[int, Failure] | None = None,
         probe: JournalRow | None = None,
+        turns: Sequence[Turn] = (),
     ) -> bool:
         """Commits a batch; returns whether a handler saw any of it.
 
-        ``probe``: of its entity one event runs, and nothing else does.
+        ``probe``: of its entity one event runs, and nothing else does. ``turns``: what runs of selections do.
         """
         if self._index.seq != self.seq:
             raise IndexBehind(self._index.seq, self.seq)
@@ -299,7 +310,7 @@ class Batches:
         steps.end("lookup")
         settling = self._handle(admission, probe)
         steps.end("handle")
-        every = self._number(admission.settled + settling.decided + new.passed, new.commands)
+        every = self._number(admission.settled + settling.decided + new.passed, new.commands, turns)
         if not every:
             return False
         rows, bodies = [item.row for item in every], bodies_of(every)
@@ -343,7 +354,7 @@ class Batches:
     def _is_taken(self, fact_key: str) -> bool:
         return self._index.known_fact(fact_key) is not None
 
-    def _number(self, decided: Sequence[Item], commands: Commands) -> list[Item]:
+    def _number(self, decided: Sequence[Item], commands: Commands, turns: Sequence[Turn]) -> list[Item]:
         now = self._clock.now()
         rules, index, meanwhile = self._rules, self._index, Meanwhile()
         one_person = OnePerson(index, self._adapters, rules.alone, self._done_alone, now)
@@ -368,16 +379,17 @@ class Batches:
                 one_person,
                 meanwhile,
             ),
+            self._runs,
             meanwhile,
             self._state.history(rules.control_topic).of_row(),
         )
-        return in_order(decided, commands, desk, self._state.next_seq)
+        return in_order(decided, commands, desk, self._state.next_seq, turns)
 
     def _commit(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], marks: Marks) -> Committed:
         self._bodies.append(fresh_bodies(rows, bodies))
         crash_point("processor.before_commit")
         looked = {} if self._watch is None else self._watch.notes()
-        notes = {**self._notes(), **looked, **self._blocked.note()}
+        notes = {**self._notes(), **looked, **self._blocked.note(), **self._runs.notes()}
         committed = self._writer.commit(rows, marks, self._dead_letters.published_upto, notes)
         crash_point("processor.after_commit")
         self._state = replace(self._state, marks=marks, next_seq=committed.last_seq + 1)
@@ -396,6 +408,7 @@ class Batches:
         self._dead_letters.passed(self.seq)
         crash_point("processor.after_dlq")
         self._heads.committed(rows)
+        self._runs.committed(rows)
         self._on_rows(rows)
 
     def _learn(self, results: Results) -> None:

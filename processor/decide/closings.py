@@ -11,7 +11,7 @@ from dlq.commands import PROPOSE_PURGE, PURGE, Command
 from journal.open_item import OpenItem, frees_key
 from processor.decide.admission import again
 from processor.decide.intake import Item
-from processor.decide.one_person import OnePerson
+from processor.decide.one_person import OnePerson, alone
 from processor.decide.told import told_of
 
 
@@ -38,9 +38,12 @@ class Closings:
     def close(self, control: Item, command: Command) -> list[Item]:
         """Each target by itself: one that can't be closed doesn't keep the others open."""
         told = judge_closing(command, self.index, self.meanwhile)
+        control.refusals = [one.refusal for one in told if one.refusal is not None]
         possible = [one.item for one in told if one.refusal is None and one.item is not None]
         refused = self.one_person.refusal(control, command, [(item.row, item.body) for item in possible])
         row = control.row
+        if refused is not None:
+            control.refusals += alone(refused, possible)
         if refused is not None or not possible:
             row.decision = Decision.IGNORED
             row.reason = told_of("", [refused] if refused else _refusals(told))

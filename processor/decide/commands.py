@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,10 +21,13 @@ from dlq.commands import (
     REPLAY,
     REPROCESS,
     RESOLVE,
+    RUN_ACTIONS,
     Command,
+    Portion,
     decode,
 )
 from dlq.refusals import older_than_restore
+from dlq.run import command_headers, run_entity
 from journal.open_item import is_conflict
 from journal.schema import JournalRow
 from processor.decide.closings import Closings
@@ -35,6 +38,7 @@ from processor.decide.release import release
 from processor.decide.replays import Replays
 from processor.decide.reprocessing import Reprocessing
 from processor.decide.reversals import Reversals
+from processor.decide.runs import Runs, Turn
 from processor.decide.verdict import die, duplicate
 from processor.judge.classify import Failure
 
@@ -58,6 +62,7 @@ class CommandDesk:
     closings: Closings
     entries: Entries
     reprocessing: Reprocessing
+    runs: Runs
     meanwhile: Meanwhile
     history: int | None = None
     decided: list[Item] = field(default_factory=list)
@@ -90,6 +95,8 @@ class CommandDesk:
         row.event_key = join_key("payhook", command.command_id, command.action)
         row.event_type, row.actor, row.occurred_at = command.action, command.actor, command.at
         row.entity_key = join_key("payhook", command.command_id)
+        if command.action in RUN_ACTIONS:
+            row.entity_key, row.headers = run_entity(command.selection), command_headers(command)
         if row.event_key in self._seen or self.index.known_event(row.event_key) is not None:
             duplicate(item, Decision.DUPLICATE, "the command was received before")
             return
@@ -100,6 +107,17 @@ class CommandDesk:
             row.decision, row.reason = Decision.IGNORED, why
         else:
             self._act(item, command)
+
+    def carry_on(self, turns: Sequence[Turn]) -> None:
+        """After the commands: the portions of runs are judged as they are."""
+        self.runs.carry_on(turns, self.now, self._portion)
+
+    def _portion(self, control: Item, portion: Portion | None) -> Sequence[Item]:
+        self.rows.append(control)
+        before = len(self.rows)
+        if portion is not None:
+            self._act(control, portion)
+        return self.rows[before:]
 
     def release(self) -> None:
         """After the last command: who waited behind what was closed, or left its entity, goes on."""
@@ -123,6 +141,8 @@ class CommandDesk:
             self.rows += self.closings.close(item, command)
         elif command.action in CLOSING_ACTIONS:
             self.closings.propose(item, command)
+        elif command.action in RUN_ACTIONS:
+            self.runs.order(item, command, self.replays.one_person)
         elif command.action in ENTRY_ACTIONS:
             self.entries.decide(item, command)
         elif command.action == PROPOSE_REVERSAL:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pickle
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from core.header_schema import unquote_text
 from core.keys import join_key
 from core.routing import is_sparse
 from core.work import WorkItem
+from dlq.refusals import Refusal
 from journal.errors import Refused
 from journal.histories import FIRST, life_of
 from journal.index import KnownFact
@@ -101,7 +102,8 @@ class Item:
     stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
     of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`).
+    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``refusals``: of a
+    command, why nothing happens to some of its items.
     """
 
     row: JournalRow
@@ -118,6 +120,7 @@ class Item:
     died_before: bool = False
     suspect: bool = False
     early: Early | None = None
+    refusals: list[Refusal] = field(default_factory=list)
 
     @property
     def seq(self) -> int:

@@ -13,6 +13,7 @@ from journal.schema import JournalRow
 from processor.decide.admission import Group
 from processor.decide.commands import CommandDesk
 from processor.decide.intake import Item, KafkaRecord, new_item, passed_over
+from processor.decide.runs import Turn
 from processor.decide.verdict import Booked
 from processor.rules import StreamRules
 from processor.run.execute import Results
@@ -47,20 +48,23 @@ def number(
     return numbered
 
 
-def in_order(decided: Sequence[Item], commands: Commands, desk: CommandDesk, next_seq: int) -> list[Item]:
+def in_order(
+    decided: Sequence[Item], commands: Commands, desk: CommandDesk, next_seq: int, turns: Sequence[Turn] = ()
+) -> list[Item]:
     """Every item with a row in this batch, in seq order; the rows get their final seq.
 
     Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows
-    follow one another as its events do; what commands did to items comes last.
+    follow one another as its events do; what commands and runs (``turns``) did to items comes last.
     """
     again = [item for item in decided if not item.new]
     new = [item for item in decided if item.new]
     for item in new:
         _shift(item, len(again))
-    if commands:
+    if commands or turns:
         desk.saw(decided)
         for record, seq in commands:
             desk.decide(record, seq + len(again))
+        desk.carry_on(turns)
         desk.release()
     new = sorted(new + desk.decided, key=lambda item: item.seq)
     every = again + new + desk.rows

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from core.money import Money, MoneyFact
-from dlq.commands import Command
+from dlq.commands import PROPOSE_RUN, Command, Portion
 from dlq.done_alone import DoneAlone
 from dlq.limits import AloneLimits, Volume, kind_of
+from dlq.refusals import Ground, Refusal
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.approvals import ProposalLookup, not_approved
 from processor.decide.intake import Item
@@ -42,7 +44,8 @@ class OnePerson:
         """Why an order takes a second person, or why what the second one approves doesn't stand. None: it is carried
         out, and what one person does alone is noted in the order's row."""
         if command.proposal is not None:
-            return not_approved(self.index, command)
+            whole = command.run if isinstance(command, Portion) and command.run is not None else command
+            return not_approved(self.index, whole)
         kind, wanted = kind_of(command.action), self._volume(events)
         if not wanted.items:
             return None
@@ -52,6 +55,14 @@ class OnePerson:
         control.row.headers = wanted.to_json(kind)
         self.done.add(control.row)
         return None
+
+    def run_refusal(self, command: Command, wanted: Volume) -> str | None:
+        """As `refusal`, of a whole run as it begins. Nothing is noted yet: each of its portions is."""
+        if command.proposal is not None:
+            return not_approved(self.index, command)
+        kind = kind_of(command.act)
+        why = self.limits.beyond(kind, wanted, self.done.of(command.actor, kind, self.now))
+        return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
 
     def _volume(self, events: Events) -> Volume:
         """How many there are, and what they moved by currency. Those that no adapter can read count as no money."""
@@ -69,3 +80,8 @@ class OnePerson:
             return None
         fact = reader_of(adapter, event_type).money(body, event_type)
         return fact.money if fact is not None else None
+
+
+def alone(why: str, items: Iterable[OpenItem]) -> list[Refusal]:
+    """Of each item: one person may not do so much."""
+    return [Refusal(Ground.SECOND_PERSON, item.row.item_seq, {"why": why}) for item in items]

@@ -12,7 +12,7 @@ from dlq.commands import Command
 from journal.open_item import OpenItem
 from processor.decide.admission import again
 from processor.decide.intake import Item
-from processor.decide.one_person import OnePerson
+from processor.decide.one_person import OnePerson, alone
 from processor.decide.renaming import AppliedUpto, passed, renamed_if_readable
 from processor.decide.told import told_of
 
@@ -57,9 +57,11 @@ class Replays:
     def replay(self, control: Item, command: Command) -> list[Item]:
         """What is accepted; the command's row tells how many, and why the others weren't."""
         judged = judge_replay(command, self.index, self.rules, self.meanwhile)
+        control.refusals = [one.refusal for one in judged if one.refusal is not None]
         accepted = self._renamed(judged)
         refused = self.one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
         if refused is not None:
+            control.refusals += alone(refused, (one.item for one in accepted))
             self.meanwhile.take_back(judged)
             control.row.decision, control.row.reason = Decision.IGNORED, told_of("", [refused])
             return []

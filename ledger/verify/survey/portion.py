@@ -229,7 +229,7 @@ def first_bytes(hashes: pa.Array) -> np.ndarray:
 
 def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     """Rows of items that weren't settled by their first one."""
-    unsettled = ((flags & (decided.FIRST | decided.LOST)) == 0) | ((flags & decided.WAITS) > 0)
+    unsettled = ((flags & (decided.FIRST | decided.LOST | decided.PORTION)) == 0) | ((flags & decided.WAITS) > 0)
     item, seq = rows["item_seq"].to_numpy(), rows["seq"].to_numpy()
     reversal = (flags & decided.REVERSED) > 0
     taken_back = np.flatnonzero(reversal & ((flags & decided.FIRST) == 0))

@@ -19,6 +19,7 @@ from core.money import Money, MoneyFact
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
+from dlq.frozen import SelectionFiles
 from dlq.record import build_record
 from journal.index import Index
 from journal.marks import Marks
@@ -250,6 +251,8 @@ class Engine:
         self.adapters: dict[str, object] = {"stripe": self.adapter}
         self.kafka_is_down = ""
         self.lineage = lineage
+        self.selections = SelectionFiles(folder / "selections")
+        self.backlog_s = 0.0
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
@@ -295,10 +298,12 @@ class Engine:
             jitter=lambda: 0.0,
             rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
             given_since=lambda since: [
-                row for row in self.journal.rows if row.topic == CONTROL and row.first and row.decided_at >= since
+                row for row in self.journal.rows if row.topic == CONTROL and row.decided_at >= since
             ],
             applied_upto=self._applied_upto,
             republish=self._republish,
+            selections=lambda digest: self.selections.read(digest),
+            backlog_s=lambda: self.backlog_s,
         )
 
     def fill_index(self) -> None:
