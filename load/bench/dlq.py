@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import sqlite3
 import statistics
 import time
 from collections.abc import Callable
@@ -23,6 +22,8 @@ from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.layout import Layout
 from dlq.board import Board, Filter, Sort
+from dlq.frozen import Frozen, Selection, SelectionFiles
+from dlq.selection.freeze import gather
 from load.bench.dead_items import PER_HOUR, PROVIDERS, make_dead_items
 from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
 from load.bench.figures import is_short
@@ -70,7 +71,7 @@ def measure_board(folder: Path, console: Console, items: int | None = None) -> d
         1_000 * _median_s(_page(board, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
     )
     stats_s = max(_median_s(_figures(board, wanted)) for wanted in LISTS)
-    freeze_s = _median_s(lambda: _freeze(board, folder / "frozen.sqlite3", count))
+    freeze_s = _median_s(lambda: _freeze(board, SelectionFiles(folder / "frozen"), count))
     again_ms = 1_000 * _median_s(board.follow)
     console.print(
         f"a first page of {count:,}: {list_ms:.0f} ms; statistics and groups: {stats_s:.2f} s; "
@@ -102,21 +103,14 @@ def _figures(board: Board, wanted: Filter) -> Callable[[], object]:
     return ask
 
 
-def _freeze(board: Board, file: Path, count: int) -> None:
-    """About `FROZEN` items into another file, in one transaction."""
-    file.unlink(missing_ok=True)
+def _freeze(board: Board, files: SelectionFiles, count: int) -> None:
+    """About `FROZEN` items into a file of the lake."""
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute(
-            "CREATE TABLE frozen (item_seq INTEGER PRIMARY KEY, seen_seq, seen_hash, amount_minor, currency)"
-        )
-        connection.executemany("INSERT INTO frozen VALUES (?, ?, ?, ?, ?)", board.seen(wanted))
-    frozen = connection.execute("SELECT count(*) FROM frozen").fetchone()[0]
-    connection.close()
-    assert frozen >= min(FROZEN, count) - 1
+    gathered = gather(board.seen(wanted), count, {})
+    selection = Selection(STREAM, since, "bench", "", "{}", gathered.count, count, "", dict(gathered.amounts))
+    assert files.put(Frozen(selection, gathered.table())).count >= min(FROZEN, count) - 1
 
 
 def _bytes(folder: Path) -> int:

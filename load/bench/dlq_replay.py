@@ -1,4 +1,4 @@
-"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack, its own runner.
+"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack.
 
 ``python -m load.bench.dlq_replay --data DIR --items 20000`` is the same with fewer.
 """
