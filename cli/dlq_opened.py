@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
+from confluent_kafka import Producer
 
 from cli.place import Place
 from console.dead_letters import DeadLetters
@@ -13,7 +15,7 @@ from core.event import Mode
 from core.routing import mode_of
 from stack.services.dead_letters import open_dead_letters
 
-_NAME = re.compile(r"[sS]([1-9][0-9]{0,17})")
+_NAME = re.compile(r"[sS]([1-9][0-9]{0,11})")
 
 
 class SelectionName(click.ParamType[int]):
@@ -39,7 +41,12 @@ def number_of(text: str) -> int | None:
 
 def opened(place: Place) -> DeadLetters:
     """Of the stream that is looked at."""
-    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli")
+    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
+
+
+def producer(place: Place) -> Any:
+    """Of Kafka, for an order. Any: the client's stubs and the port agree only on arguments given by name."""
+    return Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
 
 
 def options_again(place: Place) -> str:

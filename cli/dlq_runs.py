@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import click
-from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
 from cli.acting import on_record, this_account
-from cli.dlq_opened import SELECTION, number_of, opened
+from cli.dlq_opened import SELECTION, number_of, opened, producer
 from cli.dlq_watch import outcome, watch
 from cli.kept_text import KEPT_TEXT
 from cli.place import Place, with_place_of_stream
@@ -68,7 +66,7 @@ def replay(
     """Try dead events again: a selection (s3), or single ones by their ID. Each takes its old place where it can.
 
     What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
-    effect. A selection is run by the management listener: this command watches. Beyond the stream's limits of a day
+    effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
     run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force, propose)
@@ -131,9 +129,9 @@ def _change(verb: str, help_text: str) -> click.Command:
     return change
 
 
-pause = _change("pause", "Send nothing more of a run; what is on its way goes on.")
+pause = _change("pause", "Take up nothing more of a run; what is on its way goes on.")
 resume = _change("resume", "Let a paused run go on.")
-cancel = _change("cancel", "Send nothing more, for good. What wasn't sent stays dead; a proposal is taken back so.")
+cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
 
 
 def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
@@ -147,15 +145,13 @@ def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
 
 
 def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
-    """Single items in one command, as it was always done: it needs no listener."""
+    """Single items in one command."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
     with on_record(place, "replay", f"{place.looked_at.stream} items {', '.join(map(str, ids))}", reason) as act:
         lineage = view.lineage()
         targets = as_seen([Wanted(item_id) for item_id in ids], view.last_rows(ids))
         command = commands.replay(place.looked_at.stream, lineage, targets, this_account(), reason, SystemClock().now())
-        # Any: the client's stubs and the port agree only on arguments given by name.
-        producer: Any = Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
-        commands.send(producer, command, topics_of(place.mode).control)
+        commands.send(producer(place), command, topics_of(place.mode).control)
         act.after = f"command {command.command_id}"
     if as_json:
         click.echo(json.dumps({"command_id": command.command_id, "items": list(ids)}))
@@ -180,7 +176,7 @@ def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: 
 def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
     started = dead.selections.start(number, run, this_account())
     if started.again:
-        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
+        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
         click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
         click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")

@@ -1,7 +1,7 @@
 """What an order would do to each of its items: the one place that says so.
 
 The processor decides by it with its index, a dry run tells it before by the board and the journal
-(`dlq.selection.known`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
+(`dlq.selection.facts`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
 that were decided meanwhile, and of an item that got one the order is refused.
 """
 
@@ -25,7 +25,7 @@ ENTITY_ITEMS_MAX = 10_000
 
 
 class Lookup(Protocol):
-    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.known.Known`."""
+    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.facts.Known`."""
 
     def open_item(self, item_seq: int) -> OpenItem | None: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -25,7 +26,7 @@ from dlq.command import HASH_CHARS, TARGETS_MAX, ReplayMode, Target
 from journal.storage import Storage
 from journal.stores import open_storage
 
-_HEADER = b"payhook.selection"
+_HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
 _NUMBER_DIGITS = 12
 NEWEST = 10**_NUMBER_DIGITS
 TRIES_MAX = 20
@@ -99,8 +100,9 @@ class Frozen:
     table: pa.Table
 
     def to_bytes(self) -> bytes:
-        """Its file. The digest isn't in it, nor the number, which is given later."""
-        header = {_HEADER: replace(self.selection, number=0, digest="").to_json()}
+        """A file of it, which no other is like: each freezing is run by itself. The digest isn't in it, nor the number,
+        which is given later."""
+        header = {_HEADER: replace(self.selection, number=0, digest="").to_json(), _NONCE: uuid.uuid4().bytes}
         sink = pa.BufferOutputStream()
         pq.write_table(self.table.replace_schema_metadata(header), sink)
         return bytes(sink.getvalue())
@@ -119,10 +121,6 @@ class Frozen:
     def item_seqs(self) -> np.ndarray:
         found: np.ndarray = self.table["item_seq"].to_numpy()
         return found
-
-    def target(self, place: int) -> Target:
-        item_seq, seen_seq, seen_hash = (self.table[name][place].as_py() for name in SCHEMA.names[:3])
-        return Target(item_seq, seen_seq, f"{seen_hash:0{HASH_CHARS}x}")
 
     def targets(self, places: Sequence[int] | np.ndarray) -> list[Target]:
         """The items at these places."""
@@ -180,11 +178,7 @@ class SelectionFiles:
         digest = hashlib.sha256(raw).hexdigest()
         make_folder(self._place)
         storage = self._storage
-        try:
-            storage.put_new(f"{digest}.parquet", raw)
-        except FileExistsError:
-            if storage.read(f"{digest}.parquet") != raw:
-                raise
+        storage.put_new(f"{digest}.parquet", raw)
         number = max(self.numbers(), default=0)
         for _ in range(TRIES_MAX):
             number += 1
@@ -239,6 +233,11 @@ class SelectionFiles:
 
 ReadSelection = Callable[[str], Frozen]
 """A selection by its digest, as `SelectionFiles.read`."""
+
+
+def nothing_frozen(digest: str) -> Frozen:
+    """`ReadSelection` where there are none."""
+    raise SelectionUnknown(digest)
 
 
 def _name(number: int) -> str:

@@ -42,10 +42,12 @@ class Reading:
 
 @dataclass(slots=True)
 class Witnessed:
-    """What an act changed, as JSON or text; filled in by whoever does it."""
+    """What an act changed, as JSON or text; filled in by whoever does it. ``what``: to what it was done, where that has
+    its name only then."""
 
     before: str | None = None
     after: str | None = None
+    what: str | None = None
 
 
 @contextmanager
@@ -62,7 +64,15 @@ def witnessed(
 
     def record(outcome: Outcome, problem: str = "") -> None:
         told_reason = "; ".join(part for part in (reason, problem) if part)
-        act = Act(at=now, actor=actor, action=action, outcome=outcome, channel=channel, what=what, reason=told_reason)
+        act = Act(
+            at=now,
+            actor=actor,
+            action=action,
+            outcome=outcome,
+            channel=channel,
+            what=told.what or what,
+            reason=told_reason,
+        )
         acts.record(replace(act, before=told.before, after=told.after))
 
     try:

@@ -20,6 +20,7 @@ from core.place import Place
 from core.routing import topics_of
 from core.topics import check_topics
 from dlq.done_alone import given_since
+from dlq.frozen import SelectionFiles
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchoring import Anchoring, Head, anchored_before
@@ -184,6 +185,8 @@ def open_stream(
             downstreams=downstreams.status,
             transactional=shared.transactional,
             watch=watch,
+            selections=SelectionFiles(places.selections).read,
+            backlog_s=lambda: catch_up.backlog_s,
         )
         watch.start()
         undo.pop_all()

@@ -20,7 +20,7 @@ from core.layout import Layout
 from core.settings import KafkaSettings, RedisSettings, TopicsSettings
 from core.storage import StorageSettings, equip
 from dlq.alerts.settings import AlertsSettings
-from dlq.settings import BoardSettings, SelectionSettings
+from dlq.settings import BoardSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
@@ -73,9 +73,6 @@ class Settings(BaseSettings):
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
     board: BoardSettings = Field(default_factory=lambda: BoardSettings(), description="the list of dead events")
-    selections: SelectionSettings = Field(
-        default_factory=lambda: SelectionSettings(), description="frozen sets of dead events, and their runs"
-    )
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
     alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
     backup: BackupSettings = Field(default_factory=lambda: BackupSettings(), description="backups")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 
 import httpx
 import uvicorn
@@ -21,11 +22,10 @@ from console.listener import guarded
 from core.clock import Clock
 from core.layout import Layout
 from dlq.acts import Acts
+from dlq.commands import Command, encode
 from dlq.limits import AloneLimits
-from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
-from tests.dead_letters import DeadLetters
+from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.unit.console.places import dead_letters, pages
-from tests.unit.dlq.selection.bench import EngineKafka, Told
 from tests.unit.processor.harness import CONTROL
 
 PASSWORD = "correct horse battery"
@@ -40,7 +40,7 @@ HOST = "127.0.0.1"
 
 
 class Site:
-    """A listener's parts over one stream. `decide` lets its runs, its engine and its journal go on by one step."""
+    """A listener's parts over one stream. `decide` lets its engine and its journal go on by one step."""
 
     def __init__(
         self,
@@ -49,19 +49,15 @@ class Site:
         clock: Clock,
         port: int,
         *,
-        command_items_max: int = 5,
         alone: AloneLimits | None = None,
     ) -> None:
         self.letters = letters
         layout = Layout(data)
         ledger = layout.ledger()
         self.acts = Acts(layout.acts)
-        settings = SelectionSettings(command_items_max=command_items_max)
-        self.dead = dead_letters(data, clock, self.acts, settings, alone)
-        file = SelectionFile(ledger.selections)
-        outcomes = Outcomes(file, ledger.journal, CONTROL)
-        kafka = EngineKafka(letters)
-        self._runner = Runner("ledger", file, outcomes, kafka, CONTROL, Told(), settings, clock, "test")
+        self._given: SimpleQueue[Command] = SimpleQueue()
+        self.dead = dead_letters(data, clock, self.acts, alone, self._given.put, lambda _: time.sleep(0.02))
+        kafka = ToTheEngine(letters)
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
@@ -70,7 +66,8 @@ class Site:
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:
-        self._runner.step()
+        while not self._given.empty():
+            self.letters.send(CONTROL, encode(self._given.get()), [])
         self.letters.batch()
         self.letters.clock.advance(1.0)
 

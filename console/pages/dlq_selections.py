@@ -16,13 +16,13 @@ from console.pages.fields import Fields
 from core.errors import PayhookError
 from core.kept_text import KEPT_CHARS_MAX, is_kept_text
 from dlq.board import Filter
-from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.commands import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.frozen import NEWEST
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
-from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
-NUMBER_MAX = 2**62
+NUMBER_MAX = NEWEST
 
 MODES_TOLD = {
     ReplayMode.ALONE.value: "each alone",

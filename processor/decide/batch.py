@@ -17,7 +17,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from dlq.acceptance import Meanwhile
 from dlq.done_alone import DoneAlone, GivenSince
-from dlq.frozen import ReadSelection
+from dlq.frozen import ReadSelection, nothing_frozen
 from journal.anchoring import Head, Unanchored
 from journal.bodies import BodyStore
 from journal.errors import Refused
@@ -51,7 +51,7 @@ from processor.decide.replays import Replays
 from processor.decide.reprocessing import Reprocessing
 from processor.decide.rereads import Republish, Rereads
 from processor.decide.reversals import Reversals, RowsOf
-from processor.decide.runs import RUNS_NOTE, Runs, Turn, nothing_frozen
+from processor.decide.runs import RUNS_NOTE, Runs, Turn
 from processor.decide.settle import Settling
 from processor.decide.trying import Trying
 from processor.history.watch import Position

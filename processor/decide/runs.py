@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, Command, Portion
-from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns
+from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns, nothing_frozen
 from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
 from dlq.run import Ended, PortionTold, RunState, command_id_of, command_of_row
@@ -93,11 +93,6 @@ class Turn:
 
 Act: TypeAlias = Callable[[Item, Portion | None], Sequence[Item]]
 """Gives a run its row, and judges its portion like any command with these targets; returns the rows of its items."""
-
-
-def nothing_frozen(digest: str) -> Frozen:
-    """Of an engine that has no selections."""
-    raise SelectionUnknown(digest)
 
 
 class Runs:
@@ -266,7 +261,7 @@ class Runs:
         run = turn.run
         refused: tuple[Refusal, ...] = ()
         if turn.portion is None:
-            del self._runs[run.command.selection]
+            self._runs.pop(run.command.selection, None)
         else:
             refused = _refused(turn.portion, accepted, control)
             run.turn = turn.end

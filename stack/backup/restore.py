@@ -266,7 +266,7 @@ class _Restore:
         layout = self._layout
         streams = {one.stream for one in self._tables if one.kind == JOURNAL}
         derived = [
-            *(layout.root / "index", layout.root / "checkpoints", layout.root / "selections"),
+            *(layout.root / "index", layout.root / "checkpoints"),
             *(layout.stream(stream).board for stream in sorted(streams)),
             *(layout.stream(stream).trying for stream in sorted(streams)),
         ]

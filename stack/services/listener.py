@@ -26,7 +26,6 @@ from console.api_streams import Streams
 from console.app import Watched, create_app
 from console.bookings import BookingDesk
 from console.cookies import Cookies
-from console.dead_letters import running
 from console.guard import origins_of
 from console.lag import KafkaLag
 from console.listener import guarded
@@ -46,7 +45,7 @@ from journal.anchoring import Anchoring
 from journal.anchors import AnchorKeys
 from stack.private import own
 from stack.processors import metrics_urls, status_files
-from stack.services.dead_letters import open_dead_letters, open_runner, stream_names
+from stack.services.dead_letters import open_dead_letters, stream_names
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -98,27 +97,30 @@ async def _serve(settings: Settings) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
-        streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
+        streams = {
+            name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
+        }
         by_api, by_page = (_bookings(settings, producer, users, acts, clock, channel) for channel in ("api", "page"))
         mount_api(app, _desks(settings, producer, clock), by_api, answers, acts, clock, Streams(streams))
-        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, by_page, clock))
+        listener = guarded(app, access, cookies, origins, _pages(settings, acts, desk, by_page, clock, producer))
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
-        runners = {name: open_runner(settings, name, producer, clock) for name in streams}
-        with _anchored(settings, acts, producer, clock), running(runners):
+        with _anchored(settings, acts, producer, clock):
             await uvicorn.Server(config).serve()
     access.close()
     await redis.aclose()
     lag.close()
 
 
-def _pages(settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, clock: Clock) -> list[APIRouter]:
+def _pages(
+    settings: Settings, acts: Acts, desk: UserDesk, bookings: Bookings, clock: Clock, producer: Producer
+) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
-        name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name))
+        name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)

@@ -23,11 +23,9 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.commands import Target, propose_reprocess, reprocess, send
+from dlq.commands import Command, Target, propose_reprocess, reprocess, send
 from dlq.limits import AloneLimits
 from dlq.orders import DeltaView, OrderDesk
-from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
-from dlq.selection.live import Load
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
@@ -50,13 +48,6 @@ LIMITS = {
 DEAD = 5
 
 
-class Quiet:
-    """No live traffic."""
-
-    def read(self, _now: object) -> Load:
-        return Load(0.0, None, "")
-
-
 class Night:
     """Five payments died in an outage. Three of them one person may have tried again in a day."""
 
@@ -74,14 +65,14 @@ class Night:
         acts = self.listener.acts
         desk = OrderDesk("ledger", DeltaView(layout.journal, CONTROL), kafka, CONTROL, clock)
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
-        dead = dead_letters(data, clock, acts, alone=limits)
+        dead = dead_letters(data, clock, acts, limits, self.give, lambda _: letters.batch())
         mount_api(app, {"live": desk}, bookings, BreakableAnswers(clock), acts, clock, Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: token}
-        file = SelectionFile(layout.selections)
-        outcomes, settings = Outcomes(file, layout.journal, CONTROL), SelectionSettings()
-        self.runner = Runner("ledger", file, outcomes, kafka, CONTROL, Quiet(), settings, clock, "console-1")
+
+    def give(self, command: Command) -> None:
+        send(self.kafka, command, CONTROL)
 
     def dies(self, event_id: str) -> str:
         key = self.letters.receive(event_id, body=event_id.encode())
@@ -109,7 +100,6 @@ class Night:
 
     def round(self) -> None:
         for _ in range(4):
-            self.runner.step()
             self.letters.batch()
             self.letters.advance(1)
 

@@ -21,8 +21,9 @@ from console.guard import origins_of
 from console.listener import guarded
 from core.clock import Clock
 from dlq.acts import Acts
-from dlq.commands import Producer
-from tests.unit.console.places import pages
+from dlq.commands import Producer, encode
+from tests.unit.console.places import dead_letters, pages
+from tests.unit.processor.harness import CONTROL, Engine
 
 ORIGIN = "http://127.0.0.1:8081"
 ADA, EVE, BOB, FAY, IDA = "ada", "eve", "bob", "fay", "ida"
@@ -44,7 +45,14 @@ class Listener:
     """Guards ``app`` for the people above; their tokens are in ``tokens``."""
 
     def __init__(
-        self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False, producer: Producer | None = None
+        self,
+        app: FastAPI,
+        folder: Path,
+        clock: Clock,
+        *,
+        https: bool = False,
+        producer: Producer | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.clock, self.folder = clock, folder
         self.acts = Acts(folder / "lake" / "acts")
@@ -55,7 +63,11 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        routers = pages(folder, clock, self.acts, sessions=self.sessions, producer=producer)
+        decided: dict[str, Any] = {}
+        if engine is not None:
+            decided = {"send": lambda given: engine.send(CONTROL, encode(given), []), "sleep": lambda _: engine.batch()}
+        dead = dead_letters(folder, clock, self.acts, **decided)
+        routers = pages(folder, clock, self.acts, dead, self.sessions, producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:

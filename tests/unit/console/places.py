@@ -20,9 +20,9 @@ from core.clock import Clock
 from core.layout import Layout
 from dlq.acts import Acts
 from dlq.board import Board
-from dlq.commands import Producer
+from dlq.commands import Command, Producer
 from dlq.limits import AloneLimits
-from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
+from dlq.selection import DryRuns, FactFinder, Places, Selections
 from dlq.witness import Reading
 from tests.unit.processor.harness import CONTROL
 
@@ -33,29 +33,29 @@ def dead_letters(
     data: Path,
     clock: Clock,
     acts: Acts,
-    settings: SelectionSettings | None = None,
     alone: AloneLimits | None = None,
+    send: Callable[[Command], object] = lambda _: None,
+    sleep: Callable[[float], object] = lambda _: None,
 ) -> DeadLetters:
-    """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
+    """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
+    decided."""
     layout = Layout(data).ledger()
     board = Board(layout.board, layout.journal, layout.bodies, clock)
-    file = SelectionFile(layout.selections)
-    outcomes = Outcomes(file, layout.journal, CONTROL)
     users = Users(Layout(data).users)
     selections = Selections(
         layout.stream,
-        file,
+        Places(layout.journal, CONTROL, layout.selections, layout.status),
         board,
-        outcomes,
-        settings or SelectionSettings(),
         alone or AloneLimits(TWO_PEOPLE_ITEMS),
         clock,
+        send,
         acts,
         "page",
         lambda name: hands_of(users.all(), name),
+        sleep=sleep,  # type: ignore[arg-type]
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
-    dry_runs, reading = DryRuns(file, board, finder, clock), Reading(acts, clock, "page")
+    dry_runs, reading = DryRuns(selections.files, board, finder, clock), Reading(acts, clock, "page")
     return DeadLetters(layout.stream, board, selections, dry_runs, "wait", reading)
 
 

@@ -21,7 +21,8 @@ class Desk:
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", letters.layout.status, {}, lambda _: None)
-        self.listener = Listener(create_app(watched, httpx.AsyncClient(trust_env=False), clock), data, clock)
+        app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        self.listener = Listener(app, data, clock, engine=letters)
 
         self._signed_in: dict[str, Browser] = {}
 

@@ -1,82 +1,42 @@
-"""Selections over a real engine and a real journal: what is sent is decided, what is decided is followed."""
+"""Selections over a real engine and a real journal: what is ordered is decided, what is decided is followed."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
+from dlq.acts_chain import Act
 from dlq.board import Board
-from dlq.commands import Command, ReplayMode, decode
+from dlq.commands import Command, CommandNotSent, ReplayMode, encode
+from dlq.frozen import SelectionFiles
 from dlq.limits import AloneLimits
-from dlq.selection import (
-    FactFinder,
-    Outcomes,
-    Run,
-    Runner,
-    SelectionFile,
-    Selections,
-    SelectionSettings,
-)
-from dlq.selection.live import Load
+from dlq.run import PortionTold
+from dlq.selection import DryRuns, FactFinder, Places, Run, Selections
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
+from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal
 
-SETTINGS = SelectionSettings(command_items_max=3)
 ALONE = AloneLimits(items_max=4)
+PORTION = 3
 
 
-class Acknowledged:
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-
-class EngineKafka:
-    """A control topic that the engine reads. ``loses``: it takes a command and never says so; ``down``: it doesn't."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.sent: list[Command] = []
-        self.loses = self.down = False
-
-    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
-        assert (topic, key.decode()) == (CONTROL, decode(value).command_id)
-        if self.down:
-            on_delivery("broker down", None)
-            return
-        self._engine.send(CONTROL, value, [])
-        self.sent.append(decode(value))
-        if not self.loses:
-            on_delivery(None, Acknowledged(len(self.sent) - 1))
-
-    def flush(self, timeout: float) -> int:
-        return 0
-
-
-class Told:
-    """Live traffic as a test tells it."""
+class Acts:
+    """What was put on record."""
 
     def __init__(self) -> None:
-        self.behind_s, self._looks = 0.1, 0
-        self.stopped: str | None = None
+        self.acts: list[Act] = []
 
-    def read(self, _now: object) -> Load:
-        self._looks += 1
-        return Load(self.behind_s, self.stopped, str(self._looks))
+    def record(self, act: Act) -> Any:
+        self.acts.append(act)
 
 
 class Bodies:
@@ -97,37 +57,53 @@ class Bodies:
 
 
 class SelectionBench:
-    """`dead` events, `selections` to freeze and start them, `round` to let runner, stream and journal go on."""
+    """`dead` events, `selections` to freeze and start them, `round` to let stream and journal go on.
+
+    ``portion``: most items that a run takes at a time. ``down``: Kafka takes no command.
+    """
 
     def __init__(
         self,
         folder: Path,
-        settings: SelectionSettings = SETTINGS,
+        portion: int = PORTION,
         alone: AloneLimits = ALONE,
         dead_head: DeadHead = DeadHead.WAIT,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.settings, self.alone = folder, settings, alone
+        self.folder, self.alone, self.down = folder, alone, False
+        self.portion = portion
         places = Layout(folder).ledger()
-        self.journal = places.journal
+        self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
+        self.engine.selections = SelectionFiles(places.selections)
         self.finder = FactFinder(places.board, places.journal, places.bodies)
         self.bodies = Bodies(Path(places.bodies), self.engine)
-        self.kafka = EngineKafka(self.engine)
-        self.load = Told()
         self.board = Board(places.board, places.journal, places.bodies, self.engine.clock)
-        self.file = SelectionFile(places.selections)
-        self.outcomes = Outcomes(self.file, self.journal, CONTROL)
-        self.selections = Selections(
+        self.sent: list[Command] = []
+        self.acts = Acts()
+        self.places = Places(places.journal, CONTROL, places.selections, places.status)
+        self.selections = self.another()
+        self.dry_runs = DryRuns(self.selections.files, self.board, self.finder, self.engine.clock)
+
+    def another(self, acts: Any = None, channel: str = "cli") -> Selections:
+        """Another process on the same stream. What it orders is decided while it waits."""
+        return Selections(
             "ledger",
-            self.file,
+            self.places,
             self.board,
-            self.outcomes,
-            settings,
-            alone,
+            self.alone,
             self.engine.clock,
+            self.send,
+            acts or self.acts,
+            channel,
+            sleep=lambda _: self.decide(),
         )
-        self.runner = self.another("console-1")
+
+    def send(self, command: Command) -> None:
+        if self.down:
+            raise CommandNotSent(command.command_id, "broker down")
+        self.sent.append(command)
+        self.engine.send(CONTROL, encode(command), [])
 
     def _begin(self) -> str:
         """A journal without rows; its lineage."""
@@ -140,20 +116,6 @@ class SelectionBench:
         shutil.rmtree(str(self.journal))
         self.engine.restore(older, self._begin())
         self.commit()
-
-    def another(self, owner: str, producer: Any = None) -> Runner:
-        """Another process's runner on the same file; ``producer``: to a Kafka of its own."""
-        return Runner(
-            "ledger",
-            self.file,
-            self.outcomes,
-            producer or self.kafka,
-            CONTROL,
-            self.load,
-            self.settings,
-            self.engine.clock,
-            owner,
-        )
 
     def dead(self, count: int, entity: str = "", times: int = 1) -> list[str]:
         """Events that die ``times`` times, each of an entity of its own where none is named."""
@@ -168,7 +130,10 @@ class SelectionBench:
 
     def decide(self) -> None:
         """One batch, and its rows in the journal."""
-        self.engine.batch()
+        with pytest.MonkeyPatch.context() as patched:
+            for name in ("WINDOW_FIRST", "WINDOW_MAX"):
+                patched.setattr(runs, name, self.portion)
+            self.engine.batch()
         self.commit()
 
     def commit(self) -> None:
@@ -181,10 +146,9 @@ class SelectionBench:
                 self._writer.commit(commit, self.engine.journal.marks_after[commit[-1].seq], 0)
         self._written = len(self.engine.journal.rows)
 
-    def round(self, times: int = 1, seconds: float = 1.0, runner: Runner | None = None) -> None:
-        """The runner does what it may, the stream decides, time passes."""
+    def round(self, times: int = 1, seconds: float = 1.0) -> None:
+        """The stream decides, time passes."""
         for _ in range(times):
-            (runner or self.runner).step()
             self.decide()
             self.engine.clock.advance(seconds)
 
@@ -202,5 +166,9 @@ class SelectionBench:
     def applied(self) -> int:
         return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)
 
+    def portions(self) -> list[PortionTold]:
+        rows = self.engine.journal.rows
+        return [PortionTold.of_headers(row.headers) for row in rows if row.decision is Decision.PORTION]
 
-__all__ = ["SETTINGS", "SelectionBench"]
+
+__all__ = ["SelectionBench"]
