@@ -6,6 +6,7 @@ import re
 
 import click
 
+from cli.acting import producer
 from cli.place import Place
 from console.dead_letters import DeadLetters
 from core.clock import SystemClock
@@ -13,7 +14,7 @@ from core.event import Mode
 from core.routing import mode_of
 from stack.services.dead_letters import open_dead_letters
 
-_NAME = re.compile(r"[sS]([1-9][0-9]{0,17})")
+_NAME = re.compile(r"[sS]([1-9][0-9]{0,11})")
 
 
 class SelectionName(click.ParamType[int]):
@@ -39,7 +40,7 @@ def number_of(text: str) -> int | None:
 
 def opened(place: Place) -> DeadLetters:
     """Of the stream that is looked at."""
-    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli")
+    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
 
 
 def options_again(place: Place) -> str:

@@ -1,4 +1,4 @@
-"""Watches a run until it ends, with a bar. Whoever stops watching stops nothing: the management listener runs it."""
+"""Watches a run until it ends, with a bar. Whoever stops watching stops nothing: the processor carries it out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from dlq.selection import Progress as RunProgress
 from dlq.selection import RunItemState, RunState, Selections
 
 LOOK_S = 0.5
-UNHELD_S_MAX = 20.0
-"""After so long without a process that runs it, that is said."""
-
 STOPS = frozenset({RunState.PROPOSED, RunState.PAUSED})
 
 
@@ -32,13 +29,11 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
         transient=True,
     )
     progress = selections.progress(number)
-    unheld_s = 0.0
     try:
         with bar:
             task = bar.add_task(f"s{number}", total=progress.selection.count, told="")
             while not progress.finished and progress.run.state not in STOPS:
-                unheld_s = 0.0 if progress.held else unheld_s + LOOK_S
-                bar.update(task, completed=progress.ended, told=_told(progress, unheld_s))
+                bar.update(task, completed=progress.ended, told=_told(progress))
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
@@ -46,9 +41,7 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
     return progress
 
 
-def _told(progress: RunProgress, unheld_s: float) -> str:
-    if unheld_s >= UNHELD_S_MAX:
-        return "no process runs it: is the management listener up (payhook status)?"
+def _told(progress: RunProgress) -> str:
     if progress.run.problem:
         return progress.run.problem
     speed = "" if progress.per_s is None else f"{progress.per_s:,.0f}/s"
@@ -63,8 +56,7 @@ def outcome(progress: RunProgress) -> str:
 
 
 WORDS = {
-    RunItemState.UNSENT: "not sent",
-    RunItemState.SENT: "sent, not decided yet",
+    RunItemState.UNSENT: "not taken up",
     RunItemState.REFUSED: "refused",
     RunItemState.REPLAYED: "wait for their turn",
     RunItemState.RETRY: "wait for another try",

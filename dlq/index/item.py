@@ -152,6 +152,7 @@ class Seen(NamedTuple):
     seen_hash: str
     amount_minor: int | None
     currency: str | None
+    entity_key: str | None
 
 
 def item_of(entry: Entry) -> Item:
